@@ -1,0 +1,79 @@
+"""JSON values: checked, copied and written the one way this package writes them."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lazyprompt.errors import LazyPromptError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+JsonObject: TypeAlias = "dict[str, Json]"
+
+# Deeper nesting than any schema has; well below the interpreter's recursion limit.
+MAX_DEPTH = 200
+
+
+class JsonText(str):
+    """Text that is JSON: control sequences in it are neutralised with JSON's own escapes."""
+
+    __slots__ = ()
+
+
+def dump(value: Json) -> JsonText:
+    """A checked JSON value as text, Chinese and the like left readable.
+
+    Args:
+        value: A value that :func:`checked` returned.
+
+    Returns:
+        One line of JSON with the separators ``", "`` and ``": "``.
+    """
+    return JsonText(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def checked(value: object, where: str, error: type[LazyPromptError], depth: int = 0) -> Json:
+    """A deep copy of a JSON value; tuples become lists.
+
+    Args:
+        value: What was given.
+        where: How the message names it, as ``tools[0].parameters``.
+        error: The class to raise.
+        depth: How deep in the value this is.
+
+    Returns:
+        The copy, sharing nothing mutable with the value.
+
+    Raises:
+        LazyPromptError: Of the class ``error``: something in it is no JSON.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise error(f"{where} is {value}, which JSON does not know; use None or a string")
+        return value
+    if depth >= MAX_DEPTH:
+        raise error(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        return [checked(item, f"{where}[{index}]", error, depth + 1) for index, item in enumerate(items)]
+    if isinstance(value, dict):
+        return checked_object(cast("dict[str, object]", value), where, error, depth)
+    raise error(f"{where} is a {type(value).__name__}, which is no JSON value")
+
+
+def checked_object(value: Mapping[str, object], where: str, error: type[LazyPromptError], depth: int = 0) -> JsonObject:
+    """The same as :func:`checked` for a mapping, whose keys must be strings."""
+    copy: JsonObject = {}
+    for key, item in value.items():
+        if not isinstance(cast("object", key), str):
+            raise error(f"{where} has the key {key!r} of type {type(key).__name__}; keys of JSON objects are strings")
+        copy[str.__str__(key)] = checked(item, f"{where}.{key}", error, depth + 1)
+    return copy

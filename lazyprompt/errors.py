@@ -1,0 +1,103 @@
+"""The whole error tree.
+
+Every error of this package is a :class:`LazyPromptError`, and also the built-in a Python user would catch::
+
+    LazyPromptError (Exception)
+    ├── SlotError (KeyError)            a slot without a value, a value without a slot, a value that is no text
+    ├── HistoryError (ValueError)       a history that is no list of pairs, messages or Msg
+    ├── ToolsError (ValueError)         a tool that cannot be described, tools given twice
+    ├── FormatError (ValueError)        content that the asked form of output cannot carry
+    ├── MediaError (ValueError)         a picture, sound or file that cannot be read or may not be
+    ├── BudgetError (ValueError)        even what is protected does not fit
+    ├── TemplateError (ValueError)      a template, an instruction or a marker table that is wrong in itself
+    ├── PromptFileError (ValueError)    a prompt file that cannot be used; says file:line:column
+    ├── SafetyError (ValueError)        a control sequence in untrusted text, where ``safety="raise"`` refuses it
+    ├── TokenizerError (LookupError)    a vocabulary or tokenizer that is not at hand
+    ├── ModuleError (RuntimeError)      a model adapter that could not get an answer
+    ├── EngineError (RuntimeError)      a local engine that did not start, died or refused
+    └── MissingExtraError (ImportError) an optional dependency that is not installed
+
+Each message says what was given, what was expected and where.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LazyPromptError(Exception):
+    """The base of every error this package raises on purpose."""
+
+    def __str__(self) -> str:
+        """The message itself (``KeyError`` would print its repr)."""
+        return " ".join(str(arg) for arg in self.args)
+
+
+class SlotError(LazyPromptError, KeyError):
+    """A slot without a value, a value without a slot, or a value that cannot become text."""
+
+
+class HistoryError(LazyPromptError, ValueError):
+    """A history, or one of its messages, has a shape no accepted form has."""
+
+
+class ToolsError(LazyPromptError, ValueError):
+    """A tool cannot be described, or tools were given where none may be given."""
+
+
+class FormatError(LazyPromptError, ValueError):
+    """The asked form of output cannot carry the content, or is unknown."""
+
+
+class MediaError(LazyPromptError, ValueError):
+    """A picture, sound, video or file cannot be read, or may not be."""
+
+
+class BudgetError(LazyPromptError, ValueError):
+    """Even the protected part of a prompt does not fit its token budget."""
+
+
+class TemplateError(LazyPromptError, ValueError):
+    """A template, an instruction or a marker table is wrong in itself."""
+
+
+class PromptFileError(LazyPromptError, ValueError):
+    """A prompt file cannot be used; the message names file, line and column."""
+
+
+class SafetyError(LazyPromptError, ValueError):
+    """Untrusted text holds a control sequence and ``safety="raise"`` refuses it."""
+
+
+class TokenizerError(LazyPromptError, LookupError):
+    """A vocabulary or tokenizer is not at hand."""
+
+
+class ModuleError(LazyPromptError, RuntimeError):
+    """A model adapter could not get an answer."""
+
+
+class EngineError(LazyPromptError, RuntimeError):
+    """A local engine did not start, died or refused."""
+
+
+class MissingExtraError(LazyPromptError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as the end of a message, or nothing.
+
+    Args:
+        name: What was given.
+        known: What would have been right.
+
+    Returns:
+        ``" (did you mean 'x'?)"``, or an empty string where nothing is near.
+    """
+    near = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,331 @@
+"""Messages: who speaks, and the blocks a message is made of. Values only: frozen, compared by content.
+
+The block names and fields are those of AgentScope's message blocks, which follow Anthropic's content blocks.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
+
+from lazyprompt._json import Json, JsonObject, checked_object
+from lazyprompt.errors import HistoryError, MediaError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_T = TypeVar("_T")
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class URLSource:
+    """Media that lies at an address.
+
+    Args:
+        url: An ``http(s)`` address, or a local path (which only a media resolver may open).
+        media_type: The MIME type, where it is known.
+        type: Always ``"url"``.
+    """
+
+    url: str
+    media_type: str | None = None
+    type: Literal["url"] = "url"
+
+
+@dataclass(frozen=True, slots=True)
+class Base64Source:
+    """Media that is here, as base64 text.
+
+    Args:
+        media_type: The MIME type, as ``image/png``.
+        data: The bytes in base64.
+        type: Always ``"base64"``.
+    """
+
+    media_type: str
+    data: str = field(repr=False)
+    type: Literal["base64"] = "base64"
+
+
+Source: TypeAlias = URLSource | Base64Source
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What all blocks share: their ``type`` may be given, but only the right one."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        given = getattr(self, "type", self.kind)
+        if given != self.kind:
+            raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock(_Block):
+    """Plain text."""
+
+    kind: ClassVar[str] = "text"
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingBlock(_Block):
+    """What a model thought before it answered.
+
+    Args:
+        thinking: The text of the thought.
+        signature: The provider's proof that the thought is its own, where it gives one.
+        type: Always ``"thinking"``.
+    """
+
+    kind: ClassVar[str] = "thinking"
+    thinking: str
+    signature: str | None = None
+    type: Literal["thinking"] = "thinking"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseBlock(_Block):
+    """A call of a tool, as the model asked for it.
+
+    Args:
+        id: What the result refers to.
+        name: The tool.
+        input: The arguments; copied.
+        type: Always ``"tool_use"``.
+
+    Raises:
+        HistoryError: The arguments are no JSON object.
+    """
+
+    kind: ClassVar[str] = "tool_use"
+    id: str
+    name: str
+    input: JsonObject = field(default_factory=dict[str, Json], hash=False)
+    type: Literal["tool_use"] = "tool_use"
+
+    def __post_init__(self) -> None:
+        super(ToolUseBlock, self).__post_init__()
+        if not isinstance(cast("object", self.input), dict):
+            raise HistoryError(f"the input of tool call {self.name!r} is a {type(self.input).__name__}, not a dict")
+        object.__setattr__(self, "input", checked_object(self.input, f"{self.name}.input", HistoryError))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultBlock(_Block):
+    """What a tool gave back.
+
+    Args:
+        id: The id of the call.
+        name: The tool.
+        output: Text, or blocks of text and media.
+        type: Always ``"tool_result"``.
+    """
+
+    kind: ClassVar[str] = "tool_result"
+    id: str
+    name: str = ""
+    output: str | tuple[Block, ...] = ""
+    type: Literal["tool_result"] = "tool_result"
+
+    def __post_init__(self) -> None:
+        super(ToolResultBlock, self).__post_init__()
+        if not isinstance(self.output, str):
+            object.__setattr__(self, "output", blocks_from(self.output, f"the output of {self.name!r}"))
+
+    @property
+    def text(self) -> str:
+        """The text of the output, media left out."""
+        return self.output if isinstance(self.output, str) else text_of(self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class _MediaBlock(_Block):
+    """A block whose content lies in a source."""
+
+    source: Source
+
+    def __post_init__(self) -> None:
+        super(_MediaBlock, self).__post_init__()
+        given = cast("object", self.source)
+        if isinstance(given, dict):
+            object.__setattr__(self, "source", _source_from(cast("Mapping[str, object]", given)))
+        elif not isinstance(given, URLSource | Base64Source):
+            raise MediaError(
+                f"the source of {type(self).__name__} is a {type(given).__name__}; give a URLSource or Base64Source"
+            )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a file now, as the developer's own act.
+
+        Args:
+            path: The file; its ending tells the MIME type.
+
+        Returns:
+            The block with the bytes in base64.
+
+        Raises:
+            MediaError: The file cannot be read, or its ending tells no type.
+        """
+        from mimetypes import guess_type  # noqa: PLC0415 - its table costs 3 ms that few users need
+
+        media_type = guess_type(Path(path).name)[0]
+        if media_type is None:
+            raise MediaError(f"{str(path)!r}: its ending tells no MIME type; build a Base64Source with media_type=")
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise MediaError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+        return cls(source=Base64Source(media_type, b64encode(data).decode("ascii")))
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBlock(_MediaBlock):
+    """A picture."""
+
+    kind: ClassVar[str] = "image"
+    type: Literal["image"] = "image"
+
+
+@dataclass(frozen=True, slots=True)
+class AudioBlock(_MediaBlock):
+    """A sound."""
+
+    kind: ClassVar[str] = "audio"
+    type: Literal["audio"] = "audio"
+
+
+@dataclass(frozen=True, slots=True)
+class VideoBlock(_MediaBlock):
+    """A video."""
+
+    kind: ClassVar[str] = "video"
+    type: Literal["video"] = "video"
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlock(_MediaBlock):
+    """A document, as a PDF."""
+
+    kind: ClassVar[str] = "file"
+    type: Literal["file"] = "file"
+
+
+Block: TypeAlias = (
+    TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | ImageBlock | AudioBlock | VideoBlock | FileBlock
+)
+BlockLike: TypeAlias = "Block | Mapping[str, object]"
+_BLOCKS: dict[str, type[Block]] = {block.kind: block for block in get_args(Block)}
+_SOURCES: dict[object, type[Source]] = {"url": URLSource, "base64": Base64Source}
+
+
+def _source_from(source: Mapping[str, object]) -> Source:
+    kind = _SOURCES.get(source.get("type"))
+    if kind is None:
+        raise MediaError(f"a source has type {source.get('type')!r}; known are {', '.join(map(repr, _SOURCES))}")
+    return _build(kind, source, MediaError)
+
+
+def _build(kind: type[_T], fields: Mapping[str, object], error: type[HistoryError | MediaError]) -> _T:
+    try:
+        return kind(**fields)
+    except TypeError as fault:
+        raise error(f"{kind.__name__} does not fit the fields {', '.join(fields)}: {fault}") from fault
+
+
+def blocks_from(content: Iterable[BlockLike], where: str) -> tuple[Block, ...]:
+    """Blocks from blocks or from their dict form.
+
+    Args:
+        content: The blocks; a dict names its kind in ``type``.
+        where: How an error names the place, as ``history[2].content``.
+
+    Returns:
+        The blocks as values.
+
+    Raises:
+        HistoryError: Something in it is no block.
+    """
+    return tuple(_block_from(item, f"{where}[{index}]") for index, item in enumerate(content))
+
+
+def _block_from(item: object, where: str) -> Block:
+    if isinstance(item, _Block):
+        return cast("Block", item)
+    if not isinstance(item, dict):
+        raise HistoryError(
+            f"{where} is a {type(item).__name__}, not a block such as TextBlock or {{'type': 'text', ...}}"
+        )
+    fields = cast("dict[str, object]", item)
+    kind = fields.get("type")
+    if kind not in _BLOCKS:
+        raise HistoryError(
+            f"{where} has type {kind!r}; known are {', '.join(_BLOCKS)}{did_you_mean(str(kind), _BLOCKS)}"
+        )
+    return _build(_BLOCKS[str(kind)], fields, HistoryError)
+
+
+def text_of(content: str | Iterable[Block]) -> str:
+    """The text of a content: its text blocks, a line each; thinking, calls and media left out."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.text for block in content if isinstance(block, TextBlock))
+
+
+@dataclass(frozen=True, slots=True)
+class Msg:
+    """One message of a conversation.
+
+    Args:
+        name: Who speaks; the role itself where nobody is named.
+        content: Text, or blocks (dicts of the same fields are accepted).
+        role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
+        url: The address of a picture, sound or video that goes with the text.
+        metadata: JSON values that travel with the message and that no model is shown.
+
+    Raises:
+        HistoryError: The role is unknown, or the content is neither text nor blocks.
+    """
+
+    name: str
+    content: str | tuple[Block, ...]
+    role: Role
+    url: str | None = None
+    metadata: Mapping[str, Json] = field(default_factory=dict[str, Json], hash=False)
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise HistoryError(
+                f"role {self.role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(self.role), ROLES)}"
+            )
+        given = cast("object", self.content)
+        if given is None:
+            object.__setattr__(self, "content", ())
+        elif not isinstance(given, str):
+            if not isinstance(given, list | tuple):
+                raise HistoryError(
+                    f"the content of {self.name!r} is a {type(given).__name__}; give text or a list of blocks"
+                )
+            object.__setattr__(self, "content", blocks_from(cast("list[BlockLike]", given), "content"))
+        object.__setattr__(self, "metadata", checked_object(dict(self.metadata), "metadata", HistoryError))
+
+    @property
+    def text(self) -> str:
+        """The text of the message, its text blocks a line each."""
+        return text_of(self.content)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The content as blocks, plain text as one of them."""
+        if isinstance(self.content, str):
+            return (TextBlock(self.content),) if self.content else ()
+        return self.content
