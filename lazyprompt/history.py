@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from lazyprompt._json import well_formed
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import Fields, message_from_openai, to_openai
@@ -63,6 +64,11 @@ class History:
         if not history:
             return EMPTY_HISTORY
         pairs = _plain_pairs(cast("Sequence[object]", history))
+        if pairs is not None and "".join(pairs).isascii():
+            return cls(pairs)
+        # One look at the whole is enough for plain English; else each text is looked at, to say which is broken.
+        for index, text in enumerate(pairs or ()):
+            well_formed(text, f"history[{index // 2}]", HistoryError)
         return cls(pairs) if pairs is not None else cls(None, tuple(_messages(history)))
 
     @property
@@ -80,7 +86,8 @@ class History:
         forms: list[JsonObject] = []
         texts = iter(self.pairs)
         for question, answer in zip(texts, texts, strict=True):
-            forms += {"role": "user", "content": question}, {"role": "assistant", "content": answer}
+            forms.append({"role": "user", "content": question})
+            forms.append({"role": "assistant", "content": answer})
         return forms
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
-from lazyprompt._json import Json, JsonObject, checked_object
+from lazyprompt._json import Json, JsonObject, checked_object, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ class Base64Source:
     type: Literal["base64"] = "base64"
 
 
+def _text(text: object, where: str) -> None:
+    if not isinstance(text, str):
+        raise HistoryError(f"{where} is a {type(text).__name__}, not text")
+    well_formed(text, where, HistoryError)
+
+
 Source: TypeAlias = URLSource | Base64Source
 
 
@@ -75,6 +81,10 @@ class TextBlock(_Block):
     text: str
     type: Literal["text"] = "text"
 
+    def __post_init__(self) -> None:
+        super(TextBlock, self).__post_init__()
+        _text(self.text, "the text of a TextBlock")
+
 
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock(_Block):
@@ -90,6 +100,10 @@ class ThinkingBlock(_Block):
     thinking: str
     signature: str | None = None
     type: Literal["thinking"] = "thinking"
+
+    def __post_init__(self) -> None:
+        super(ThinkingBlock, self).__post_init__()
+        _text(self.thinking, "the text of a ThinkingBlock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +152,11 @@ class ToolResultBlock(_Block):
 
     def __post_init__(self) -> None:
         super(ToolResultBlock, self).__post_init__()
-        if not isinstance(self.output, str):
-            object.__setattr__(self, "output", blocks_from(self.output, f"the output of {self.name!r}"))
+        where = f"the output of tool {self.name!r}"
+        if isinstance(self.output, str):
+            well_formed(self.output, where, HistoryError)
+        else:
+            object.__setattr__(self, "output", blocks_from(self.output, where))
 
     @property
     def text(self) -> str:
@@ -310,7 +327,9 @@ class Msg:
         given = cast("object", self.content)
         if given is None:
             object.__setattr__(self, "content", ())
-        elif not isinstance(given, str):
+        elif isinstance(given, str):
+            well_formed(given, f"the message of {self.name!r}", HistoryError)
+        else:
             if not isinstance(given, list | tuple):
                 raise HistoryError(
                     f"the content of {self.name!r} is a {type(given).__name__}; give text or a list of blocks"

@@ -138,17 +138,20 @@ def _result(message: Fields, name: str, where: str, unanswered: list[str]) -> To
     if not given and not unanswered:
         raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call waits for one")
     content = message.get("content")
-    if isinstance(content, list) and all(_is_part(part) for part in cast("list[object]", content)):
-        output: str | tuple[Block, ...] = tuple(_parts(cast("object", content), f"{where}.content"))
-    elif isinstance(content, str):
-        output = str.__str__(content)
+    if isinstance(content, str):
+        output: str | tuple[Block, ...] = str.__str__(content)
+    elif _are_parts(content):
+        output = _parts(content, f"{where}.content")
     else:
-        output = str(dump(checked(cast("object", content), f"{where}.content", HistoryError)))
+        output = str(dump(checked(content, f"{where}.content", HistoryError)))
     return ToolResultBlock(id=given or unanswered[0], name=name, output=output)
 
 
-def _is_part(part: object) -> bool:
-    return isinstance(part, dict) and "type" in part
+def _are_parts(content: object) -> bool:
+    """Content parts name their type; any other list or dict is the tool's own data."""
+    return isinstance(content, list) and all(
+        isinstance(part, dict) and "type" in part for part in cast("list[object]", content)
+    )
 
 
 def _parts(content: object, where: str) -> tuple[Block, ...]:

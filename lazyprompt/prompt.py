@@ -1,0 +1,173 @@
+"""A prompt as values, and its layout as segments. Nothing here is ever parsed back out of rendered text.
+
+The one data structure behind both is *parts*: a list of strings in which the even items are trusted (the developer's
+template, the model's markers) and the odd items are not (values, history, tool results). Such a list starts and ends
+with a trusted item, empty where there is none; two lists are joined with an empty untrusted item between them. Whether
+text is trusted is therefore its place in the list, which costs nothing to keep and nothing to look up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias, cast
+
+from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
+from lazyprompt.tools import ToolLike, ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# Even items trusted, odd items not; see the module's docstring.
+Parts: TypeAlias = "Sequence[str]"
+
+# The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
+MARKERS = "markers"
+
+
+class CountsText(Protocol):
+    """Anything that counts the tokens of a text."""
+
+    def count_text(self, text: str) -> int:
+        """The number of tokens of a text."""
+        ...
+
+
+class Segment(NamedTuple):
+    """A run of rendered text with one origin.
+
+    Attributes:
+        text: The text, control sequences neutralised where it is not trusted.
+        slot: Where it came from: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``,
+            ``input``, ``label``, or ``markers``.
+        trusted: Whether the developer (or the model's own layout) wrote it.
+    """
+
+    text: str
+    slot: str
+    trusted: bool
+
+
+class Rendered:
+    """A flat prompt that knows where each of its characters came from.
+
+    Args:
+        parts: The parts, as the module's docstring describes them.
+        slots: The slot of each part.
+    """
+
+    __slots__ = ("_parts", "_slots", "text")
+
+    text: str
+
+    def __init__(self, parts: Parts, slots: Sequence[str]) -> None:
+        self._parts = tuple(parts)
+        self._slots = tuple(slots)
+        self.text = "".join(parts)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments in order; neighbours of one origin are one segment, empty ones are left out."""
+        segments: list[Segment] = []
+        for index, (text, slot) in enumerate(zip(self._parts, self._slots, strict=True)):
+            trusted = index % 2 == 0
+            if not text:
+                continue
+            if segments and segments[-1][1:] == (slot, trusted):
+                segments[-1] = Segment(segments[-1].text + text, slot, trusted)
+            else:
+                segments.append(Segment(text, slot, trusted))
+        return tuple(segments)
+
+    def tokens(self, counter: CountsText) -> dict[str, int]:
+        """How many tokens each slot costs.
+
+        Each segment is counted for itself: a token that would span two segments counts in both.
+
+        Args:
+            counter: Anything with ``count_text(text) -> int``.
+
+        Returns:
+            Tokens by slot, in the order in which the slots first appear.
+        """
+        counts: dict[str, int] = {}
+        for text, slot, _ in self.segments:
+            counts[slot] = counts.get(slot, 0) + counter.count_text(text)
+        return counts
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rendered) and self.segments == other.segments
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Rendered({list(self.segments)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that knows which of it came from values.
+
+    Args:
+        parts: The parts, as the module's docstring describes them.
+        slots: The slot of each part.
+    """
+
+    parts: tuple[str, ...] = ("",)
+    slots: tuple[str, ...] = (MARKERS,)
+
+    @classmethod
+    def trusted(cls, text: str, slot: str) -> Text:
+        """Text the developer wrote."""
+        return cls((text,), (slot,))
+
+    def __str__(self) -> str:
+        return "".join(self.parts)
+
+    def __bool__(self) -> bool:
+        return any(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model is to be told, before it takes any model's form.
+
+    Args:
+        system: The system text; ``None`` leaves it to the model family, or else to the default.
+        instruction: The system-level instruction with its values; a plain string is the developer's own.
+        user: The user-level instruction with its values; a plain string is the developer's own.
+        input: What the user says now, which nothing trusts; ``None`` where the history waits for the assistant.
+        history: What was said before, in any accepted form.
+        tools: The tools the model may call.
+        label: What the assistant is to answer, in training data.
+
+    Raises:
+        HistoryError: The history has no accepted shape.
+        ToolsError: A tool cannot be described.
+    """
+
+    system: str | None = None
+    instruction: Text = field(default_factory=Text)
+    user: Text = field(default_factory=Text)
+    input: str | None = None
+    history: History = EMPTY_HISTORY
+    tools: ToolSet = ToolSet.of(None)  # noqa: RUF009 - a frozen value
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("instruction", "user"):
+            given = cast("object", getattr(self, name))
+            if isinstance(given, str):
+                object.__setattr__(self, name, Text.trusted(given, name))
+        object.__setattr__(self, "history", History.of(cast("HistoryLike | History | None", self.history)))
+        object.__setattr__(self, "tools", ToolSet.of(cast("Iterable[ToolLike] | ToolSet | None", self.tools)))
+
+    def evolve(self, **changes: object) -> Self:
+        """A copy with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves

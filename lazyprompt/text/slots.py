@@ -1,0 +1,131 @@
+"""Templates with slots: parsed once, filled in one pass, so that no value is ever read as a template.
+
+A slot is ``{name}`` with an identifier as name. ``{{name}}`` is the literal ``{name}``. Any other brace is text: JSON,
+LaTeX and regular expressions need no escaping.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol, cast
+
+from lazyprompt._json import checked, dump, well_formed
+from lazyprompt.errors import SlotError, TemplateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_NAME = r"[^\W\d]\w*"
+_SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+
+
+class SlotSyntax(Protocol):
+    """A parsed template, whichever syntax it was written in."""
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of the slots, each once, in the order in which they first appear."""
+        ...
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The developer's own text, in pieces."""
+        ...
+
+    def fill(self, values: Mapping[str, object]) -> list[str]:
+        """The parts of the filled template: even ones the developer's text, odd ones values."""
+        ...
+
+    def origins(self, parts: Sequence[str], own: str) -> tuple[str, ...]:
+        """The slot of each part; the developer's own text is named ``own``."""
+        ...
+
+
+class SlotTemplate:
+    """A template in the slot syntax.
+
+    Args:
+        text: The template.
+
+    Raises:
+        TemplateError: The template is no text.
+    """
+
+    __slots__ = ("_blank", "_names", "literals", "slots", "text")
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(cast("object", text), str):
+            raise TemplateError(f"a template is text, not a {type(text).__name__}")
+        literals = [""]
+        names: list[str] = []
+        end = 0
+        for match in _SLOT.finditer(text):
+            literals[-1] += text[end : match.start()]
+            end = match.end()
+            if match[1]:
+                literals[-1] += f"{{{match[1]}}}"
+            else:
+                names.append(match[2])
+                literals.append("")
+        literals[-1] += text[end:]
+        self.text = text
+        self.literals: tuple[str, ...] = tuple(literals)
+        self.slots: tuple[str, ...] = tuple(dict.fromkeys(names))
+        self._names = names
+        self._blank = [""] * (2 * len(names) + 1)
+        self._blank[0::2] = literals
+
+    def fill(self, values: Mapping[str, object]) -> list[str]:
+        """Put the values in.
+
+        Args:
+            values: Text for each slot (others are not looked at); the caller has made them text.
+
+        Returns:
+            The parts: the developer's text and the values in turn.
+        """
+        parts = self._blank.copy()
+        if self._names:
+            parts[1::2] = [cast("str", values[name]) for name in self._names]
+        return parts
+
+    def origins(self, parts: Sequence[str], own: str) -> tuple[str, ...]:
+        """The slot of each part; the developer's own text is named ``own``."""
+        origins = [own] * len(parts)
+        origins[1::2] = self._names
+        return tuple(origins)
+
+
+def escape(text: str) -> str:
+    """Text as a template that is filled to just that text: its slots become literal.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text with the braces of each ``{name}`` doubled.
+    """
+    return _SLOT.sub(lambda match: f"{{{match[0]}}}", text)
+
+
+def value_text(value: object, slot: str) -> str:
+    """A value as the text that goes into a slot.
+
+    Args:
+        value: Text, any scalar (as ``str()`` writes it), or a dict or list (as JSON).
+        slot: The slot, for the error.
+
+    Returns:
+        The text; JSON is marked as such.
+
+    Raises:
+        SlotError: A dict or list holds something that JSON cannot say, the value is bytes, or it has a lone surrogate.
+    """
+    where = f"the value of slot {slot!r}"
+    if isinstance(value, str):
+        return well_formed(str.__str__(value), where, SlotError)
+    if isinstance(value, dict | list | tuple):
+        return dump(checked(cast("object", value), where, SlotError))
+    if isinstance(value, bytes | bytearray):
+        raise SlotError(f"{where} is {type(value).__name__}; decode it to text first")
+    return well_formed(str(value), where, SlotError)
