@@ -1,0 +1,129 @@
+"""One definition of a prompt, exactly what every model takes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lazyprompt._version import __version__
+    from lazyprompt.errors import (
+        BudgetError,
+        EngineError,
+        FormatError,
+        HistoryError,
+        LazyPromptError,
+        MediaError,
+        MissingExtraError,
+        ModuleError,
+        PromptFileError,
+        SafetyError,
+        SlotError,
+        TemplateError,
+        TokenizerError,
+        ToolsError,
+    )
+    from lazyprompt.files.prompt_file import PromptFile
+    from lazyprompt.history import messages_from
+    from lazyprompt.messages import (
+        AudioBlock,
+        Base64Source,
+        FileBlock,
+        ImageBlock,
+        Msg,
+        TextBlock,
+        ThinkingBlock,
+        ToolResultBlock,
+        ToolUseBlock,
+        URLSource,
+        VideoBlock,
+    )
+    from lazyprompt.prompt import Prompt, Rendered, Segment, Text
+    from lazyprompt.prompter import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter
+    from lazyprompt.text.few_shot import FewShotTemplate
+    from lazyprompt.text.instruction import (
+        AlpacaInstructionTemplate,
+        ChatInstructionTemplate,
+        Filled,
+        InstructionTemplate,
+    )
+    from lazyprompt.text.markers import Markers
+    from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
+
+__all__ = [
+    "AlpacaInstructionTemplate",
+    "AlpacaPromptTemplate",
+    "AlpacaPrompter",
+    "AudioBlock",
+    "Base64Source",
+    "BudgetError",
+    "ChatInstructionTemplate",
+    "ChatPromptTemplate",
+    "ChatPrompter",
+    "EmptyPrompter",
+    "EngineError",
+    "FewShotTemplate",
+    "FileBlock",
+    "Filled",
+    "FormatError",
+    "HistoryError",
+    "ImageBlock",
+    "InstructionTemplate",
+    "LazyPromptError",
+    "Markers",
+    "MediaError",
+    "MissingExtraError",
+    "ModuleError",
+    "Msg",
+    "Prompt",
+    "PromptFile",
+    "PromptFileError",
+    "PromptTemplate",
+    "Prompter",
+    "Rendered",
+    "SafetyError",
+    "Segment",
+    "SlotError",
+    "TemplateError",
+    "Text",
+    "TextBlock",
+    "ThinkingBlock",
+    "TokenizerError",
+    "ToolResultBlock",
+    "ToolUseBlock",
+    "ToolsError",
+    "URLSource",
+    "VideoBlock",
+    "__version__",
+    "messages_from",
+]
+
+# Where each of them lives. Nothing is imported before it is asked for: the package itself costs a millisecond.
+_HOMES = {
+    "_version": "__version__",
+    "errors": "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError",
+    "files.prompt_file": "PromptFile",
+    "history": "messages_from",
+    "messages": "AudioBlock Base64Source FileBlock ImageBlock Msg TextBlock ThinkingBlock ToolResultBlock ToolUseBlock URLSource VideoBlock",
+    "prompt": "Prompt Rendered Segment Text",
+    "prompter": "AlpacaPrompter ChatPrompter EmptyPrompter Prompter",
+    "text.few_shot": "FewShotTemplate",
+    "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
+    "text.markers": "Markers",
+    "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lazyprompt' has no attribute {name!r}")
+    value: object = getattr(import_module(f"lazyprompt.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -57,21 +57,21 @@ class Controls:
     """A set of control sequences, compiled.
 
     Args:
-        sequences: The sequences, beside the reserved form ``<|name|>`` and the common tags, which are always in.
+        sequences: The sequences, as they are written.
         headers: Section headers that are structure at the start of a line, as ``### Response:``.
+        reserved: Whether anything of the form ``<|name|>`` counts.
     """
 
-    __slots__ = ("_pattern", "_searches", "_texts", "headers", "sequences")
+    __slots__ = ("_pattern", "_reserved", "_searches", "_texts")
 
-    def __init__(self, sequences: Iterable[str], headers: Iterable[str] = ()) -> None:
-        self.sequences = frozenset(sequences)
-        self.headers = frozenset(headers)
+    def __init__(self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True) -> None:
         # The longest first, so that of two sequences with one beginning the whole one is found.
-        plain = _longest_first(self.sequences | COMMON_TAGS)
-        headers = _longest_first(self.headers)
+        plain = _longest_first(sequences)
+        headers = _longest_first(headers)
+        self._reserved = reserved
         self._texts = plain + [text.lower() for text in headers]
         anywhere = [(text[0], re.escape(text)) for text in plain]
-        anywhere.append(("<", _RESERVED))
+        anywhere += [("<", _RESERVED)] if reserved else []
         at_line_start = [("#", f"(?i:{re.escape(text)})") for text in headers]
         self._pattern = re.compile(
             "|".join([pattern for _, pattern in anywhere] + [_LINE_START + pattern for _, pattern in at_line_start])
@@ -99,7 +99,7 @@ class Controls:
         text = _fold(literal)
         lower = text.lower()
         return bool(text) and (
-            _RESERVED_ACROSS.search(text) is not None
+            (self._reserved and _RESERVED_ACROSS.search(text) is not None)
             or any(
                 lower in known
                 or any(lower.endswith(known[:cut]) or lower.startswith(known[cut:]) for cut in range(1, len(known)))
@@ -190,6 +190,12 @@ def _fold_with_places(text: str) -> tuple[str, Sequence[int]]:
 def _wide_forms(sign: str) -> tuple[str, ...]:
     """The other signs that normalisation turns into this one; none for letters, which have too many."""
     return () if sign.isalnum() else tuple(form for form in _WIDE if normalize("NFKD", form) == sign)
+
+
+@lru_cache(maxsize=64)
+def controls_for(sequences: frozenset[str], headers: frozenset[str], *, reserved: bool = True) -> Controls:
+    """The compiled set of control sequences, made once for each of the last 64 sets."""
+    return Controls(sequences, headers, reserved=reserved)
 
 
 def headers_in(text: str) -> list[str]:

@@ -22,14 +22,20 @@ _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
 class SlotSyntax(Protocol):
     """A parsed template, whichever syntax it was written in."""
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """The names of the slots, each once, in the order in which they first appear."""
-        ...
+    slots: tuple[str, ...]
+    """The names of the slots, each once, in the order in which they first appear."""
 
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """The developer's own text, in pieces."""
+    literals: tuple[str, ...]
+    """The developer's own text, in pieces."""
+
+    text: str
+    """The template as it was written."""
+
+    def __init__(self, text: str) -> None: ...
+
+    @staticmethod
+    def coerce(value: object, slot: str) -> object:
+        """A value in the form that :meth:`fill` takes."""
         ...
 
     def fill(self, values: Mapping[str, object]) -> list[str]:
@@ -74,6 +80,11 @@ class SlotTemplate:
         self._names = names
         self._blank = [""] * (2 * len(names) + 1)
         self._blank[0::2] = literals
+
+    @staticmethod
+    def coerce(value: object, slot: str) -> str:
+        """A value as text."""
+        return value_text(value, slot)
 
     def fill(self, values: Mapping[str, object]) -> list[str]:
         """Put the values in.

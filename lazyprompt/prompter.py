@@ -1,0 +1,537 @@
+"""Prompters: one definition of a prompt, a flat string or a dict out.
+
+A prompter is an instruction template, a prompt template, and what the developer has fixed: system text, tools, history.
+It keeps nothing of a call, so one prompter serves any number of threads and models at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from copy import copy, deepcopy
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, overload
+
+from lazyprompt.errors import FormatError, HistoryError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.history import History, HistoryLike
+from lazyprompt.prompt import Prompt, Rendered
+from lazyprompt.text.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
+from lazyprompt.text.layout import Fields
+from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.text.safety import checked_safety
+from lazyprompt.text.template import (
+    AlpacaPromptTemplate,
+    ChatPromptTemplate,
+    PromptTemplate,
+    Writer,
+    resolved_system,
+)
+from lazyprompt.tools import ToolLike, ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.text.instruction import Instruction, Syntax
+    from lazyprompt.text.layout import Laid
+    from lazyprompt.text.safety import Safety
+
+ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
+HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
+Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
+
+FORMATS = ("flat", "openai")
+
+# A prompter remembers the copies it made for so many model names.
+_MODELS_KEPT = 32
+
+
+class Prompter:
+    """A prompter of your own: any instruction template with any prompt template.
+
+    Args:
+        instruction_template: The instruction.
+        prompt_template: Which fields a flat prompt shows, and what stands between them.
+        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
+        tools: Tools the model may always call: dicts or Python functions. None may then be given at the call.
+        history: What every conversation begins with, in any accepted form.
+        show: Whether each prompt is written to the standard error as well.
+
+    Raises:
+        ToolsError: A tool cannot be described.
+        HistoryError: The history has no accepted shape.
+    """
+
+    _default_safety: Safety = "neutralize"
+
+    def __init__(
+        self,
+        instruction_template: InstructionTemplate,
+        prompt_template: PromptTemplate,
+        *,
+        system: str | None = None,
+        tools: ToolsLike = None,
+        history: HistoryLike | None = None,
+        show: bool = False,
+    ) -> None:
+        self._instruction = instruction_template
+        self._template = prompt_template
+        self._system = system
+        self._tools = ToolSet.of(tools)
+        self._history = History.of(history)
+        self._show = show
+        self._hooks: tuple[Hook, ...] = ()
+        self._safety: Safety = self._default_safety
+        self._set_markers(DEFAULT_MARKERS)
+
+    def _changed(self, markers: Markers, **fields: object) -> Self:
+        """A copy with other markers and fields, that has made nothing yet."""
+        changed = copy(self)
+        for name, value in fields.items():
+            setattr(changed, f"_{name}", value)
+        Prompter._set_markers(changed, markers)
+        return changed
+
+    def _set_markers(self, markers: Markers) -> None:
+        self._markers = markers
+        self._system_text = resolved_system(self._system, markers)
+        self._writer: Writer | None = None
+        self._by_model: dict[str, Self] = {}
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of the slots that the input must fill."""
+        return self._instruction.slots
+
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[False] = ...,
+        format: Literal["flat"] | None = ...,
+        model: str | None = ...,
+    ) -> str: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[True],
+        format: Literal["openai"] | None = ...,
+        model: str | None = ...,
+    ) -> dict[str, Json]: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: Literal["openai"],
+        model: str | None = ...,
+    ) -> dict[str, Json]: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: str | None = ...,
+        model: str | None = ...,
+    ) -> str | dict[str, Json]: ...
+    def generate_prompt(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        show: bool = False,
+        return_dict: bool = False,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+    ) -> str | dict[str, Json]:
+        """Make the prompt.
+
+        Args:
+            input: A dict with a value for each slot, and under ``input`` what the user says, if no slot has that name;
+                or one value for the only slot; or, where there is no slot, what the user says.
+            history: What was said before: pairs, OpenAI dicts, Msg, in any mixture.
+            tools: Tools the model may call: dicts or Python functions.
+            label: The answer, in training data.
+            show: Whether the prompt is written to the standard error as well.
+            return_dict: The same as ``format="openai"``.
+            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``.
+            model: The model whose markers (and system text) are used in place of the prompter's own.
+
+        Returns:
+            The flat string, or a dict that shares nothing mutable with anything given.
+
+        Raises:
+            SlotError: A slot has no value, or a value no slot.
+            HistoryError: The history has no accepted shape, or the prompt template no place for it.
+            ToolsError: A tool cannot be described, or the prompter has tools of its own.
+            FormatError: The format is unknown, or cannot show a picture or the like.
+            SafetyError: A value holds a control sequence, and the prompter refuses them.
+            TemplateError: The model is of no known family.
+        """
+        if model is not None:
+            return self._for_model(model).generate_prompt(
+                input, history, tools, label, show=show, return_dict=return_dict, format=format
+            )
+        if self._hooks:
+            input, history, tools, label = self._hooked(input, history, tools, label)  # noqa: A001
+        as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
+        made = (
+            self._openai(input, history, tools, label)
+            if as_dict
+            else "".join(self._lay(input, history, tools, label).parts)
+        )
+        if show or self._show:
+            sys.stderr.write(f"{made}\n")
+        return made
+
+    def fill(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Prompt:  # noqa: A002
+        """The prompt as a value, before it takes any form.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+
+        Returns:
+            The filled prompt.
+
+        Raises:
+            SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
+        """
+        filled = self._instruction.fill(input)
+        past = self._past(history)
+        return Prompt(
+            system=self._system,
+            instruction=filled.system_text,
+            user=filled.user_text,
+            input=_said(filled.input, past),
+            history=past,
+            tools=self._all_tools(tools),
+        )
+
+    def render(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        model: str | None = None,
+    ) -> Rendered:
+        """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+            model: As in :meth:`generate_prompt`.
+
+        Returns:
+            The flat prompt.
+
+        Raises:
+            LazyPromptError: As in :meth:`generate_prompt`.
+        """
+        if model is not None:
+            return self._for_model(model).render(input, history, tools, label)
+        if self._hooks:
+            input, history, tools, label = self._hooked(input, history, tools, label)  # noqa: A001
+        laid = self._lay(input, history, tools, label)
+        return Rendered(laid.parts, laid.slots)
+
+    def pre_hook(self, hook: Hook) -> Self:
+        """Call a function with the arguments of each call first; it gives back what is used in their place.
+
+        Args:
+            hook: ``hook(input, history, tools, label)`` returns the same four. It works on copies.
+
+        Returns:
+            The prompter itself.
+        """
+        self._hooks = (*self._hooks, hook)
+        return self
+
+    def with_markers(self, markers: Markers | str) -> Self:
+        """A copy for a model.
+
+        Args:
+            markers: Markers, or the name of a model or family.
+
+        Returns:
+            The copy; this prompter stays as it is.
+
+        Raises:
+            TemplateError: The model is of no known family.
+        """
+        return self._changed(markers if isinstance(markers, Markers) else Markers.for_model(markers))
+
+    def with_system(self, system: str | None) -> Self:
+        """A copy with another system text.
+
+        Args:
+            system: The text; ``""`` is none, ``None`` leaves it to the model family or the default.
+
+        Returns:
+            The copy; this prompter stays as it is.
+        """
+        return self._changed(self._markers, system=system)
+
+    def with_safety(self, safety: Safety) -> Self:
+        """A copy with another policy for control sequences in untrusted text.
+
+        Args:
+            safety: ``neutralize`` (the default), ``raise`` or ``off``.
+
+        Returns:
+            The copy; this prompter stays as it is.
+
+        Raises:
+            SafetyError: There is no such policy.
+        """
+        return self._changed(self._markers, safety=checked_safety(safety))
+
+    def get_response(self, output: str, input: str | None = None) -> str:  # noqa: A002 - the name of the documents
+        """The answer in what a local model gave back.
+
+        Args:
+            output: What the engine returned: the answer, or the prompt with the answer behind it.
+            input: The prompt, where it is known.
+
+        Returns:
+            The answer, without the prompt and without the marker that ends it.
+        """
+        found = self._template.answer_in(output, self._markers) if input is None else output.removeprefix(input)
+        ends = [end for end in (self._markers.eoa.strip(), *self._markers.stop) if end]
+        cuts = [at for end in ends if (at := found.find(end)) >= 0]
+        return found[: min(cuts)] if cuts else found
+
+    def _lay(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> Laid:
+        """The parts of the flat prompt."""
+        system, user, text = self._instruction.parts(given)
+        past = self._past(history)
+        writer = self._writer
+        if writer is None:
+            # Made on first use; two threads that come at once make the same one.
+            writer = self._writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
+        system_slots, user_slots = self._instruction.origins(system, user)
+        return writer.write(
+            Fields(
+                self._system_text,
+                system,
+                system_slots,
+                user,
+                user_slots,
+                _said(text, past),
+                past,
+                self._all_tools(tools),
+            ),
+            label,
+        )
+
+    def _openai(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> JsonObject:
+        """The OpenAI form; every list and dict in it is new."""
+        system_parts, user_parts, text = self._instruction.parts(given)
+        messages: list[Json] = []
+        instruction = "".join(system_parts)
+        system = self._system_text
+        if system or instruction:
+            content = f"{system}\n{instruction}" if system and instruction else system or instruction
+            messages.append({"role": "system", "content": content})
+        past = self._past(history)
+        if past:
+            messages += past.to_openai()
+        said = "".join(user_parts) + (text or "")
+        if said or _said(text, past) is not None:
+            messages.append({"role": "user", "content": said})
+        if label is not None:
+            messages.append({"role": "assistant", "content": label})
+        all_tools = self._all_tools(tools)
+        return {"messages": messages, "tools": [*all_tools.copy()]} if all_tools else {"messages": messages}
+
+    def _past(self, history: HistoryLike | None) -> History:
+        return self._history if history is None else self._history + History.of(history)
+
+    def _all_tools(self, tools: ToolsLike) -> ToolSet:
+        if tools is None:
+            return self._tools
+        given = ToolSet.of(tools)
+        if given and self._tools:
+            raise ToolsError(
+                f"this prompter has the tools {', '.join(self._tools.names)} since its construction, "
+                f"so none may be given at the call; given were {', '.join(given.names)}"
+            )
+        return given or self._tools
+
+    def _for_model(self, model: str) -> Self:
+        """The copy for a model; the last few are kept."""
+        made = self._by_model.get(model)
+        if made is None:
+            made = self.with_markers(model)
+            if len(self._by_model) >= _MODELS_KEPT:
+                self._by_model.clear()
+            self._by_model[model] = made
+        return made
+
+    def _hooked(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
+        for hook in self._hooks:
+            result = hook(*deepcopy(args))
+            if not isinstance(cast("object", result), tuple) or len(result) != len(args):
+                raise TemplateError(
+                    f"pre_hook {getattr(hook, '__name__', hook)!r} returned {result!r}; "
+                    "it must return the four (input, history, tools, label)"
+                )
+            args = result
+        return args
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a pickle holds: not what was made on first use."""
+        return {**self.__dict__, "_writer": None, "_by_model": {}}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(slots={self.slots!r})"
+
+
+class ChatPrompter(Prompter):
+    """A prompt for conversations: system turn, tools, history, and what the user says now.
+
+    Args:
+        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
+        extra_keys: Names of further slots, listed under headers behind the instruction.
+        show: Whether each prompt is written to the standard error as well.
+        tools: Tools the model may always call.
+        history: What every conversation begins with.
+        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
+        enable_system: Whether there is a system turn. Without one, a string instruction goes before the user's text.
+        extro_keys: The documents' spelling of ``extra_keys``.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
+
+    Raises:
+        TemplateError: The instruction or an extra key is wrong.
+        ToolsError: A tool cannot be described.
+        HistoryError: The history has no accepted shape.
+    """
+
+    def __init__(  # noqa: PLR0913 - the signature is the documents'
+        self,
+        instruction: Instruction = None,
+        extra_keys: str | Iterable[str] | None = None,
+        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
+        tools: ToolsLike = None,
+        history: HistoryLike | None = None,
+        *,
+        system: str | None = None,
+        enable_system: bool = True,
+        extro_keys: str | Iterable[str] | None = None,
+        syntax: Syntax = "slots",
+    ) -> None:
+        keys = _one_of(extra_keys, extro_keys)
+        template = ChatInstructionTemplate(instruction, keys, syntax)
+        if not enable_system:
+            template = template.at_user_level()
+        super().__init__(
+            template,
+            ChatPromptTemplate(system_turn=enable_system),
+            system=system if enable_system else "",
+            tools=tools,
+            history=history,
+            show=show,
+        )
+
+
+class AlpacaPrompter(Prompter):
+    """A prompt of one instruction and one response, in the Alpaca form. It has no turns, and so no history.
+
+    Args:
+        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
+        extra_keys: Names of further slots, listed under headers behind the instruction.
+        show: Whether each prompt is written to the standard error as well.
+        tools: Tools the model may always call.
+        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
+        extro_keys: The documents' spelling of ``extra_keys``.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
+
+    Raises:
+        TemplateError: The instruction or an extra key is wrong.
+        ToolsError: A tool cannot be described.
+    """
+
+    def __init__(
+        self,
+        instruction: Instruction = None,
+        extra_keys: str | Iterable[str] | None = None,
+        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
+        tools: ToolsLike = None,
+        *,
+        system: str | None = None,
+        extro_keys: str | Iterable[str] | None = None,
+        syntax: Syntax = "slots",
+    ) -> None:
+        super().__init__(
+            AlpacaInstructionTemplate(instruction, _one_of(extra_keys, extro_keys), syntax),
+            AlpacaPromptTemplate(),
+            system=system,
+            tools=tools,
+            show=show,
+        )
+
+    def _past(self, history: HistoryLike | None) -> History:
+        if history:
+            raise HistoryError("the Alpaca form has no turns and takes no history; use ChatPrompter")
+        return super()._past(None)
+
+
+class EmptyPrompter(Prompter):
+    """No prompt at all: the flat form is the input, character by character; the dict form is one user message.
+
+    The input is taken as it is, also the control sequences in it: give it only text of your own.
+    """
+
+    _default_safety: Safety = "off"
+
+    def __init__(self) -> None:
+        super().__init__(InstructionTemplate(), PromptTemplate("{input}"), system="")
+
+
+def _said(text: str | None, past: History) -> str | None:
+    """What the user says now; nothing at all where nothing was given and the history waits for the assistant."""
+    return "" if text is None and not past.waits_for_answer else text
+
+
+def _is_dict(format: str, *, return_dict: bool) -> bool:  # noqa: A002 - the name of the documents
+    if format not in FORMATS:
+        raise FormatError(
+            f"format {format!r} is unknown{did_you_mean(str(format), FORMATS)}; known are {', '.join(FORMATS)}"
+        )
+    if return_dict and format != "openai":
+        raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
+    return format == "openai"
+
+
+def _one_of(
+    extra_keys: str | Iterable[str] | None, extro_keys: str | Iterable[str] | None
+) -> str | Iterable[str] | None:
+    if extra_keys is not None and extro_keys is not None:
+        raise TemplateError("extra_keys and extro_keys are the same parameter; give one of them")
+    return extro_keys if extra_keys is None else extra_keys

@@ -1,0 +1,290 @@
+"""Instructions: what the developer tells the model, with slots for what the caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
+
+from lazyprompt.errors import SlotError, TemplateError, did_you_mean
+from lazyprompt.prompt import Text
+from lazyprompt.text.slots import SlotSyntax, SlotTemplate, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Instruction: TypeAlias = "str | Mapping[str, str] | None"
+Syntax: TypeAlias = Literal["slots", "jinja2"]
+
+# The sentences of the documents, to the byte ("referred" and all).
+EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
+ALPACA_PREAMBLE = (
+    "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
+    "context if possible. Write a response that appropriately completes the request.\n\n ### Instruction:\n"
+)
+_INPUT = "input"
+
+
+class Filled:
+    """An instruction with its values.
+
+    Attributes:
+        system_text: The system-level part.
+        user_text: The user-level part.
+        input: What the user says beside the slots; ``None`` where nothing was given.
+    """
+
+    __slots__ = ("input", "system_text", "user_text")
+
+    def __init__(self, system_text: Text, user_text: Text, text: str | None) -> None:
+        self.system_text = system_text
+        self.user_text = user_text
+        self.input = text
+
+    @property
+    def system(self) -> str:
+        """The system-level part as text."""
+        return str(self.system_text)
+
+    @property
+    def user(self) -> str:
+        """The user-level part as text."""
+        return str(self.user_text)
+
+    def __repr__(self) -> str:
+        return f"Filled(system={self.system!r}, user={self.user!r}, input={self.input!r})"
+
+
+class InstructionTemplate:
+    """An instruction whose slots are filled with the caller's input.
+
+    A string is a system-level instruction. A dict has the keys ``system`` and ``user``, one of them or both; nothing is
+    added around either. Subclasses say what goes around a string: see :meth:`frame`.
+
+    Args:
+        instruction: The instruction; ``None`` is an empty one.
+        extra_keys: Names of further slots, which are listed under headers behind the instruction.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja (sandboxed).
+
+    Raises:
+        TemplateError: The instruction is neither text nor such a dict, an extra key is no identifier or named twice,
+            there are extra keys but no instruction, or the Jinja syntax is wrong.
+    """
+
+    accepts_input: ClassVar[bool] = True
+    """Whether a text that fills no slot is what the user says (else it is an error)."""
+
+    preamble: ClassVar[str] = ""
+    """What stands before a system-level instruction."""
+
+    def __init__(
+        self,
+        instruction: Instruction = None,
+        extra_keys: str | Iterable[str] | None = None,
+        syntax: Syntax = "slots",
+    ) -> None:
+        system, user = self._levels(instruction, _extra_block(_names(extra_keys), syntax))
+        parse = _parser(syntax)
+        self._system = parse(system)
+        self._user = parse(user)
+        self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
+        """The names of the slots, in the order in which they first appear."""
+        self._names = frozenset(self.slots)
+        takes_input = self.accepts_input and _INPUT not in self._names
+        self._names_with_input = self._names | {_INPUT} if takes_input else None
+
+    def frame(self, instruction: str, extra: str) -> str:
+        """The whole text of a string instruction, with what goes around it.
+
+        Args:
+            instruction: The instruction.
+            extra: The extra keys under their headers, or ``""``.
+
+        Returns:
+            The template's text.
+        """
+        return _join(instruction, extra)
+
+    def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
+        """The texts of the system-level and the user-level template."""
+        if instruction is None or isinstance(instruction, str):
+            if extra and not instruction:
+                raise TemplateError("extra_keys need an instruction to go with; it is empty")
+            return self.frame(instruction or "", extra), ""
+        system, user = _parts_of(instruction)
+        if extra and not system and not user:
+            raise TemplateError("extra_keys need an instruction to go with; both its parts are empty")
+        return self.preamble + system, _join(user, extra)
+
+    def at_user_level(self) -> Self:
+        """A copy whose system-level part stands before the user-level part, for models without a system turn."""
+        changed = copy(self)
+        parse = type(self._system)
+        changed._system = parse("")  # noqa: SLF001 - a copy of our own
+        changed._user = parse(self._system.text + self._user.text)  # noqa: SLF001 - a copy of our own
+        return changed
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The developer's own text, in pieces."""
+        return self._system.literals + self._user.literals
+
+    def fill(self, input: object = None) -> Filled:  # noqa: A002 - the name of the documents
+        """Fill the slots.
+
+        Args:
+            input: A dict with a value for each slot, and under ``input`` what the user says, if no slot has that name;
+                or one value for the only slot; or, where there is no slot, what the user says.
+
+        Returns:
+            The filled instruction.
+
+        Raises:
+            SlotError: A value is missing, left over, or cannot become text.
+        """
+        system, user, text = self.parts(input)
+        return Filled(
+            Text(tuple(system), self._system.origins(system, "instruction")),
+            Text(tuple(user), self._user.origins(user, "user")),
+            text,
+        )
+
+    def parts(self, given: object) -> tuple[list[str], list[str], str | None]:
+        """The same as :meth:`fill`, as bare parts: system, user and input. Made for speed."""
+        values = cast("dict[str, object]", given) if type(given) is dict else self._by_name(given)
+        text: str | None = None
+        if values.keys() != self._names and values.keys() != self._names_with_input:
+            raise self._mismatch(values)
+        for value in values.values():
+            # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
+            if type(value) is not str or not value.isascii():
+                values = {name: self._system.coerce(value, name) for name, value in values.items()}
+                break
+        if len(values) != len(self._names):
+            text = value_text(values[_INPUT], _INPUT)
+        return self._system.fill(values), self._user.fill(values), text
+
+    def origins(self, system: list[str], user: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The slots that the bare parts came from."""
+        return self._system.origins(system, "instruction"), self._user.origins(user, "user")
+
+    def _by_name(self, given: object) -> dict[str, object]:
+        """An input that is no dict, as one."""
+        if isinstance(given, Mapping):
+            return dict(cast("Mapping[str, object]", given))
+        if given is None:
+            return {}
+        if len(self.slots) == 1:
+            return {self.slots[0]: given}
+        if self.slots:
+            raise SlotError(
+                f"the input is one {type(given).__name__}, but there are {len(self.slots)} slots; "
+                f"give a dict with a value for each of {_listed(self.slots)}"
+            )
+        if not self.accepts_input:
+            raise SlotError(
+                "the input has no slot to go to; put one into the instruction, as {input}, or name it in extra_keys"
+            )
+        return {_INPUT: given}
+
+    def _mismatch(self, values: Mapping[str, object]) -> SlotError:
+        """What is missing and what is left over, in words."""
+        takes = self._names_with_input or self._names
+        missing = [name for name in self.slots if name not in values]
+        unknown = [name for name in values if name not in takes]
+        faults: list[str] = []
+        if missing:
+            faults.append(f"no value for {_listed(missing)}")
+        for name in unknown:
+            hint = did_you_mean(str(name), [*(missing or self.slots), *([_INPUT] if _INPUT in takes else [])])
+            faults.append(f"no slot named {name!r}{hint}")
+        known = f"the slots are {_listed(self.slots)}" if self.slots else "there are no slots"
+        return SlotError(f"{'; '.join(faults)}; {known}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(slots={self.slots!r})"
+
+
+class ChatInstructionTemplate(InstructionTemplate):
+    """The instruction of a chat: a string is followed by a blank line."""
+
+    def frame(self, instruction: str, extra: str) -> str:
+        """The instruction, the extra keys, and a line's end behind each."""
+        return f"{instruction}\n{extra}\n" if instruction else ""
+
+
+class AlpacaInstructionTemplate(InstructionTemplate):
+    """The instruction of the Alpaca form: the standard preamble before it, and no text beside its slots.
+
+    With ``{"user": ...}`` alone, that is the instruction.
+    """
+
+    accepts_input: ClassVar[bool] = False
+    preamble: ClassVar[str] = ALPACA_PREAMBLE
+
+    def frame(self, instruction: str, extra: str) -> str:
+        """The preamble, the instruction, a blank line, the extra keys."""
+        return f"{self.preamble}{instruction}\n\n{extra}"
+
+    def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
+        if isinstance(instruction, Mapping):
+            system, user = _parts_of(instruction)
+            if not (system and user):
+                instruction = system or user
+        return super()._levels(instruction, extra)
+
+
+def _parts_of(instruction: object) -> tuple[str, str]:
+    """The system and user part of a dict instruction."""
+    if not isinstance(instruction, Mapping):
+        raise TemplateError(
+            f"an instruction is text or a dict with the keys 'system' and 'user', not a {type(instruction).__name__}"
+        )
+    known = ("system", "user")
+    parts = cast("Mapping[str, object]", instruction)
+    for key, value in parts.items():
+        if key not in known:
+            raise TemplateError(
+                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; it takes {_listed(known)}"
+            )
+        if not isinstance(value, str):
+            raise TemplateError(
+                f"the {key} part of the instruction is a {type(value).__name__}; leave it out or give text"
+            )
+    return str(parts.get("system", "")), str(parts.get("user", ""))
+
+
+def _names(extra_keys: str | Iterable[str] | None) -> tuple[str, ...]:
+    names = (extra_keys,) if isinstance(extra_keys, str) else tuple(extra_keys or ())
+    for index, name in enumerate(names):
+        if not isinstance(cast("object", name), str) or not name.isidentifier():
+            raise TemplateError(f"extra_keys[{index}] is {name!r}; a key is a name of letters, digits and underscores")
+        if name in names[:index]:
+            raise TemplateError(f"extra_keys[{index}] names {name!r} a second time")
+    return names
+
+
+def _extra_block(names: tuple[str, ...], syntax: Syntax) -> str:
+    if not names:
+        return ""
+    slot = "{%s}" if syntax == "slots" else "{{ %s }}"
+    return EXTRA_KEYS + "".join(f"### {name}:\n{slot % name}\n\n" for name in names)
+
+
+def _parser(syntax: str) -> type[SlotSyntax]:
+    if syntax == "slots":
+        return SlotTemplate
+    if syntax == "jinja2":
+        from lazyprompt.text.jinja import JinjaTemplate  # noqa: PLC0415 - importing jinja2 costs 99 ms
+
+        return JinjaTemplate
+    known = get_args(Syntax)
+    raise TemplateError(f"syntax {syntax!r} is unknown{did_you_mean(str(syntax), known)}; known are {_listed(known)}")
+
+
+def _join(text: str, extra: str) -> str:
+    return f"{text}\n\n{extra}" if text and extra else text or extra
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,159 @@
+"""Jinja as the other syntax of instructions: sandboxed, bounded, and with the values told from the template's text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2.exceptions import SecurityError, TemplateRuntimeError, UndefinedError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from lazyprompt._json import JsonText, checked
+from lazyprompt.errors import LazyPromptError, SlotError, TemplateError
+from lazyprompt.text.slots import value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jinja2.runtime import Context
+
+# A prompt of more signs than any model reads is a runaway template.
+MAX_OUTPUT = 20_000_000
+# How many numbers ``range`` gives in one rendering, how long ``*`` may make a text or list, how far ``**`` goes.
+MAX_RANGE = 100_000
+MAX_OPERAND = 1_000_000
+MAX_EXPONENT = 64
+
+
+class _Value(str):
+    """Text that an expression gave: not the developer's."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+class _JsonValue(JsonText, _Value):
+    """The same, where the value was a dict or list."""
+
+    __slots__ = ()
+
+
+def _finalize(value: object) -> _Value:
+    """What Jinja calls with the value of each expression, before it becomes output."""
+    text = value_text(value, "a Jinja expression")
+    return _JsonValue(text) if isinstance(text, JsonText) else _Value(text)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Jinja's immutable sandbox, with operators that cannot be made to eat all memory."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        """Multiply or raise to a power, within bounds."""
+        for one, other in ((left, right), (right, left)):
+            sizes = isinstance(one, str | list | tuple) and isinstance(other, int)
+            if sizes and len(cast("list[object]", one)) * cast("int", other) > MAX_OPERAND:
+                raise SecurityError(f"'*' would make more than {MAX_OPERAND} items")
+        if operator == "**" and isinstance(right, int | float) and abs(right) > MAX_EXPONENT:
+            raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
+        return cast("object", super().call_binop(context, operator, left, right))
+
+
+@lru_cache(maxsize=1)
+def _environment() -> _Environment:
+    """The one environment all templates share; nothing ever changes it."""
+    return _Environment(undefined=StrictUndefined, finalize=_finalize, keep_trailing_newline=True)
+
+
+def _bounded_range() -> Callable[..., range]:
+    """A ``range`` for one rendering, which gives so many numbers and no more."""
+    left = MAX_RANGE
+
+    def bounded(*bounds: int) -> range:
+        nonlocal left
+        numbers = range(*bounds)
+        left -= len(numbers)
+        if left < 0:
+            raise SecurityError(f"range() gave more than {MAX_RANGE} numbers in one rendering")
+        return numbers
+
+    return bounded
+
+
+class JinjaTemplate:
+    """A template in Jinja's syntax.
+
+    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of.
+
+    Args:
+        text: The template.
+
+    Raises:
+        TemplateError: The syntax is wrong; the message names the line.
+    """
+
+    __slots__ = ("_template", "literals", "slots", "text")
+
+    def __init__(self, text: str) -> None:
+        environment = _environment()
+        try:
+            tree = environment.parse(text)
+            found = meta.find_undeclared_variables(tree) - set(environment.globals)
+            self._template = environment.from_string(text)
+        except TemplateSyntaxError as error:
+            raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
+        self.text = text
+        self.slots: tuple[str, ...] = tuple(sorted(found, key=lambda name: (text.find(name), name)))
+        self.literals: tuple[str, ...] = tuple(data.data for data in tree.find_all(nodes.TemplateData))
+
+    @staticmethod
+    def coerce(value: object, slot: str) -> object:
+        """A value as plain data: the sandbox never sees an object with methods of its own."""
+        if isinstance(value, dict | list | tuple | bool | int | float) or value is None:
+            return checked(cast("object", value), f"the value of slot {slot!r}", SlotError)
+        return value_text(value, slot)
+
+    def fill(self, values: Mapping[str, object]) -> list[str]:
+        """Render the template.
+
+        Args:
+            values: Plain data for each slot.
+
+        Returns:
+            The parts: the template's own text and what its expressions gave in turn.
+
+        Raises:
+            SlotError: An expression looks for something a value does not have.
+            TemplateError: The template fails, or asks for more than the bounds give.
+        """
+        context = self._template.new_context({"range": _bounded_range(), **values})
+        parts = [""]
+        size = 0
+        try:
+            for chunk in self._template.root_render_func(context):
+                size += len(chunk)
+                if size > MAX_OUTPUT:
+                    raise TemplateError(f"Jinja: the output is longer than {MAX_OUTPUT} characters")
+                if isinstance(chunk, _Value):
+                    parts += (chunk, "")
+                else:
+                    parts[-1] += chunk
+        except UndefinedError as error:
+            raise SlotError(f"Jinja: {error.message}; the slots are {', '.join(map(repr, self.slots))}") from error
+        except (TemplateRuntimeError, TypeError, ValueError, ArithmeticError) as error:
+            if isinstance(error, LazyPromptError):
+                raise
+            raise TemplateError(f"Jinja: {error}") from error
+        return parts
+
+    def origins(self, parts: Sequence[str], own: str) -> tuple[str, ...]:
+        """The slot of each part: which expression a value came from is not kept, so all are named ``own``."""
+        return (own,) * len(parts)
+
+    def __reduce__(self) -> tuple[type[JinjaTemplate], tuple[str]]:
+        """Pickled as its text: compiled code cannot travel."""
+        return JinjaTemplate, (self.text,)

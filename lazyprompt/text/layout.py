@@ -1,0 +1,410 @@
+"""Layouts: the order and spacing in which the fields of a prompt become one flat text.
+
+Two kinds. A :class:`TemplateLayout` follows the text of a prompt template, with its fixed spacing. A
+:class:`FamilyLayout` follows a model family's own chat template, whose markers hold all the spacing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lazyprompt._json import dump
+from lazyprompt.errors import FormatError, HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.prompt import MARKERS
+from lazyprompt.text.markers import PLAIN_RESULT_MARKERS, PLAIN_TOOL_MARKERS, TURN_MARKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lazyprompt.history import History
+    from lazyprompt.messages import Block, Msg
+    from lazyprompt.text.markers import Markers
+    from lazyprompt.tools import ToolSet
+
+CONTENT = ("system", "instruction", "tools", "history", "user", "input")
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Fields(NamedTuple):
+    """What a layout puts in order: the bare fields of a prompt, with the slots that their parts came from."""
+
+    system: str
+    instruction: Sequence[str]
+    instruction_slots: Sequence[str]
+    user: Sequence[str]
+    user_slots: Sequence[str]
+    input: str | None
+    history: History
+    tools: ToolSet
+
+
+class Laid:
+    """Parts in the making: trusted and untrusted text in turn, each with its slot."""
+
+    __slots__ = ("parts", "slots")
+
+    def __init__(self, parts: Iterable[str] = ("",), slots: Iterable[str] = (MARKERS,)) -> None:
+        self.parts = list(parts)
+        self.slots = list(slots)
+
+    def own(self, text: str, slot: str = MARKERS) -> None:
+        """Add trusted text."""
+        self.parts += ("", text)
+        self.slots += (MARKERS, slot)
+
+    def value(self, text: str, slot: str) -> None:
+        """Add untrusted text."""
+        self.parts += (text, "")
+        self.slots += (slot, MARKERS)
+
+    def add(self, parts: Iterable[str], slots: Iterable[str]) -> None:
+        """Add parts made elsewhere."""
+        self.parts.append("")
+        self.slots.append(MARKERS)
+        self.parts += parts
+        self.slots += slots
+
+    def strip(self) -> None:
+        """Take white space off both ends, as families do whose template trims each text."""
+        for index in range(len(self.parts)):
+            self.parts[index] = self.parts[index].lstrip()
+            if self.parts[index]:
+                break
+        for index in range(len(self.parts) - 1, -1, -1):
+            self.parts[index] = self.parts[index].rstrip()
+            if self.parts[index]:
+                break
+
+    def __bool__(self) -> bool:
+        return any(self.parts)
+
+
+class Layout(Protocol):
+    """A compiled layout."""
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The fixed texts, for the look-out for control sequences."""
+        ...
+
+    def lay(self, fields: Fields) -> Laid:
+        """Put the fields in order."""
+        ...
+
+    def mark(self, split: str) -> str:
+        """What stands right before the answer: a template's split with the markers in, or the family's own marker."""
+        ...
+
+
+class _Section(NamedTuple):
+    """A run of a prompt template: fixed texts and, at the odd places, the names of fields."""
+
+    pieces: tuple[str, ...]
+    optional: bool
+
+
+class TemplateLayout:
+    """A prompt template with the markers put in.
+
+    Args:
+        text: The template: ``{name}`` for a field of the prompt or a marker.
+        optional: Runs of the text that are left out when all their fields are absent.
+        markers: The markers.
+
+    Raises:
+        TemplateError: A name is unknown, or an optional run is not in the text.
+    """
+
+    __slots__ = ("_markers", "_placed", "_sections", "literals")
+
+    def __init__(self, text: str, optional: Sequence[str], markers: Markers) -> None:
+        self._markers = markers
+        self._sections = tuple(_sections(text, optional, markers))
+        self._placed = frozenset(name for section in self._sections for name in section.pieces[1::2])
+        self.literals: tuple[str, ...] = tuple(text for section in self._sections for text in section.pieces[0::2])
+
+    def lay(self, fields: Fields) -> Laid:
+        """Put the fields in order.
+
+        Raises:
+            HistoryError: There is a history, but the template has no place for it (the same for ToolsError, SlotError).
+        """
+        self._check(fields)
+        laid = Laid()
+        for pieces, optional in self._sections:
+            if optional and not any(_present(name, fields) for name in pieces[1::2]):
+                continue
+            laid.own(pieces[0])
+            for index in range(1, len(pieces), 2):
+                self._put(pieces[index], fields, laid)
+                laid.own(pieces[index + 1])
+        return laid
+
+    def mark(self, split: str) -> str:
+        """The split with the markers in."""
+        return "".join(_pieces(split, self._markers))
+
+    def _put(self, name: str, fields: Fields, laid: Laid) -> None:
+        match name:
+            case "system":
+                laid.own(fields.system, "system")
+            case "instruction":
+                laid.add(fields.instruction, fields.instruction_slots)
+            case "user":
+                laid.add(fields.user, fields.user_slots)
+            case "input":
+                laid.value(fields.input or "", "input")
+            case "history":
+                put_history(fields.history, self._markers, laid)
+            case _:
+                put_tools(fields.tools, self._markers, laid)
+
+    def _check(self, fields: Fields) -> None:
+        """Nothing is left out in silence."""
+        placed = self._placed
+        if fields.history and "history" not in placed:
+            raise HistoryError(
+                "this prompt template has no place for a history; use ChatPrompter, or put {history} into it"
+            )
+        if fields.tools and "tools" not in placed:
+            raise ToolsError("this prompt template has no place for tools; put {tools} into it")
+        if fields.input and "input" not in placed:
+            raise SlotError("this prompt template has no place for the user's text; put {input} into it")
+        for name in ("instruction", "user"):
+            if name not in placed and any(getattr(fields, name)):
+                raise TemplateError(f"this prompt template has no place for the {name}; put {{{name}}} into it")
+
+
+class FamilyLayout:
+    """The layout of a model family: the markers hold all the spacing, and an empty system turn is left out.
+
+    Args:
+        markers: The family's markers.
+    """
+
+    __slots__ = ("_markers", "literals")
+
+    def __init__(self, markers: Markers) -> None:
+        self._markers = markers
+        turn = markers.eoh + markers.soa, markers.eoa + markers.soh, markers.eoh + self._generation
+        self.literals: tuple[str, ...] = (markers.bos + markers.sos, markers.eos + markers.soh, *turn)
+
+    @property
+    def _generation(self) -> str:
+        return self._markers.soa if self._markers.generation is None else self._markers.generation
+
+    def lay(self, fields: Fields) -> Laid:
+        """Put the fields in order, as the family's chat template does with the same messages."""
+        markers = self._markers
+        system = self._system(fields)
+        said = self._said(fields)
+        laid = Laid()
+        laid.own(markers.bos)
+        if markers.system_place == "turn":
+            laid.add(system.parts, system.slots)
+            put_history(fields.history, markers, laid)
+        elif fields.history and (markers.system_place == "first_user" or said is None):
+            _put_into_first_turn(system, fields.history, markers, laid)
+            system = Laid()
+        else:
+            put_history(fields.history, markers, laid)
+        if said is not None:
+            laid.own(markers.soh)
+            if markers.system_place != "turn":
+                laid.add(system.parts, system.slots)
+            laid.add(said.parts, said.slots)
+            laid.own(markers.eoh)
+        laid.own(self._generation)
+        return laid
+
+    def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
+        """What invites the assistant to speak."""
+        return self._generation
+
+    def _system(self, fields: Fields) -> Laid:
+        """The whole system turn, or nothing."""
+        markers = self._markers
+        block = Laid()
+        if fields.system:
+            block.own(fields.system, "system")
+            if any(fields.instruction):
+                block.own("\n")
+        block.add(fields.instruction, fields.instruction_slots)
+        if markers.trim:
+            block.strip()
+        if fields.tools:
+            put_tools(fields.tools, markers, block)
+        if not block:
+            return block
+        turn = Laid()
+        turn.own(markers.sos)
+        turn.add(block.parts, block.slots)
+        turn.own(markers.eos)
+        return turn
+
+    def _said(self, fields: Fields) -> Laid | None:
+        """What the user says now; None where nobody speaks."""
+        if fields.input is None and not any(fields.user):
+            return None
+        said = Laid()
+        said.add(fields.user, fields.user_slots)
+        said.value(fields.input or "", "input")
+        if self._markers.trim:
+            said.strip()
+        return said
+
+
+def _put_into_first_turn(system: Laid, history: History, markers: Markers, laid: Laid) -> None:
+    """A history whose first turn begins with the system text."""
+    turns = Laid()
+    put_history(history, markers, turns)
+    # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
+    laid.add(turns.parts[:3], turns.slots[:3])
+    laid.add(system.parts, system.slots)
+    laid.parts += turns.parts[3:]
+    laid.slots += turns.slots[3:]
+
+
+def _present(name: str, fields: Fields) -> bool:
+    """Whether a field is there: an input may be there and empty, all else is there when it has text."""
+    if name == "input":
+        return fields.input is not None
+    return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
+
+
+def _sections(text: str, optional: Sequence[str], markers: Markers) -> list[_Section]:
+    """The template cut at its optional runs, markers put in."""
+    sections: list[_Section] = []
+    rest = text
+    for run in optional:
+        before, found, rest = rest.partition(run)
+        if not found:
+            raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
+        sections += (_Section(_pieces(before, markers), optional=False), _Section(_pieces(run, markers), optional=True))
+    sections.append(_Section(_pieces(rest, markers), optional=False))
+    return [section for section in sections if any(section.pieces)]
+
+
+def _pieces(text: str, markers: Markers) -> tuple[str, ...]:
+    known = CONTENT + TURN_MARKERS
+
+    def marker(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in known:
+            raise TemplateError(
+                f"the prompt template has the place {match[0]}{did_you_mean(name, known)}; known are {', '.join(known)}"
+            )
+        return match[0] if name in CONTENT else getattr(markers, name)
+
+    return tuple(_PLACE.split(_PLACE.sub(marker, text)))
+
+
+def put_tools(tools: ToolSet, markers: Markers, laid: Laid) -> None:
+    """Add the description of the tools, if there are any."""
+    if not tools:
+        return
+    before, after = markers.tools.split("{tools}")
+    laid.own(before, "tools")
+    if markers.tool_join is None:
+        laid.value(tools.json, "tools")
+    else:
+        for index, tool in enumerate(tools):
+            if index:
+                laid.own(markers.tool_join, "tools")
+            laid.value(dump(tool), "tools")
+    laid.own(after, "tools")
+
+
+def put_history(history: History, markers: Markers, laid: Laid) -> None:
+    """Add the turns of a history."""
+    if history.pairs is not None:
+        _put_pairs(history.pairs, markers, laid)
+    else:
+        _put_messages(history.messages, markers, laid)
+
+
+def _put_pairs(pairs: Sequence[str], markers: Markers, laid: Laid) -> None:
+    """Plain turns, all at once: this is where the time of a long chat would go."""
+    if not pairs:
+        return
+    count = len(pairs)
+    # Each question stands behind what ends the answer before it, each answer behind what ends its question.
+    parts = [markers.eoa + markers.soh, "", markers.eoh + markers.soa, ""] * (count // 2)
+    parts[0] = markers.soh
+    parts[1::2] = [text.strip() for text in pairs] if markers.trim else pairs
+    parts.append(markers.eoa)
+    laid.add(parts, (MARKERS, "history") * count + (MARKERS,))
+
+
+def _put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
+    folded = markers.exact and markers.system_place != "turn"
+    human = (markers.soh, markers.eoh)
+    around = {
+        "system": human if folded else (markers.sos, markers.eos),
+        "developer": human if folded else (markers.sos, markers.eos),
+        "user": human,
+        "assistant": (markers.soa, markers.eoa),
+    }
+    after_result = False
+    for index, message in enumerate(messages):
+        where = f"history[{index}]"
+        results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
+        for result in results:
+            _put_result(result, markers, laid, where, joined=after_result)
+            after_result = True
+        others = [block for block in message.blocks if not isinstance(block, ToolResultBlock | ThinkingBlock)]
+        if message.url is not None:
+            raise FormatError(f"{where} has the url {message.url!r}, which flat text cannot show; use a dict format")
+        if results and not others:
+            continue
+        after_result = False
+        before, after = around["user" if message.role == "tool" else message.role]
+        laid.own(before)
+        _put_blocks(others, markers, laid, where)
+        laid.own(after)
+
+
+def _put_blocks(blocks: Sequence[Block], markers: Markers, laid: Laid, where: str) -> None:
+    """What one message says, its calls each on a line of their own."""
+    text = _text(blocks, where)
+    laid.value(text.strip() if markers.trim else text, "history")
+    calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+    for index, call in enumerate(calls):
+        if index or text:
+            laid.own("\n")
+        marker = PLAIN_TOOL_MARKERS if not markers.tool_start else {}
+        laid.own(marker.get("tool_start", markers.tool_start))
+        laid.value(dump(call.name).strip('"'), "history")
+        laid.own(marker.get("tool_args", markers.tool_args))
+        laid.value(dump(call.input), "history")
+        laid.own(marker.get("tool_end", markers.tool_end))
+
+
+def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: str, *, joined: bool) -> None:
+    """A tool's result: its own turn, or joined to the turn of the result before it."""
+    text = result.output if isinstance(result.output, str) else _text(result.output, where)
+    soe, eoe = markers.soe, markers.eoe
+    if not soe:
+        soe = markers.soh + PLAIN_RESULT_MARKERS["soe"]
+        eoe = PLAIN_RESULT_MARKERS["eoe"] + markers.eoh
+    if joined and markers.result_join is not None and laid.parts[-1] == eoe:
+        laid.parts[-1] = markers.result_join
+    else:
+        laid.own(soe)
+    laid.value(text.strip() if markers.trim else text, "history")
+    laid.own(eoe)
+
+
+def _text(blocks: Iterable[Block], where: str) -> str:
+    """The text of blocks; media has no place in flat text, and is not left out in silence."""
+    texts: list[str] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+        elif not isinstance(block, ToolUseBlock | ThinkingBlock):
+            raise FormatError(
+                f"{where} holds a block of type {block.kind!r}, which flat text cannot show; use a dict format"
+            )
+    return "\n".join(texts)

@@ -1,0 +1,158 @@
+"""Markers: the signs a model family puts around system text, turns, tool results and tool calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Self, TypeAlias, cast, get_args
+
+from lazyprompt.errors import TemplateError, did_you_mean
+
+SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
+
+# A token inside a marker: <…>, [… ], or the flowers some families use. What is left between tokens is plain text.
+_TOKEN = re.compile(r"<+[^<>\s]+>+|\[/?[A-Z_0-9a-z]+\]|✿[^✿\s]+✿")
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """What a model expects around each part of a flat prompt. All are text; ``""`` is no marker.
+
+    Args:
+        sos: Start of system.
+        eos: End of system.
+        soh: Start of human.
+        eoh: End of human.
+        soa: Start of assistant.
+        eoa: End of assistant.
+        soe: Start of a tool's result (of the environment).
+        eoe: End of a tool's result.
+        tool_start: What stands before the name in a tool call.
+        tool_args: What stands between name and arguments, which are JSON.
+        tool_end: What stands behind the arguments.
+        stop: Texts at which an engine should stop, beside the model's end of text.
+        system: The system text the family itself brings; ``None`` if it brings none, ``""`` if it wants none.
+        bos: What the prompt begins with.
+        generation: What invites the assistant to speak, where that is not ``soa``.
+        tools: How tools are described; ``{tools}`` is their JSON.
+        tool_join: What stands between two tools, each as JSON; ``None`` writes one JSON list.
+        result_join: What stands between two results that answer one message; ``None`` makes a turn of each.
+        exact: Whether the markers hold all the spacing of the model's own template, so that nothing is added.
+        system_place: Where an exact layout puts the system text: its own turn, or the first or last user turn.
+        trim: Whether the model's template strips each text.
+        family: The name of the family.
+
+    Raises:
+        TemplateError: A marker is no text.
+    """
+
+    sos: str = ""
+    eos: str = ""
+    soh: str = ""
+    eoh: str = ""
+    soa: str = ""
+    eoa: str = ""
+    soe: str = ""
+    eoe: str = ""
+    tool_start: str = ""
+    tool_args: str = ""
+    tool_end: str = ""
+    stop: tuple[str, ...] = ()
+    system: str | None = None
+    bos: str = ""
+    generation: str | None = None
+    tools: str = "### Function-call Tools. \n\n{tools}\n\n"
+    tool_join: str | None = None
+    result_join: str | None = None
+    exact: bool = False
+    system_place: SystemPlace = "turn"
+    trim: bool = False
+    family: str = ""
+
+    def __post_init__(self) -> None:
+        for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools"):
+            value = cast("object", getattr(self, name))
+            if not isinstance(value, str):
+                raise TemplateError(f"marker {name} is a {type(value).__name__}; a marker is text, '' for none")
+        if isinstance(cast("object", self.stop), str):
+            raise TemplateError(f"stop is a list of texts, not the text {self.stop!r}")
+        object.__setattr__(self, "stop", tuple(self.stop))
+        if self.system_place not in get_args(SystemPlace):
+            raise TemplateError(f"system_place {self.system_place!r} is unknown; known are {get_args(SystemPlace)}")
+        if self.tools.count("{tools}") != 1:
+            raise TemplateError(f"tools must hold {{tools}} once, where their JSON goes; given was {self.tools!r}")
+
+    @classmethod
+    def for_model(cls, name: str) -> Markers:
+        """The markers of a model's family.
+
+        Args:
+            name: A model or family: ``Qwen2.5-7B-Instruct``, ``Qwen/Qwen2.5-7B-Instruct``, ``qwen2.5``.
+
+        Returns:
+            The family's markers.
+
+        Raises:
+            TemplateError: No family is known for the name; the message lists the nearest and how to give your own.
+        """
+        from lazyprompt.text.families import family_of  # noqa: PLC0415 - the table is made of this class
+
+        return family_of(name)
+
+    @classmethod
+    def families(cls) -> tuple[str, ...]:
+        """The names of the known families."""
+        from lazyprompt.text.families import FAMILIES  # noqa: PLC0415 - the table is made of this class
+
+        return tuple(FAMILIES)
+
+    def evolve(self, **changes: object) -> Self:
+        """A copy with some markers changed.
+
+        Raises:
+            TemplateError: There is no such marker.
+        """
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise TemplateError(
+                    f"there is no marker {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}"
+                )
+        return replace(self, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
+
+    @property
+    def turn_sequences(self) -> frozenset[str]:
+        """The texts that open or close a turn of this family."""
+        return _tokens(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop)
+
+    @property
+    def control_sequences(self) -> frozenset[str]:
+        """The texts that this family reads as structure: of turns, tools and generation."""
+        tools = (self.tool_start, self.tool_args, self.tool_end, self.tools)
+        return self.turn_sequences | _tokens(*tools, self.generation or "")
+
+
+def _tokens(*markers: str) -> frozenset[str]:
+    """The tokens in markers, or a marker that has none."""
+    found: set[str] = set()
+    for marker in markers:
+        tokens = _TOKEN.findall(marker)
+        whole = marker.strip()
+        found.update(tokens or ([whole] if 1 < len(whole) < _LONGEST_PLAIN_MARKER else ()))
+    return frozenset(found)
+
+
+TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
+# A plain marker as "USER:" is short; a longer text without tokens is prose, as the description of tools.
+_LONGEST_PLAIN_MARKER = 24
+
+# What ChatPrompter uses where no model is named.
+DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
+
+# The form of tool calls and results where the markers name none: that of Hermes, which most open models have seen.
+PLAIN_TOOL_MARKERS = {
+    "tool_start": '<tool_call>\n{"name": "',
+    "tool_args": '", "arguments": ',
+    "tool_end": "}\n</tool_call>",
+}
+PLAIN_RESULT_MARKERS = {"soe": "<tool_response>\n", "eoe": "\n</tool_response>"}

@@ -1,0 +1,173 @@
+"""Prompt templates: which fields a prompt shows, and what stands between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from lazyprompt.prompt import Rendered
+from lazyprompt.text.families import known_sequences
+from lazyprompt.text.layout import FamilyLayout, Fields, Laid, Layout, TemplateLayout
+from lazyprompt.text.markers import DEFAULT_MARKERS
+from lazyprompt.text.safety import COMMON_TAGS, Safety, checked_safety, controls_for, headers_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.prompt import Prompt
+    from lazyprompt.text.markers import Markers
+
+DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
+
+
+class PromptTemplate:
+    """A prompt template of your own.
+
+    Args:
+        text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
+            prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
+        split: What stands right before the answer, for :meth:`Prompter.get_response`; markers may be in it.
+        optional: Runs of the text, in order, that are left out when all their fields are absent.
+
+    Raises:
+        TemplateError: A place is unknown, or an optional run is not in the text.
+    """
+
+    exact_families: ClassVar[bool] = False
+    """Whether a family's own layout takes the place of the text, where the family has one."""
+
+    def __init__(self, text: str, split: str | None = None, *, optional: Sequence[str] = ()) -> None:
+        self.text = text
+        self.split = split
+        self.optional = tuple(optional)
+        self.layout(DEFAULT_MARKERS)
+
+    def layout(self, markers: Markers) -> Layout:
+        """The template with the markers put in."""
+        if markers.exact and self.exact_families:
+            return FamilyLayout(markers)
+        return TemplateLayout(self.text, self.optional, markers)
+
+    def render(self, prompt: Prompt, markers: Markers = DEFAULT_MARKERS, safety: str = "neutralize") -> Rendered:
+        """Lay a prompt out as flat text.
+
+        Args:
+            prompt: The prompt.
+            markers: The markers of the model.
+            safety: What becomes of control sequences in untrusted text: ``neutralize``, ``raise`` or ``off``.
+
+        Returns:
+            The flat prompt, with its segments.
+
+        Raises:
+            SafetyError: There is such a sequence and ``safety`` is ``raise``, or ``safety`` is unknown.
+            HistoryError: There is a history, but the template has no place for it (so with tools and input).
+        """
+        literals = prompt.instruction.parts[0::2] + prompt.user.parts[0::2]
+        fields = Fields(
+            resolved_system(prompt.system, markers),
+            prompt.instruction.parts,
+            prompt.instruction.slots,
+            prompt.user.parts,
+            prompt.user.slots,
+            prompt.input,
+            prompt.history,
+            prompt.tools,
+        )
+        laid = Writer(self, markers, literals, checked_safety(safety)).write(fields, prompt.label)
+        return Rendered(laid.parts, laid.slots)
+
+    def answer_in(self, output: str, markers: Markers) -> str:
+        """What stands behind the prompt in an output, or all of it where the prompt is not in it.
+
+        A template with turns has its split in each of them, so the last one counts; else the first, because the answer
+        may hold it too.
+        """
+        mark = self.layout(markers).mark(self.split or "")
+        if not mark or mark not in output:
+            return output
+        return output.rpartition(mark)[2] if "{history}" in self.text else output.partition(mark)[2]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class ChatPromptTemplate(PromptTemplate):
+    """The chat form of the documents; a model family's own layout where one is named.
+
+    Args:
+        system_turn: Whether there is a system turn; without one, tools are described in the user's turn.
+    """
+
+    exact_families: ClassVar[bool] = True
+
+    def __init__(self, *, system_turn: bool = True) -> None:
+        head = "{sos}{system}{instruction}{tools}{eos}\n\n" if system_turn else ""
+        turn = "{soh}\n{user}{input}\n{eoh}" if system_turn else "{soh}\n{tools}{user}{input}\n{eoh}"
+        super().__init__(f"{head}{{history}}\n{turn}{{soa}}\n", "{soa}\n", optional=(turn,))
+
+
+class AlpacaPromptTemplate(PromptTemplate):
+    """The Alpaca form: one instruction, one response, no turns and so no history."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "{system}\n{instruction}\n{tools}\n{user}\n\n### Response:\n",
+            "### Response:\n",
+            optional=("{system}\n", "\n{user}\n\n"),
+        )
+
+
+class Writer:
+    """A prompt template made ready for one instruction and one model: lays a prompt out and guards it.
+
+    Args:
+        template: The template.
+        markers: The markers of the model.
+        literals: The developer's own text in the instruction, whose section headers are structure.
+        safety: What becomes of control sequences in untrusted text.
+    """
+
+    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_safety")
+
+    def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Safety) -> None:
+        self._layout = template.layout(markers)
+        self._safety: Safety = safety
+        trusted = (*self._layout.literals, *literals, markers.tools)
+        # Nobody knows which model reads a prompt without a family: whatever is structure to any of them is then meant.
+        known = markers.control_sequences | (frozenset[str]() if markers.family else known_sequences())
+        headers = frozenset(header for text in trusted for header in headers_in(text))
+        self._controls = controls_for(known | COMMON_TAGS, headers)
+        self._crossed = any(map(self._controls.may_cross, (*self._layout.literals, *literals)))
+        # An answer to be trained may think and call tools, but not end its turn or open another.
+        self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
+
+    def write(self, fields: Fields, label: str | None = None) -> Laid:
+        """Lay the fields out.
+
+        Args:
+            fields: The fields.
+            label: The answer, where it is known.
+
+        Returns:
+            The guarded parts with their slots.
+
+        Raises:
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        laid = self._layout.lay(fields)
+        if self._safety != "off" and (self._crossed or not self._controls.clean("".join(laid.parts[1::2]))):
+            laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
+        if label is not None:
+            answer = Laid()
+            answer.value(label, "label")
+            if self._safety != "off":
+                answer.parts = self._label_controls.guard(answer.parts, answer.slots, self._safety)
+            laid.add(answer.parts, answer.slots)
+        return laid
+
+
+def resolved_system(system: str | None, markers: Markers) -> str:
+    """The system text: what the developer set, else what the family brings, else the default."""
+    if system is not None:
+        return system
+    return DEFAULT_SYSTEM if markers.system is None else markers.system
