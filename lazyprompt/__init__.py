@@ -101,10 +101,16 @@ __all__ = [
 # Where each of them lives. Nothing is imported before it is asked for: the package itself costs a millisecond.
 _HOMES = {
     "_version": "__version__",
-    "errors": "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError",
+    "errors": (
+        "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
+        "ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError"
+    ),
     "files.prompt_file": "PromptFile",
     "history": "messages_from",
-    "messages": "AudioBlock Base64Source FileBlock ImageBlock Msg TextBlock ThinkingBlock ToolResultBlock ToolUseBlock URLSource VideoBlock",
+    "messages": (
+        "AudioBlock Base64Source FileBlock ImageBlock Msg TextBlock ThinkingBlock ToolResultBlock "
+        "ToolUseBlock URLSource VideoBlock"
+    ),
     "prompt": "Prompt Rendered Segment Text",
     "prompter": "AlpacaPrompter ChatPrompter EmptyPrompter Prompter",
     "text.few_shot": "FewShotTemplate",

@@ -1,0 +1,1 @@
+"""Prompts kept in files."""

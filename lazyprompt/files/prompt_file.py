@@ -1,0 +1,5 @@
+"""YAML prompt files."""
+
+
+class PromptFile:
+    """A prompt file."""
