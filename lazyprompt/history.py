@@ -6,7 +6,6 @@ messages of them costs four times as much as the whole prompt.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._json import well_formed
@@ -18,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lazyprompt._json import JsonObject
-    from lazyprompt.messages import Role
 
 Pair: TypeAlias = "tuple[str, str] | list[str]"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields]"
 
+_PAIR_TYPES = frozenset((list, tuple))
+_DICT_TYPE = frozenset((dict,))
+_PLAIN_KEYS = {frozenset(("role", "content"))}
 _SHAPES = "a pair [question, answer], an OpenAI message {'role': ..., 'content': ...}, or a Msg"
 
 
@@ -30,16 +31,17 @@ class History:
     """An immutable history: either plain pairs, or messages.
 
     Attributes:
-        pairs: Question, answer, question, answer … where the history is nothing but pairs of text, else ``None``.
+        questions: What the user said, turn by turn, where the history is nothing but pairs of text.
+        answers: What the assistant said to each; both are empty where the history is made of messages.
     """
 
-    __slots__ = ("_messages", "pairs")
+    __slots__ = ("_messages", "answers", "questions")
 
-    pairs: tuple[str, ...] | None
-    _messages: tuple[Msg, ...]
-
-    def __init__(self, pairs: tuple[str, ...] | None, messages: tuple[Msg, ...] = ()) -> None:
-        self.pairs = pairs
+    def __init__(
+        self, questions: tuple[str, ...] = (), answers: tuple[str, ...] = (), messages: tuple[Msg, ...] = ()
+    ) -> None:
+        self.questions = questions
+        self.answers = answers
         self._messages = messages
 
     @classmethod
@@ -64,28 +66,25 @@ class History:
         if not history:
             return EMPTY_HISTORY
         pairs = _plain_pairs(cast("Sequence[object]", history))
-        if pairs is not None and "".join(pairs).isascii():
-            return cls(pairs)
-        # One look at the whole is enough for plain English; else each text is looked at, to say which is broken.
-        for index, text in enumerate(pairs or ()):
-            well_formed(text, f"history[{index // 2}]", HistoryError)
-        return cls(pairs) if pairs is not None else cls(None, tuple(_messages(history)))
+        return cls(*pairs) if pairs is not None else cls(messages=tuple(_messages(history)))
 
     @property
     def messages(self) -> tuple[Msg, ...]:
         """The history as messages."""
-        if self.pairs is None:
+        if self._messages:
             return self._messages
-        roles: tuple[Role, ...] = ("user", "assistant") * (len(self.pairs) // 2)
-        return tuple(Msg(role, text, role) for role, text in zip(roles, self.pairs, strict=True))
+        return tuple(
+            message
+            for question, answer in zip(self.questions, self.answers, strict=True)
+            for message in (Msg("user", question, "user"), Msg("assistant", answer, "assistant"))
+        )
 
     def to_openai(self) -> list[JsonObject]:
         """The history as fresh OpenAI dicts."""
-        if self.pairs is None:
+        if self._messages:
             return [form for message in self._messages for form in to_openai(message)]
         forms: list[JsonObject] = []
-        texts = iter(self.pairs)
-        for question, answer in zip(texts, texts, strict=True):
+        for question, answer in zip(self.questions, self.answers, strict=True):
             forms.append({"role": "user", "content": question})
             forms.append({"role": "assistant", "content": answer})
         return forms
@@ -93,7 +92,7 @@ class History:
     @property
     def waits_for_answer(self) -> bool:
         """Whether the last message is the user's or a tool's, so that the assistant speaks next."""
-        if self.pairs is not None or not self._messages:
+        if not self._messages:
             return False
         last = self._messages[-1]
         return last.role in ("user", "tool") or any(isinstance(block, ToolResultBlock) for block in last.blocks)
@@ -103,12 +102,12 @@ class History:
             return self
         if not self:
             return other
-        if self.pairs is not None and other.pairs is not None:
-            return History(self.pairs + other.pairs)
-        return History(None, self.messages + other.messages)
+        if self._messages or other._messages:
+            return History(messages=self.messages + other.messages)
+        return History(self.questions + other.questions, self.answers + other.answers)
 
     def __bool__(self) -> bool:
-        return bool(self.pairs or self._messages)
+        return bool(self.questions or self._messages)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and self.messages == other.messages
@@ -120,7 +119,7 @@ class History:
         return f"History({list(self.messages)!r})"
 
 
-EMPTY_HISTORY = History(())
+EMPTY_HISTORY = History()
 
 
 def messages_from(history: HistoryLike | None) -> list[Msg]:
@@ -138,25 +137,43 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
     return list(History.of(history).messages)
 
 
-def _plain_pairs(history: Sequence[object]) -> tuple[str, ...] | None:
-    """The texts of a history of nothing but text pairs (or of user and assistant dicts in turn), else None.
+_Texts: TypeAlias = "tuple[str, ...]"
 
-    The type checks are made over the whole list at once: a loop would cost more than all the rest of a prompt.
+
+def _plain_pairs(history: Sequence[object]) -> tuple[_Texts, _Texts] | None:
+    """Questions and answers of a history of nothing but text pairs (or of user and assistant dicts in turn).
+
+    The checks are made over the whole list at once: a loop would cost more than all the rest of a prompt. What they
+    find wrong is left to the careful reading, which names it.
     """
     types = set(map(type, history))
-    if types <= {list, tuple}:
-        pairs = cast("Sequence[Sequence[object]]", history)
-        if set(map(len, pairs)) == {2}:
-            texts = tuple(chain.from_iterable(pairs))
-            return cast("tuple[str, ...]", texts) if set(map(type, texts)) == {str} else None
-    elif types == {dict} and len(history) % 2 == 0:
-        dicts = cast("Sequence[dict[str, object]]", history)
-        if all(len(form) == 2 for form in dicts):  # noqa: PLR2004 - role and content, and nothing else
-            roles = [form.get("role") for form in dicts]
-            texts = tuple(form.get("content") for form in dicts)
-            if roles == ["user", "assistant"] * (len(dicts) // 2) and set(map(type, texts)) == {str}:
-                return cast("tuple[str, ...]", texts)
-    return None
+    try:
+        if types <= _PAIR_TYPES:
+            questions, answers = cast("tuple[_Texts, _Texts]", zip(*cast("Sequence[_Texts]", history), strict=True))
+        elif types == _DICT_TYPE:
+            questions, answers = _alternating(cast("Sequence[dict[str, str]]", history))
+        else:
+            return None
+        plain = "".join(questions).isascii() and "".join(answers).isascii()
+    except (ValueError, TypeError):
+        return None
+    if not plain:
+        for index, pair in enumerate(zip(questions, answers, strict=True)):
+            for text in pair:
+                well_formed(text, f"history[{index}]", HistoryError)
+    return questions, answers
+
+
+def _alternating(forms: Sequence[dict[str, str]]) -> tuple[_Texts, _Texts]:
+    """The contents of dicts with nothing but role and content, user and assistant in turn.
+
+    Raises:
+        ValueError: They are something else.
+    """
+    half = len(forms) // 2
+    if set(map(frozenset, forms)) != _PLAIN_KEYS or [form["role"] for form in forms] != ["user", "assistant"] * half:
+        raise ValueError("these are no plain turns")
+    return tuple([form["content"] for form in forms[0::2]]), tuple([form["content"] for form in forms[1::2]])
 
 
 def _messages(history: Iterable[object]) -> list[Msg]:

@@ -11,7 +11,7 @@ from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, overload
 
 from lazyprompt.errors import FormatError, HistoryError, TemplateError, ToolsError, did_you_mean
-from lazyprompt.history import History, HistoryLike
+from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.text.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
 from lazyprompt.text.layout import Fields
@@ -371,7 +371,7 @@ class Prompter:
         return {"messages": messages, "tools": [*all_tools.copy()]} if all_tools else {"messages": messages}
 
     def _past(self, history: HistoryLike | None) -> History:
-        return self._history if history is None else self._history + History.of(history)
+        return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         if tools is None:

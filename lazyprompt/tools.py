@@ -202,7 +202,7 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
     from docstring_parser import parse  # noqa: PLC0415  # see the module docstring
 
     base, given = _parameters(function)
-    where = f"the function {base.__qualname__}"
+    where = f"{base.__qualname__}()"
     namespace = getattr(inspect.unwrap(base), "__globals__", {})
     parameters = [_resolved(each, namespace, where) for each in given]
     schemas, defs = _json_schemas({each.name: each.annotation for each in parameters}, where)
@@ -240,7 +240,7 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
 
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
         star = str(parameter.replace(annotation=parameter.empty))
-        raise ToolsError(f"{where} takes {star}, which no schema can describe; write a `def` with named parameters")
+        raise ToolsError(f"{where} takes {star}, which no schema can name; write a `def` with each parameter named")
     hint = object if parameter.annotation is parameter.empty else parameter.annotation
     try:
         # One hint at a time, for the return annotation may name what only a type checker imports.
@@ -267,10 +267,8 @@ def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN40
             fields[name] = _readable(NotRequired[part] if free else part, (*within, hint))
         return _typed_dict(hint.__name__, fields, hint.__doc__)
     parts = tuple(_readable(part, within) for part in get_args(hint))
-    if parts == get_args(hint):
-        return hint
     origin: Any = Union if get_origin(hint) is UnionType else get_origin(hint)
-    return origin[parts if len(parts) > 1 else next(iter(parts))]
+    return hint if parts == get_args(hint) else origin[parts if len(parts) > 1 else next(iter(parts))]
 
 
 def _typed_dict(name: str, fields: Mapping[str, object], doc: str | None = None) -> type:
@@ -290,12 +288,12 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
         def emit_warning(self, kind: str, detail: str) -> None:
             """Say nothing: a default without a JSON form is left out, here as in :func:`_property`."""
 
-    # A field of a TypedDict may have any name; with an alias it would lose the one that Python calls it by.
-    fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
     try:
+        # A field of a TypedDict may have any name; with an alias it would lose the one that Python calls it by.
+        fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
         adapter = TypeAdapter[object](_typed_dict("Arguments", fields))
         schema = checked_object(adapter.json_schema(schema_generator=Quiet), where, ToolsError)
-    except (RuntimeError, NameError, TypeError, ValueError, SchemaError) as error:
+    except (RuntimeError, AttributeError, LookupError, NameError, TypeError, ValueError, SchemaError) as error:
         for name in hints if len(hints) > 1 else ():
             _json_schemas({name: hints[name]}, where)  # raises at the one to blame
         what = f"{where}: the hint of parameter {', '.join(hints)} has no JSON Schema ({str(error).splitlines()[0]})"

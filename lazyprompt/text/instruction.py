@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
+from lazyprompt._json import well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
 from lazyprompt.text.slots import SlotSyntax, SlotTemplate, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
@@ -85,13 +86,14 @@ class InstructionTemplate:
     ) -> None:
         system, user = self._levels(instruction, _extra_block(_names(extra_keys), syntax))
         parse = _parser(syntax)
-        self._system = parse(system)
-        self._user = parse(user)
+        self._system = parse(system, "instruction")
+        self._user = parse(user, "user")
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
         """The names of the slots, in the order in which they first appear."""
         self._names = frozenset(self.slots)
         takes_input = self.accepts_input and _INPUT not in self._names
         self._names_with_input = self._names | {_INPUT} if takes_input else None
+        self._only_text = takes_input and not self.slots
 
     def frame(self, instruction: str, extra: str) -> str:
         """The whole text of a string instruction, with what goes around it.
@@ -120,8 +122,8 @@ class InstructionTemplate:
         """A copy whose system-level part stands before the user-level part, for models without a system turn."""
         changed = copy(self)
         parse = type(self._system)
-        changed._system = parse("")  # noqa: SLF001 - a copy of our own
-        changed._user = parse(self._system.text + self._user.text)  # noqa: SLF001 - a copy of our own
+        changed._system = parse("", "instruction")  # noqa: SLF001 - a copy of our own
+        changed._user = parse(self._system.text + self._user.text, "user")  # noqa: SLF001 - a copy of our own
         return changed
 
     @property
@@ -144,33 +146,38 @@ class InstructionTemplate:
         """
         system, user, text = self.parts(input)
         return Filled(
-            Text(tuple(system), self._system.origins(system, "instruction")),
-            Text(tuple(user), self._user.origins(user, "user")),
+            Text(tuple(system), self._system.origins(system)),
+            Text(tuple(user), self._user.origins(user)),
             text,
         )
 
-    def parts(self, given: object) -> tuple[list[str], list[str], str | None]:
+    def parts(self, given: object) -> tuple[Sequence[str], Sequence[str], str | None]:
         """The same as :meth:`fill`, as bare parts: system, user and input. Made for speed."""
-        values = cast("dict[str, object]", given) if type(given) is dict else self._by_name(given)
+        if type(given) is dict:
+            values = cast("dict[str, object]", given)
+        elif self._only_text and type(given) is str:
+            return self._system.fill({}), self._user.fill({}), well_formed(given, "the input", SlotError)
+        else:
+            values = self._by_name(given)
         text: str | None = None
-        if values.keys() != self._names and values.keys() != self._names_with_input:
-            raise self._mismatch(values)
+        if values.keys() != self._names:
+            if values.keys() != self._names_with_input:
+                raise self._mismatch(values)
+            text = value_text(values[_INPUT], _INPUT)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
                 values = {name: self._system.coerce(value, name) for name, value in values.items()}
                 break
-        if len(values) != len(self._names):
-            text = value_text(values[_INPUT], _INPUT)
         return self._system.fill(values), self._user.fill(values), text
 
-    def origins(self, system: list[str], user: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The slots that the bare parts came from."""
-        return self._system.origins(system, "instruction"), self._user.origins(user, "user")
+        return self._system.origins(system), self._user.origins(user)
 
     def _by_name(self, given: object) -> dict[str, object]:
         """An input that is no dict, as one."""
-        if isinstance(given, Mapping):
+        if not isinstance(given, str) and isinstance(given, Mapping):
             return dict(cast("Mapping[str, object]", given))
         if given is None:
             return {}

@@ -91,14 +91,15 @@ class JinjaTemplate:
 
     Args:
         text: The template.
+        own: What all of it counts as, among the slots: which expression a value came from is not kept.
 
     Raises:
         TemplateError: The syntax is wrong; the message names the line.
     """
 
-    __slots__ = ("_template", "literals", "slots", "text")
+    __slots__ = ("_own", "_template", "literals", "slots", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, own: str = "instruction") -> None:
         environment = _environment()
         try:
             tree = environment.parse(text)
@@ -107,6 +108,7 @@ class JinjaTemplate:
         except TemplateSyntaxError as error:
             raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
         self.text = text
+        self._own = own
         self.slots: tuple[str, ...] = tuple(sorted(found, key=lambda name: (text.find(name), name)))
         self.literals: tuple[str, ...] = tuple(data.data for data in tree.find_all(nodes.TemplateData))
 
@@ -117,7 +119,7 @@ class JinjaTemplate:
             return checked(cast("object", value), f"the value of slot {slot!r}", SlotError)
         return value_text(value, slot)
 
-    def fill(self, values: Mapping[str, object]) -> list[str]:
+    def fill(self, values: Mapping[str, object]) -> Sequence[str]:
         """Render the template.
 
         Args:
@@ -150,10 +152,10 @@ class JinjaTemplate:
             raise TemplateError(f"Jinja: {error}") from error
         return parts
 
-    def origins(self, parts: Sequence[str], own: str) -> tuple[str, ...]:
-        """The slot of each part: which expression a value came from is not kept, so all are named ``own``."""
-        return (own,) * len(parts)
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The slot of each part."""
+        return (self._own,) * len(parts)
 
-    def __reduce__(self) -> tuple[type[JinjaTemplate], tuple[str]]:
+    def __reduce__(self) -> tuple[type[JinjaTemplate], tuple[str, str]]:
         """Pickled as its text: compiled code cannot travel."""
-        return JinjaTemplate, (self.text,)
+        return JinjaTemplate, (self.text, self._own)

@@ -7,6 +7,7 @@ Two kinds. A :class:`TemplateLayout` follows the text of a prompt template, with
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lazyprompt._json import dump
@@ -16,14 +17,14 @@ from lazyprompt.prompt import MARKERS
 from lazyprompt.text.markers import PLAIN_RESULT_MARKERS, PLAIN_TOOL_MARKERS, TURN_MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from lazyprompt.errors import LazyPromptError
     from lazyprompt.history import History
     from lazyprompt.messages import Block, Msg
     from lazyprompt.text.markers import Markers
     from lazyprompt.tools import ToolSet
 
-CONTENT = ("system", "instruction", "tools", "history", "user", "input")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -59,23 +60,18 @@ class Laid:
         self.parts += (text, "")
         self.slots += (slot, MARKERS)
 
-    def add(self, parts: Iterable[str], slots: Iterable[str]) -> None:
+    def add(self, parts: Sequence[str], slots: Sequence[str]) -> None:
         """Add parts made elsewhere."""
-        self.parts.append("")
-        self.slots.append(MARKERS)
-        self.parts += parts
-        self.slots += slots
+        self.parts += ("", *parts)
+        self.slots += (MARKERS, *slots)
 
     def strip(self) -> None:
-        """Take white space off both ends, as families do whose template trims each text."""
-        for index in range(len(self.parts)):
-            self.parts[index] = self.parts[index].lstrip()
-            if self.parts[index]:
-                break
-        for index in range(len(self.parts) - 1, -1, -1):
-            self.parts[index] = self.parts[index].rstrip()
-            if self.parts[index]:
-                break
+        """Take white space off both ends, as the templates of some families do with each text."""
+        for indexes, strip in ((range(len(self.parts)), str.lstrip), (range(len(self.parts) - 1, -1, -1), str.rstrip)):
+            for index in indexes:
+                self.parts[index] = strip(self.parts[index])
+                if self.parts[index]:
+                    break
 
     def __bool__(self) -> bool:
         return any(self.parts)
@@ -84,10 +80,8 @@ class Laid:
 class Layout(Protocol):
     """A compiled layout."""
 
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """The fixed texts, for the look-out for control sequences."""
-        ...
+    literals: tuple[str, ...]
+    """The fixed texts, for the look-out for control sequences."""
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order."""
@@ -99,9 +93,10 @@ class Layout(Protocol):
 
 
 class _Section(NamedTuple):
-    """A run of a prompt template: fixed texts and, at the odd places, the names of fields."""
+    """A run of a prompt template: a fixed text, then each of its fields with the fixed text behind it."""
 
-    pieces: tuple[str, ...]
+    opening: str
+    fields: tuple[tuple[str, str], ...]
     optional: bool
 
 
@@ -117,64 +112,39 @@ class TemplateLayout:
         TemplateError: A name is unknown, or an optional run is not in the text.
     """
 
-    __slots__ = ("_markers", "_placed", "_sections", "literals")
+    __slots__ = ("_markers", "_sections", "_unplaced", "literals")
 
     def __init__(self, text: str, optional: Sequence[str], markers: Markers) -> None:
         self._markers = markers
-        self._sections = tuple(_sections(text, optional, markers))
-        self._placed = frozenset(name for section in self._sections for name in section.pieces[1::2])
-        self.literals: tuple[str, ...] = tuple(text for section in self._sections for text in section.pieces[0::2])
+        self._sections = _sections(text, optional, markers)
+        placed = {name for section in self._sections for name, _ in section.fields}
+        self._unplaced = tuple(name for name in _NO_PLACE if name not in placed)
+        self.literals: tuple[str, ...] = tuple(
+            text for opening, fields, _ in self._sections for text in (opening, *(after for _, after in fields))
+        )
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order.
 
         Raises:
-            HistoryError: There is a history, but the template has no place for it (the same for ToolsError, SlotError).
+            HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
-        self._check(fields)
+        for name in self._unplaced:
+            if _has_text(name, fields):
+                raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
-        for pieces, optional in self._sections:
-            if optional and not any(_present(name, fields) for name in pieces[1::2]):
+        for opening, places, optional in self._sections:
+            if optional and not any(_present(name, fields) for name, _ in places):
                 continue
-            laid.own(pieces[0])
-            for index in range(1, len(pieces), 2):
-                self._put(pieces[index], fields, laid)
-                laid.own(pieces[index + 1])
+            laid.own(opening)
+            for name, after in places:
+                _PUT[name](fields, self._markers, laid)
+                laid.own(after)
         return laid
 
     def mark(self, split: str) -> str:
         """The split with the markers in."""
         return "".join(_pieces(split, self._markers))
-
-    def _put(self, name: str, fields: Fields, laid: Laid) -> None:
-        match name:
-            case "system":
-                laid.own(fields.system, "system")
-            case "instruction":
-                laid.add(fields.instruction, fields.instruction_slots)
-            case "user":
-                laid.add(fields.user, fields.user_slots)
-            case "input":
-                laid.value(fields.input or "", "input")
-            case "history":
-                put_history(fields.history, self._markers, laid)
-            case _:
-                put_tools(fields.tools, self._markers, laid)
-
-    def _check(self, fields: Fields) -> None:
-        """Nothing is left out in silence."""
-        placed = self._placed
-        if fields.history and "history" not in placed:
-            raise HistoryError(
-                "this prompt template has no place for a history; use ChatPrompter, or put {history} into it"
-            )
-        if fields.tools and "tools" not in placed:
-            raise ToolsError("this prompt template has no place for tools; put {tools} into it")
-        if fields.input and "input" not in placed:
-            raise SlotError("this prompt template has no place for the user's text; put {input} into it")
-        for name in ("instruction", "user"):
-            if name not in placed and any(getattr(fields, name)):
-                raise TemplateError(f"this prompt template has no place for the {name}; put {{{name}}} into it")
 
 
 class FamilyLayout:
@@ -184,38 +154,32 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_markers", "literals")
+    __slots__ = ("_generation", "_markers", "literals")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
-        turn = markers.eoh + markers.soa, markers.eoa + markers.soh, markers.eoh + self._generation
-        self.literals: tuple[str, ...] = (markers.bos + markers.sos, markers.eos + markers.soh, *turn)
-
-    @property
-    def _generation(self) -> str:
-        return self._markers.soa if self._markers.generation is None else self._markers.generation
+        self._generation = markers.soa if markers.generation is None else markers.generation
+        between = markers.eos + markers.soh, markers.eoh + markers.soa, markers.eoa + markers.soh
+        self.literals: tuple[str, ...] = (markers.bos + markers.sos, *between, markers.eoh + self._generation)
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
-        system = self._system(fields)
-        said = self._said(fields)
-        laid = Laid()
-        laid.own(markers.bos)
+        system, said = self._system(fields), self._said(fields)
+        laid = Laid((markers.bos,))
         if markers.system_place == "turn":
             laid.add(system.parts, system.slots)
             put_history(fields.history, markers, laid)
         elif fields.history and (markers.system_place == "first_user" or said is None):
             _put_into_first_turn(system, fields.history, markers, laid)
-            system = Laid()
         else:
             put_history(fields.history, markers, laid)
+            if said is not None:
+                system.add(said.parts, said.slots)
+                said = system
         if said is not None:
-            laid.own(markers.soh)
-            if markers.system_place != "turn":
-                laid.add(system.parts, system.slots)
-            laid.add(said.parts, said.slots)
-            laid.own(markers.eoh)
+            laid.parts += ("", markers.soh, "", *said.parts, "", markers.eoh)
+            laid.slots += (MARKERS, MARKERS, MARKERS, *said.slots, MARKERS, MARKERS)
         laid.own(self._generation)
         return laid
 
@@ -226,31 +190,23 @@ class FamilyLayout:
     def _system(self, fields: Fields) -> Laid:
         """The whole system turn, or nothing."""
         markers = self._markers
-        block = Laid()
-        if fields.system:
-            block.own(fields.system, "system")
-            if any(fields.instruction):
-                block.own("\n")
-        block.add(fields.instruction, fields.instruction_slots)
+        system = f"{fields.system}\n" if fields.system and any(fields.instruction) else fields.system
+        block = Laid((system, "", *fields.instruction), ("system", MARKERS, *fields.instruction_slots))
         if markers.trim:
             block.strip()
         if fields.tools:
             put_tools(fields.tools, markers, block)
         if not block:
             return block
-        turn = Laid()
-        turn.own(markers.sos)
-        turn.add(block.parts, block.slots)
-        turn.own(markers.eos)
-        return turn
+        return Laid(
+            (markers.sos, "", *block.parts, "", markers.eos), (MARKERS, MARKERS, *block.slots, MARKERS, MARKERS)
+        )
 
     def _said(self, fields: Fields) -> Laid | None:
         """What the user says now; None where nobody speaks."""
         if fields.input is None and not any(fields.user):
             return None
-        said = Laid()
-        said.add(fields.user, fields.user_slots)
-        said.value(fields.input or "", "input")
+        said = Laid((*fields.user, fields.input or "", ""), (*fields.user_slots, "input", MARKERS))
         if self._markers.trim:
             said.strip()
         return said
@@ -267,28 +223,36 @@ def _put_into_first_turn(system: Laid, history: History, markers: Markers, laid:
     laid.slots += turns.slots[3:]
 
 
-def _present(name: str, fields: Fields) -> bool:
-    """Whether a field is there: an input may be there and empty, all else is there when it has text."""
-    if name == "input":
-        return fields.input is not None
+def _has_text(name: str, fields: Fields) -> bool:
     return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
 
 
-def _sections(text: str, optional: Sequence[str], markers: Markers) -> list[_Section]:
+def _present(name: str, fields: Fields) -> bool:
+    """Whether a field is there: an input may be there and empty, all else is there when it has text."""
+    return _has_text(name, fields) or (name == "input" and fields.input is not None)
+
+
+def _sections(text: str, optional: Sequence[str], markers: Markers) -> tuple[_Section, ...]:
     """The template cut at its optional runs, markers put in."""
-    sections: list[_Section] = []
+    runs: list[tuple[str, bool]] = []
     rest = text
     for run in optional:
         before, found, rest = rest.partition(run)
         if not found:
             raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
-        sections += (_Section(_pieces(before, markers), optional=False), _Section(_pieces(run, markers), optional=True))
-    sections.append(_Section(_pieces(rest, markers), optional=False))
-    return [section for section in sections if any(section.pieces)]
+        runs += (before, False), (run, True)
+    runs.append((rest, False))
+    sections: list[_Section] = []
+    for run, may_go in runs:
+        opening, *places = _pieces(run, markers)
+        if run:
+            sections.append(_Section(opening, tuple(zip(places[0::2], places[1::2], strict=True)), may_go))
+    return tuple(sections)
 
 
-def _pieces(text: str, markers: Markers) -> tuple[str, ...]:
-    known = CONTENT + TURN_MARKERS
+def _pieces(text: str, markers: Markers) -> list[str]:
+    """A run of a template with its markers in: fixed text and names of fields in turn."""
+    known = (*_PUT, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
         name = match[1]
@@ -296,9 +260,45 @@ def _pieces(text: str, markers: Markers) -> tuple[str, ...]:
             raise TemplateError(
                 f"the prompt template has the place {match[0]}{did_you_mean(name, known)}; known are {', '.join(known)}"
             )
-        return match[0] if name in CONTENT else getattr(markers, name)
+        return match[0] if name in _PUT else str(getattr(markers, name))
 
-    return tuple(_PLACE.split(_PLACE.sub(marker, text)))
+    return _PLACE.split(_PLACE.sub(marker, text))
+
+
+def _put_system(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.own(fields.system, "system")
+
+
+def _put_instruction(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add(fields.instruction, fields.instruction_slots)
+
+
+def _put_user(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add(fields.user, fields.user_slots)
+
+
+def _put_input(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.value(fields.input or "", "input")
+
+
+# How each field of a prompt is put into a layout.
+_PUT: dict[str, Callable[[Fields, Markers, Laid], None]] = {
+    "system": _put_system,
+    "instruction": _put_instruction,
+    "tools": lambda fields, markers, laid: put_tools(fields.tools, markers, laid),
+    "history": lambda fields, markers, laid: put_history(fields.history, markers, laid),
+    "user": _put_user,
+    "input": _put_input,
+}
+
+# What to raise where a template has no place for a field that is there: nothing is left out in silence.
+_NO_PLACE: dict[str, type[LazyPromptError]] = {
+    "instruction": TemplateError,
+    "tools": ToolsError,
+    "history": HistoryError,
+    "user": TemplateError,
+    "input": SlotError,
+}
 
 
 def put_tools(tools: ToolSet, markers: Markers, laid: Laid) -> None:
@@ -319,23 +319,31 @@ def put_tools(tools: ToolSet, markers: Markers, laid: Laid) -> None:
 
 def put_history(history: History, markers: Markers, laid: Laid) -> None:
     """Add the turns of a history."""
-    if history.pairs is not None:
-        _put_pairs(history.pairs, markers, laid)
-    else:
+    if history.questions:
+        _put_pairs(history.questions, history.answers, markers, laid)
+    elif history:
         _put_messages(history.messages, markers, laid)
 
 
-def _put_pairs(pairs: Sequence[str], markers: Markers, laid: Laid) -> None:
+def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, laid: Laid) -> None:
     """Plain turns, all at once: this is where the time of a long chat would go."""
-    if not pairs:
-        return
-    count = len(pairs)
+    if markers.trim:
+        questions, answers = [text.strip() for text in questions], [text.strip() for text in answers]
     # Each question stands behind what ends the answer before it, each answer behind what ends its question.
-    parts = [markers.eoa + markers.soh, "", markers.eoh + markers.soa, ""] * (count // 2)
+    parts = [markers.eoa + markers.soh, "", markers.eoh + markers.soa, ""] * len(questions)
     parts[0] = markers.soh
-    parts[1::2] = [text.strip() for text in pairs] if markers.trim else pairs
-    parts.append(markers.eoa)
-    laid.add(parts, (MARKERS, "history") * count + (MARKERS,))
+    parts[1::4] = questions
+    parts[3::4] = answers
+    laid.parts.append("")
+    laid.parts += parts
+    laid.parts.append(markers.eoa)
+    laid.slots += _pair_slots(len(questions))
+
+
+@lru_cache(maxsize=256)
+def _pair_slots(count: int) -> tuple[str, ...]:
+    """The slots of so many pairs: the empty part before them, then marker and text in turn, then the last marker."""
+    return (MARKERS, *(MARKERS, "history") * (2 * count), MARKERS)
 
 
 def _put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:

@@ -128,8 +128,9 @@ class Markers:
     @property
     def control_sequences(self) -> frozenset[str]:
         """The texts that this family reads as structure: of turns, tools and generation."""
-        tools = (self.tool_start, self.tool_args, self.tool_end, self.tools)
-        return self.turn_sequences | _tokens(*tools, self.generation or "")
+        tools = (self.tool_start, self.tool_args, self.tool_end, self.tools, self.generation or "")
+        # Between their tokens these hold prose and JSON, which are no sequences of their own.
+        return self.turn_sequences.union(*map(_TOKEN.findall, tools))
 
 
 def _tokens(*markers: str) -> frozenset[str]:

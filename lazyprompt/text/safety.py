@@ -88,7 +88,10 @@ class Controls:
     def clean(self, text: str) -> bool:
         """Whether a text surely holds no control sequence, in plain or in disguise."""
         if text.isascii():
-            return not any(sign in text and search(text) for sign, _, search in self._searches)
+            for sign, _, search in self._searches:
+                if sign in text and search(text):
+                    return False
+            return True
         return not any(
             (sign in text or not wide_forms or any(form in text for form in wide_forms)) and search(_fold(text))
             for sign, wide_forms, search in self._searches
@@ -101,7 +104,7 @@ class Controls:
         return bool(text) and (
             (self._reserved and _RESERVED_ACROSS.search(text) is not None)
             or any(
-                lower in known
+                (lower in known and lower != known)
                 or any(lower.endswith(known[:cut]) or lower.startswith(known[cut:]) for cut in range(1, len(known)))
                 for known in map(str.lower, self._texts)
             )

@@ -7,7 +7,7 @@ LaTeX and regular expressions need no escaping.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lazyprompt._json import checked, dump, well_formed
 from lazyprompt.errors import SlotError, TemplateError
@@ -31,19 +31,19 @@ class SlotSyntax(Protocol):
     text: str
     """The template as it was written."""
 
-    def __init__(self, text: str) -> None: ...
+    def __init__(self, text: str, own: str) -> None: ...
 
     @staticmethod
     def coerce(value: object, slot: str) -> object:
         """A value in the form that :meth:`fill` takes."""
         ...
 
-    def fill(self, values: Mapping[str, object]) -> list[str]:
+    def fill(self, values: Mapping[str, Any]) -> Sequence[str]:
         """The parts of the filled template: even ones the developer's text, odd ones values."""
         ...
 
-    def origins(self, parts: Sequence[str], own: str) -> tuple[str, ...]:
-        """The slot of each part; the developer's own text is named ``own``."""
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The slot of each part that :meth:`fill` gave."""
         ...
 
 
@@ -52,14 +52,15 @@ class SlotTemplate:
 
     Args:
         text: The template.
+        own: What the developer's own text in it counts as, among the slots.
 
     Raises:
         TemplateError: The template is no text.
     """
 
-    __slots__ = ("_blank", "_names", "literals", "slots", "text")
+    __slots__ = ("_blank", "_names", "_origins", "literals", "slots", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, own: str = "instruction") -> None:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
         literals = [""]
@@ -78,15 +79,19 @@ class SlotTemplate:
         self.literals: tuple[str, ...] = tuple(literals)
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(names))
         self._names = names
-        self._blank = [""] * (2 * len(names) + 1)
-        self._blank[0::2] = literals
+        blank = [""] * (2 * len(names) + 1)
+        blank[0::2] = literals
+        self._blank = tuple(blank)
+        origins = [own] * len(blank)
+        origins[1::2] = names
+        self._origins = tuple(origins)
 
     @staticmethod
     def coerce(value: object, slot: str) -> str:
         """A value as text."""
         return value_text(value, slot)
 
-    def fill(self, values: Mapping[str, object]) -> list[str]:
+    def fill(self, values: Mapping[str, str]) -> Sequence[str]:
         """Put the values in.
 
         Args:
@@ -95,16 +100,15 @@ class SlotTemplate:
         Returns:
             The parts: the developer's text and the values in turn.
         """
-        parts = self._blank.copy()
-        if self._names:
-            parts[1::2] = [cast("str", values[name]) for name in self._names]
+        if not self._names:
+            return self._blank
+        parts = [*self._blank]
+        parts[1::2] = [values[name] for name in self._names]
         return parts
 
-    def origins(self, parts: Sequence[str], own: str) -> tuple[str, ...]:
-        """The slot of each part; the developer's own text is named ``own``."""
-        origins = [own] * len(parts)
-        origins[1::2] = self._names
-        return tuple(origins)
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they are the same each time
+        """The slot of each part."""
+        return self._origins
 
 
 def escape(text: str) -> str:

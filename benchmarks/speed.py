@@ -1,0 +1,181 @@
+"""The speed of a prompter, as ratios to the same result written by hand in the same process.
+
+    python benchmarks/speed.py            a table
+    python benchmarks/speed.py --json     the same as JSON
+
+A floor is what one would write with f-strings and dict displays for just this prompt. Contender and floor are timed in
+turn, so that a noisy machine disturbs both; before that, their results are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import timeit
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt import ChatPrompter, Markers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPEATS = 9
+SLICE_SECONDS = 0.1
+SYSTEM = "You are an AI-Agent developed by LazyLLM."
+
+# Twenty turns of about 280 characters a text, and five tools.
+WORDS = "the order was sent on Monday and should arrive by Friday unless the depot is closed for the holiday "
+TURNS = [[f"{i}: {WORDS * 3}"[:280], f"Answer {i}. {WORDS * 3}"[:280]] for i in range(20)]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": f"tool_{name}",
+            "description": f"Look up {name} of an order.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "order": {"type": "string", "description": "The number of the order."},
+                    "lines": {"type": "integer", "description": "How many lines to return."},
+                },
+                "required": ["order"],
+            },
+        },
+    }
+    for name in ("status", "address", "price", "customer", "history")
+]
+TOOLS_JSON = json.dumps(TOOLS, ensure_ascii=False)
+SLOTS = {"role": "a librarian", "context": "The library opens at nine.", "question": "When does it open?"}
+
+
+class Row(NamedTuple):
+    """One line of the table: what is measured, against what, and the ratio to reach."""
+
+    name: str
+    target: float
+    contender: Callable[[], object]
+    floor: Callable[[], object]
+
+
+def three_slots() -> Row:
+    """One chat prompt with three slots, to a dict."""
+    prompter = ChatPrompter(
+        {"system": "You answer as {role}.", "user": "Context: {context}\nQuestion: {question}"}, system=""
+    )
+
+    def floor() -> object:
+        role, context, question = SLOTS["role"], SLOTS["context"], SLOTS["question"]
+        return {
+            "messages": [
+                {"role": "system", "content": f"You answer as {role}."},
+                {"role": "user", "content": f"Context: {context}\nQuestion: {question}"},
+            ]
+        }
+
+    return Row("3 slots -> dict", 5.0, lambda: prompter.generate_prompt(SLOTS, return_dict=True), floor)
+
+
+def chat_dict() -> Row:
+    """Twenty turns and five tools, to a dict that shares nothing with its inputs."""
+    prompter = ChatPrompter("Be brief.", tools=TOOLS)
+    system = f"{SYSTEM}\nBe brief.\n\n"
+
+    def floor() -> object:
+        messages = [{"role": "system", "content": system}]
+        for question, answer in TURNS:
+            messages.append({"role": "user", "content": question})
+            messages.append({"role": "assistant", "content": answer})
+        messages.append({"role": "user", "content": "And now?"})
+        return {"messages": messages, "tools": TOOLS}
+
+    return Row("20 turns + 5 tools -> dict", 4.0, lambda: prompter.generate_prompt("And now?", TURNS, return_dict=True), floor)
+
+
+def chat_flat() -> Row:
+    """Twenty turns and five tools, to flat text, with the look-out for control sequences."""
+    prompter = ChatPrompter("Be brief.", tools=TOOLS)
+
+    def floor() -> object:
+        turns = "".join([f"<|Human|>:{question}<|Assistant|>:{answer}" for question, answer in TURNS])
+        return (
+            f"<|start_system|>{SYSTEM}Be brief.\n\n### Function-call Tools. \n\n{TOOLS_JSON}\n\n<|end_system|>\n\n"
+            f"{turns}\n<|Human|>:\nAnd now?\n<|Assistant|>:\n"
+        )
+
+    return Row("20 turns + 5 tools -> flat, safe", 4.0, lambda: prompter.generate_prompt("And now?", TURNS), floor)
+
+
+def chat_family() -> Row:
+    """The same in ChatML, the form of the Qwen models, tools left out."""
+    prompter = ChatPrompter("Be brief.").with_markers(Markers.for_model("chatml"))
+
+    def floor() -> object:
+        turns = "".join(
+            [
+                f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
+                for question, answer in TURNS
+            ]
+        )
+        return (
+            f"<|im_start|>system\n{SYSTEM}\nBe brief.\n\n<|im_end|>\n{turns}"
+            f"<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+    return Row("20 turns -> ChatML, safe", 4.0, lambda: prompter.generate_prompt("And now?", TURNS), floor)
+
+
+def ratios(row: Row) -> tuple[float, float, float, float]:
+    """Floor and contender in microseconds, and their ratio: of the minima, and of the medians."""
+    if row.contender() != row.floor():
+        raise SystemExit(f"{row.name}: contender and floor give different results")
+    timers = [timeit.Timer(row.floor), timeit.Timer(row.contender)]
+    number = max(1, int(SLICE_SECONDS / max(timers[1].timeit(200) / 200, 1e-9)))
+    times = [[timer.timeit(number) / number * 1e6 for timer in timers] for _ in range(REPEATS)]
+    floors, contenders = zip(*times, strict=True)
+    return (
+        min(floors),
+        min(contenders),
+        min(contenders) / min(floors),
+        statistics.median(contenders) / statistics.median(floors),
+    )
+
+
+def import_cost() -> float:
+    """What ``import lazyprompt`` with a prompter costs over bare Python, in milliseconds."""
+
+    def fastest(code: str) -> float:
+        command = [sys.executable, "-c", code]
+        return min(timeit.repeat(lambda: subprocess.run(command, check=True), number=1, repeat=REPEATS))  # noqa: S603
+
+    return 1000 * (fastest("from lazyprompt import ChatPrompter") - fastest("pass"))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
+    options = parser.parse_args()
+    results = []
+    for make in (three_slots, chat_dict, chat_flat, chat_family):
+        row = make()
+        floor, contender, least, median = ratios(row)
+        results.append({"row": row.name, "floor_us": floor, "us": contender, "ratio": least, "median": median, "target": row.target})
+    cost = import_cost()
+    if options.json:
+        sys.stdout.write(json.dumps({"rows": results, "import_ms": cost, "cores": os.cpu_count()}, indent=1) + "\n")
+    else:
+        print(f"{'':34}{'floor us':>10}{'us':>10}{'ratio':>8}{'median':>8}{'target':>8}")
+        for r in results:
+            print(f"{r['row']:34}{r['floor_us']:10.2f}{r['us']:10.2f}{r['ratio']:8.2f}{r['median']:8.2f}{r['target']:8.1f}")
+        print(f"import of a prompter: {cost:.0f} ms over bare Python (target 40)")
+    if options.check and (cost > 40 or any(r["ratio"] > r["target"] for r in results)):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
