@@ -22,7 +22,6 @@ Each message says what was given, what was expected and where.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -99,5 +98,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         ``" (did you mean 'x'?)"``, or an empty string where nothing is near.
     """
+    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+
     near = get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

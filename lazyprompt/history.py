@@ -6,7 +6,7 @@ messages of them costs four times as much as the whole prompt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import HistoryError
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Pair: TypeAlias = "tuple[str, str] | list[str]"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields]"
 
-_PAIR_TYPES = frozenset((list, tuple))
-_DICT_TYPE = frozenset((dict,))
+_PAIR_TYPES: frozenset[type] = frozenset((list, tuple))
+_DICT_TYPE: frozenset[type] = frozenset((dict,))
 _PLAIN_KEYS = {frozenset(("role", "content"))}
 _SHAPES = "a pair [question, answer], an OpenAI message {'role': ..., 'content': ...}, or a Msg"
 
@@ -61,11 +61,11 @@ class History:
             return EMPTY_HISTORY
         if isinstance(history, History):
             return history
-        if not isinstance(cast("object", history), list | tuple):
+        if not isinstance(history, list | tuple):
             raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_SHAPES}")
         if not history:
             return EMPTY_HISTORY
-        pairs = _plain_pairs(cast("Sequence[object]", history))
+        pairs = _plain_pairs(history)
         return cls(*pairs) if pairs is not None else cls(messages=tuple(_messages(history)))
 
     @property
@@ -140,7 +140,7 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
 _Texts: TypeAlias = "tuple[str, ...]"
 
 
-def _plain_pairs(history: Sequence[object]) -> tuple[_Texts, _Texts] | None:
+def _plain_pairs(history: Sequence[Any]) -> tuple[_Texts, _Texts] | None:
     """Questions and answers of a history of nothing but text pairs (or of user and assistant dicts in turn).
 
     The checks are made over the whole list at once: a loop would cost more than all the rest of a prompt. What they
@@ -149,9 +149,9 @@ def _plain_pairs(history: Sequence[object]) -> tuple[_Texts, _Texts] | None:
     types = set(map(type, history))
     try:
         if types <= _PAIR_TYPES:
-            questions, answers = cast("tuple[_Texts, _Texts]", zip(*cast("Sequence[_Texts]", history), strict=True))
+            questions, answers = zip(*history, strict=True)
         elif types == _DICT_TYPE:
-            questions, answers = _alternating(cast("Sequence[dict[str, str]]", history))
+            questions, answers = _alternating(history)
         else:
             return None
         plain = "".join(questions).isascii() and "".join(answers).isascii()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._json import Json, JsonObject, checked_object, well_formed
@@ -15,6 +14,7 @@ from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 _T = TypeVar("_T")
 
@@ -193,7 +193,9 @@ class _MediaBlock(_Block):
         Raises:
             MediaError: The file cannot be read, or its ending tells no type.
         """
-        from mimetypes import guess_type  # noqa: PLC0415 - its table costs 3 ms that few users need
+        # Both cost milliseconds that few users need.
+        from mimetypes import guess_type  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
 
         media_type = guess_type(Path(path).name)[0]
         if media_type is None:

@@ -227,7 +227,7 @@ class Prompter:
             user=filled.user_text,
             input=_said(filled.input, past),
             history=past,
-            tools=self._all_tools(tools),
+            tools=self._tools if tools is None else self._all_tools(tools),
         )
 
     def render(
@@ -345,7 +345,7 @@ class Prompter:
                 user_slots,
                 _said(text, past),
                 past,
-                self._all_tools(tools),
+                self._tools if tools is None else self._all_tools(tools),
             ),
             label,
         )
@@ -359,23 +359,21 @@ class Prompter:
         if system or instruction:
             content = f"{system}\n{instruction}" if system and instruction else system or instruction
             messages.append({"role": "system", "content": content})
-        past = self._past(history)
-        if past:
+        past = self._history if history is None else self._past(history)
+        if past is not EMPTY_HISTORY:
             messages += past.to_openai()
         said = "".join(user_parts) + (text or "")
         if said or _said(text, past) is not None:
             messages.append({"role": "user", "content": said})
         if label is not None:
             messages.append({"role": "assistant", "content": label})
-        all_tools = self._all_tools(tools)
-        return {"messages": messages, "tools": [*all_tools.copy()]} if all_tools else {"messages": messages}
+        all_tools = self._tools if tools is None else self._all_tools(tools)
+        return {"messages": messages, "tools": [*all_tools.copy()]} if all_tools.names else {"messages": messages}
 
     def _past(self, history: HistoryLike | None) -> History:
         return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
-        if tools is None:
-            return self._tools
         given = ToolSet.of(tools)
         if given and self._tools:
             raise ToolsError(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt._json import dump
 from lazyprompt.errors import FormatError, HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.history import EMPTY_HISTORY
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.prompt import MARKERS
 from lazyprompt.text.markers import PLAIN_RESULT_MARKERS, PLAIN_TOOL_MARKERS, TURN_MARKERS
@@ -41,14 +42,18 @@ class Fields(NamedTuple):
     tools: ToolSet
 
 
+# Parts, and the slot of each.
+Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
+
+
 class Laid:
     """Parts in the making: trusted and untrusted text in turn, each with its slot."""
 
     __slots__ = ("parts", "slots")
 
     def __init__(self, parts: Iterable[str] = ("",), slots: Iterable[str] = (MARKERS,)) -> None:
-        self.parts = list(parts)
-        self.slots = list(slots)
+        self.parts = [*parts]
+        self.slots = [*slots]
 
     def own(self, text: str, slot: str = MARKERS) -> None:
         """Add trusted text."""
@@ -62,19 +67,10 @@ class Laid:
 
     def add(self, parts: Sequence[str], slots: Sequence[str]) -> None:
         """Add parts made elsewhere."""
-        self.parts += ("", *parts)
-        self.slots += (MARKERS, *slots)
-
-    def strip(self) -> None:
-        """Take white space off both ends, as the templates of some families do with each text."""
-        for indexes, strip in ((range(len(self.parts)), str.lstrip), (range(len(self.parts) - 1, -1, -1), str.rstrip)):
-            for index in indexes:
-                self.parts[index] = strip(self.parts[index])
-                if self.parts[index]:
-                    break
-
-    def __bool__(self) -> bool:
-        return any(self.parts)
+        self.parts.append("")
+        self.parts += parts
+        self.slots.append(MARKERS)
+        self.slots += slots
 
 
 class Layout(Protocol):
@@ -133,13 +129,13 @@ class TemplateLayout:
             if _has_text(name, fields):
                 raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
+        markers = self._markers
         for opening, places, optional in self._sections:
-            if optional and not any(_present(name, fields) for name, _ in places):
+            if optional and not _any_present(places, fields):
                 continue
             laid.own(opening)
             for name, after in places:
-                _PUT[name](fields, self._markers, laid)
-                laid.own(after)
+                _PUT[name](fields, markers, laid, after)
         return laid
 
     def mark(self, split: str) -> str:
@@ -168,18 +164,17 @@ class FamilyLayout:
         system, said = self._system(fields), self._said(fields)
         laid = Laid((markers.bos,))
         if markers.system_place == "turn":
-            laid.add(system.parts, system.slots)
+            laid.add(*system)
             put_history(fields.history, markers, laid)
         elif fields.history and (markers.system_place == "first_user" or said is None):
             _put_into_first_turn(system, fields.history, markers, laid)
         else:
             put_history(fields.history, markers, laid)
             if said is not None:
-                system.add(said.parts, said.slots)
-                said = system
+                said = (*system[0], "", *said[0]), (*system[1], MARKERS, *said[1])
         if said is not None:
-            laid.parts += ("", markers.soh, "", *said.parts, "", markers.eoh)
-            laid.slots += (MARKERS, MARKERS, MARKERS, *said.slots, MARKERS, MARKERS)
+            laid.parts += ("", markers.soh, "", *said[0], "", markers.eoh)
+            laid.slots += (MARKERS, MARKERS, MARKERS, *said[1], MARKERS, MARKERS)
         laid.own(self._generation)
         return laid
 
@@ -187,38 +182,47 @@ class FamilyLayout:
         """What invites the assistant to speak."""
         return self._generation
 
-    def _system(self, fields: Fields) -> Laid:
+    def _system(self, fields: Fields) -> Run:
         """The whole system turn, or nothing."""
         markers = self._markers
         system = f"{fields.system}\n" if fields.system and any(fields.instruction) else fields.system
-        block = Laid((system, "", *fields.instruction), ("system", MARKERS, *fields.instruction_slots))
+        parts: Sequence[str] = (system, "", *fields.instruction)
+        slots = ("system", MARKERS, *fields.instruction_slots)
         if markers.trim:
-            block.strip()
-        if fields.tools:
-            put_tools(fields.tools, markers, block)
-        if not block:
-            return block
-        return Laid(
-            (markers.sos, "", *block.parts, "", markers.eos), (MARKERS, MARKERS, *block.slots, MARKERS, MARKERS)
-        )
+            parts = stripped(parts)
+        if fields.tools.names:
+            tools, tool_slots = tool_parts(fields.tools, markers.tools, markers.tool_join)
+            parts, slots = (*parts, "", *tools), (*slots, MARKERS, *tool_slots)
+        if not any(parts):
+            return ("",), (MARKERS,)
+        return (markers.sos, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
 
-    def _said(self, fields: Fields) -> Laid | None:
+    def _said(self, fields: Fields) -> Run | None:
         """What the user says now; None where nobody speaks."""
         if fields.input is None and not any(fields.user):
             return None
-        said = Laid((*fields.user, fields.input or "", ""), (*fields.user_slots, "input", MARKERS))
-        if self._markers.trim:
-            said.strip()
-        return said
+        parts = (*fields.user, fields.input or "", "")
+        return stripped(parts) if self._markers.trim else parts, (*fields.user_slots, "input", MARKERS)
 
 
-def _put_into_first_turn(system: Laid, history: History, markers: Markers, laid: Laid) -> None:
+def stripped(parts: Sequence[str]) -> list[str]:
+    """Parts without white space at both ends, as the templates of some families treat each text."""
+    texts = [*parts]
+    for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
+        for index in indexes:
+            texts[index] = strip(texts[index])
+            if texts[index]:
+                break
+    return texts
+
+
+def _put_into_first_turn(system: Run, history: History, markers: Markers, laid: Laid) -> None:
     """A history whose first turn begins with the system text."""
     turns = Laid()
     put_history(history, markers, turns)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     laid.add(turns.parts[:3], turns.slots[:3])
-    laid.add(system.parts, system.slots)
+    laid.add(*system)
     laid.parts += turns.parts[3:]
     laid.slots += turns.slots[3:]
 
@@ -227,9 +231,12 @@ def _has_text(name: str, fields: Fields) -> bool:
     return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
 
 
-def _present(name: str, fields: Fields) -> bool:
+def _any_present(places: Iterable[tuple[str, str]], fields: Fields) -> bool:
     """Whether a field is there: an input may be there and empty, all else is there when it has text."""
-    return _has_text(name, fields) or (name == "input" and fields.input is not None)
+    for name, _ in places:  # noqa: SIM110 - a generator would cost more than what it looks at
+        if (name == "input" and fields.input is not None) or _has_text(name, fields):
+            return True
+    return False
 
 
 def _sections(text: str, optional: Sequence[str], markers: Markers) -> tuple[_Section, ...]:
@@ -265,28 +272,44 @@ def _pieces(text: str, markers: Markers) -> list[str]:
     return _PLACE.split(_PLACE.sub(marker, text))
 
 
-def _put_system(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.own(fields.system, "system")
+def _put_system(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
+    laid.parts += ("", fields.system, "", after)
+    laid.slots += (MARKERS, "system", MARKERS, MARKERS)
 
 
-def _put_instruction(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.add(fields.instruction, fields.instruction_slots)
+def _put_instruction(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
+    laid.parts += ("", *fields.instruction, "", after)
+    laid.slots += (MARKERS, *fields.instruction_slots, MARKERS, MARKERS)
 
 
-def _put_user(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.add(fields.user, fields.user_slots)
+def _put_tools(fields: Fields, markers: Markers, laid: Laid, after: str) -> None:
+    if fields.tools.names:
+        laid.add(*tool_parts(fields.tools, markers.tools, markers.tool_join))
+    laid.own(after)
 
 
-def _put_input(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.value(fields.input or "", "input")
+def _put_history(fields: Fields, markers: Markers, laid: Laid, after: str) -> None:
+    if fields.history is not EMPTY_HISTORY:
+        put_history(fields.history, markers, laid)
+    laid.own(after)
 
 
-# How each field of a prompt is put into a layout.
-_PUT: dict[str, Callable[[Fields, Markers, Laid], None]] = {
+def _put_user(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
+    laid.parts += ("", *fields.user, "", after)
+    laid.slots += (MARKERS, *fields.user_slots, MARKERS, MARKERS)
+
+
+def _put_input(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
+    laid.parts += (fields.input or "", after)
+    laid.slots += ("input", MARKERS)
+
+
+# How each field of a prompt is put into a layout, with the fixed text behind it.
+_PUT: dict[str, Callable[[Fields, Markers, Laid, str], None]] = {
     "system": _put_system,
     "instruction": _put_instruction,
-    "tools": lambda fields, markers, laid: put_tools(fields.tools, markers, laid),
-    "history": lambda fields, markers, laid: put_history(fields.history, markers, laid),
+    "tools": _put_tools,
+    "history": _put_history,
     "user": _put_user,
     "input": _put_input,
 }
@@ -301,20 +324,25 @@ _NO_PLACE: dict[str, type[LazyPromptError]] = {
 }
 
 
-def put_tools(tools: ToolSet, markers: Markers, laid: Laid) -> None:
-    """Add the description of the tools, if there are any."""
-    if not tools:
-        return
-    before, after = markers.tools.split("{tools}")
-    laid.own(before, "tools")
-    if markers.tool_join is None:
-        laid.value(tools.json, "tools")
-    else:
-        for index, tool in enumerate(tools):
-            if index:
-                laid.own(markers.tool_join, "tools")
-            laid.value(dump(tool), "tools")
-    laid.own(after, "tools")
+@lru_cache(maxsize=64)
+def tool_parts(tools: ToolSet, description: str, join: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The description of tools, with its slots; the last 64 sets are kept.
+
+    Args:
+        tools: The tools.
+        description: What stands around them, with ``{tools}`` where their JSON goes.
+        join: What stands between two of them; ``None`` writes one list.
+
+    Returns:
+        The parts and the slot of each.
+    """
+    before, after = description.split("{tools}")
+    texts = [tools.json] if join is None else [dump(tool) for tool in tools]
+    parts = [before]
+    for text in texts:
+        parts += (text, join or "")
+    parts[-1] = after
+    return tuple(parts), ("tools",) * len(parts)
 
 
 def put_history(history: History, markers: Markers, laid: Laid) -> None:

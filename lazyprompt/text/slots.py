@@ -7,13 +7,14 @@ LaTeX and regular expressions need no escaping.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lazyprompt._json import checked, dump, well_formed
 from lazyprompt.errors import SlotError, TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _NAME = r"[^\W\d]\w*"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
@@ -58,7 +59,7 @@ class SlotTemplate:
         TemplateError: The template is no text.
     """
 
-    __slots__ = ("_blank", "_names", "_origins", "literals", "slots", "text")
+    __slots__ = ("_blank", "_get", "_origins", "literals", "slots", "text")
 
     def __init__(self, text: str, own: str = "instruction") -> None:
         if not isinstance(cast("object", text), str):
@@ -78,7 +79,7 @@ class SlotTemplate:
         self.text = text
         self.literals: tuple[str, ...] = tuple(literals)
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(names))
-        self._names = names
+        self._get = _getter(names)
         blank = [""] * (2 * len(names) + 1)
         blank[0::2] = literals
         self._blank = tuple(blank)
@@ -100,15 +101,35 @@ class SlotTemplate:
         Returns:
             The parts: the developer's text and the values in turn.
         """
-        if not self._names:
+        if self._get is None:
             return self._blank
         parts = [*self._blank]
-        parts[1::2] = [values[name] for name in self._names]
+        parts[1::2] = self._get(values)
         return parts
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they are the same each time
         """The slot of each part."""
         return self._origins
+
+
+def _getter(names: list[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]] | None:
+    """What takes the values of these names out of a mapping, as a tuple; nothing where there are no names."""
+    if not names:
+        return None
+    # itemgetter gives a bare value, not a tuple, for one name.
+    return itemgetter(*names) if len(names) > 1 else _One(names[0])
+
+
+class _One:
+    """The getter of a single name. A class, because a closure could not be pickled."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, values: Mapping[str, str]) -> tuple[str]:
+        return (values[self._name],)
 
 
 def escape(text: str) -> str:
