@@ -61,7 +61,7 @@ class History:
             return EMPTY_HISTORY
         if isinstance(history, History):
             return history
-        if not isinstance(history, list | tuple):
+        if not isinstance(history, (list, tuple)):
             raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_SHAPES}")
         if not history:
             return EMPTY_HISTORY
@@ -150,7 +150,7 @@ def _plain_pairs(history: Sequence[Any]) -> tuple[_Texts, _Texts] | None:
     try:
         if types <= _PAIR_TYPES:
             questions, answers = zip(*history, strict=True)
-        elif types == _DICT_TYPE:
+        elif types <= _DICT_TYPE:
             questions, answers = _alternating(history)
         else:
             return None

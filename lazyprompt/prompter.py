@@ -101,6 +101,11 @@ class Prompter:
         """The names of the slots that the input must fill."""
         return self._instruction.slots
 
+    @property
+    def prompt_template(self) -> PromptTemplate:
+        """Which fields a flat prompt shows, and what stands between them."""
+        return self._template
+
     @overload
     def generate_prompt(
         self,
@@ -330,25 +335,20 @@ class Prompter:
     def _lay(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> Laid:
         """The parts of the flat prompt."""
         system, user, text = self._instruction.parts(given)
-        past = self._past(history)
-        writer = self._writer
-        if writer is None:
-            # Made on first use; two threads that come at once make the same one.
-            writer = self._writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
-        system_slots, user_slots = self._instruction.origins(system, user)
-        return writer.write(
-            Fields(
-                self._system_text,
-                system,
-                system_slots,
-                user,
-                user_slots,
-                _said(text, past),
-                past,
-                self._tools if tools is None else self._all_tools(tools),
-            ),
-            label,
-        )
+        past = self._history if history is None else self._past(history)
+        all_tools = self._tools if tools is None else self._all_tools(tools)
+        slots = self._instruction.origins(system, user)
+        fields = Fields(self._system_text, system, slots[0], user, slots[1], _said(text, past), past, all_tools)
+        # Made on first use; two threads that come at once make the same one.
+        writer = self._writer = self._writer or self._new_writer(fields)
+        return writer.write(fields, label)
+
+    def _new_writer(self, fields: Fields) -> Writer:
+        constant = self._instruction.constant | {"system"}
+        if self._tools:
+            constant |= {"tools"}
+        writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
+        return writer.keep(fields, constant)
 
     def _openai(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> JsonObject:
         """The OpenAI form; every list and dict in it is new."""

@@ -95,6 +95,12 @@ class InstructionTemplate:
         self._names_with_input = self._names | {_INPUT} if takes_input else None
         self._only_text = takes_input and not self.slots
 
+    @property
+    def constant(self) -> frozenset[str]:
+        """Which of its two parts have no slots, and so are the same in every prompt."""
+        parts = {"instruction": self._system, "user": self._user}
+        return frozenset(name for name, template in parts.items() if not template.slots)
+
     def frame(self, instruction: str, extra: str) -> str:
         """The whole text of a string instruction, with what goes around it.
 

@@ -47,30 +47,42 @@ Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
 class Laid:
-    """Parts in the making: trusted and untrusted text in turn, each with its slot."""
+    """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked."""
 
-    __slots__ = ("parts", "slots")
+    __slots__ = ("_runs", "parts")
 
-    def __init__(self, parts: Iterable[str] = ("",), slots: Iterable[str] = (MARKERS,)) -> None:
-        self.parts = [*parts]
-        self.slots = [*slots]
+    def __init__(self, first: str = "") -> None:
+        self.parts = [first]
+        self._runs: list[Sequence[str]] = [_MARKER]
 
-    def own(self, text: str, slot: str = MARKERS) -> None:
-        """Add trusted text."""
+    @property
+    def slots(self) -> list[str]:
+        """The slot of each part."""
+        return [slot for run in self._runs for slot in run]
+
+    def extend(self, parts: Iterable[str], slots: Sequence[str]) -> None:
+        """Add parts that go on with an untrusted one, and end with a trusted one."""
+        self.parts += parts
+        self._runs.append(slots)
+
+    def own(self, text: str) -> None:
+        """Add the model's own text."""
         self.parts += ("", text)
-        self.slots += (MARKERS, slot)
+        self._runs.append(_OWN)
 
-    def value(self, text: str, slot: str) -> None:
-        """Add untrusted text."""
-        self.parts += (text, "")
-        self.slots += (slot, MARKERS)
-
-    def add(self, parts: Sequence[str], slots: Sequence[str]) -> None:
-        """Add parts made elsewhere."""
+    def add(self, parts: Iterable[str], slots: Sequence[str]) -> None:
+        """Add parts that begin and end with a trusted one."""
         self.parts.append("")
         self.parts += parts
-        self.slots.append(MARKERS)
-        self.slots += slots
+        self._runs.append(_MARKER)
+        self._runs.append(slots)
+
+
+_MARKER = (MARKERS,)
+_OWN = (MARKERS, MARKERS)
+_HISTORY = ("history", MARKERS)
+_INPUT = ("input", MARKERS)
+_SYSTEM = ("system",)
 
 
 class Layout(Protocol):
@@ -83,41 +95,115 @@ class Layout(Protocol):
         """Put the fields in order."""
         ...
 
+    def folded(self, fields: Fields, constant: frozenset[str]) -> Layout:
+        """A layout for prompts of which some fields never change.
+
+        Args:
+            fields: The prompt's fields.
+            constant: The names of those that never change.
+
+        Returns:
+            A layout that gives the same for every such prompt, only sooner.
+        """
+        ...
+
     def mark(self, split: str) -> str:
         """What stands right before the answer: a template's split with the markers in, or the family's own marker."""
         ...
 
 
 class _Section(NamedTuple):
-    """A run of a prompt template: a fixed text, then each of its fields with the fixed text behind it."""
+    """A stretch of a prompt template: the names of its fields, and between them runs that are always the same."""
 
-    opening: str
-    fields: tuple[tuple[str, str], ...]
+    items: tuple[str | Run, ...]
     optional: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The fields in it."""
+        return [item for item in self.items if isinstance(item, str)]
+
+
+def turn_literals(markers: Markers) -> tuple[str, ...]:
+    """The fixed texts between the values of a history."""
+    return (
+        *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
+        *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),
+    )
 
 
 class TemplateLayout:
     """A prompt template with the markers put in.
 
     Args:
-        text: The template: ``{name}`` for a field of the prompt or a marker.
-        optional: Runs of the text that are left out when all their fields are absent.
+        sections: The template, cut at its optional stretches.
         markers: The markers.
-
-    Raises:
-        TemplateError: A name is unknown, or an optional run is not in the text.
     """
 
     __slots__ = ("_markers", "_sections", "_unplaced", "literals")
 
-    def __init__(self, text: str, optional: Sequence[str], markers: Markers) -> None:
+    def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
         self._markers = markers
-        self._sections = _sections(text, optional, markers)
-        placed = {name for section in self._sections for name, _ in section.fields}
+        self._sections = sections
+        placed = {name for section in sections for name in section.names}
         self._unplaced = tuple(name for name in _NO_PLACE if name not in placed)
-        self.literals: tuple[str, ...] = tuple(
-            text for opening, fields, _ in self._sections for text in (opening, *(after for _, after in fields))
+        fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
+        self.literals: tuple[str, ...] = (
+            *(text for parts, _ in fixed for text in parts[1::2]),
+            *turn_literals(markers),
         )
+
+    @classmethod
+    def of(cls, text: str, optional: Sequence[str], markers: Markers) -> TemplateLayout:
+        """Read a template.
+
+        Args:
+            text: The template: ``{name}`` for a field of the prompt or a marker.
+            optional: Stretches of the text that are left out when all their fields are absent.
+            markers: The markers.
+
+        Raises:
+            TemplateError: A name is unknown, or an optional stretch is not in the text.
+        """
+        sections: list[_Section] = []
+        rest = text
+        for run in optional:
+            before, found, rest = rest.partition(run)
+            if not found:
+                raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
+            sections += (
+                _Section(_items(before, markers), optional=False),
+                _Section(_items(run, markers), optional=True),
+            )
+        sections.append(_Section(_items(rest, markers), optional=False))
+        return cls(tuple(sections), markers)
+
+    def folded(self, fields: Fields, constant: frozenset[str]) -> TemplateLayout:
+        """This layout with the fields that are the same in every prompt put in for good."""
+        sections: list[_Section] = []
+        for items, optional in self._sections:
+            names = [name for name in constant if name in items]
+            if optional and names:
+                # Whether a field that never changes is there is known now.
+                if any(_has_text(name, fields) for name in names):
+                    optional = False
+                elif len(names) == len([item for item in items if isinstance(item, str)]):
+                    continue
+            laid: list[str | Run] = []
+            for item in items:
+                run = self._run(item, fields) if isinstance(item, str) and item in constant else item
+                if laid and not isinstance(run, str) and not isinstance(laid[-1], str):
+                    run = (*laid[-1][0], *run[0]), (*laid.pop()[1], *run[1])
+                laid.append(run)
+            sections.append(_Section(tuple(laid), optional))
+        layout = TemplateLayout(tuple(sections), self._markers)
+        layout._unplaced = self._unplaced
+        return layout
+
+    def _run(self, name: str, fields: Fields) -> Run:
+        laid = Laid()
+        _PUT[name](fields, self._markers, laid)
+        return tuple(laid.parts[1:]), tuple(laid.slots[1:])
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order.
@@ -130,17 +216,20 @@ class TemplateLayout:
                 raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
         markers = self._markers
-        for opening, places, optional in self._sections:
-            if optional and not _any_present(places, fields):
+        for section in self._sections:
+            items, optional = section
+            if optional and not any(_present(name, fields) for name in section.names):
                 continue
-            laid.own(opening)
-            for name, after in places:
-                _PUT[name](fields, markers, laid, after)
+            for item in items:
+                if type(item) is str:
+                    _PUT[item](fields, markers, laid)
+                else:
+                    laid.extend(*item)
         return laid
 
     def mark(self, split: str) -> str:
         """The split with the markers in."""
-        return "".join(_pieces(split, self._markers))
+        return _with_markers(split, self._markers)
 
 
 class FamilyLayout:
@@ -150,19 +239,21 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_generation", "_markers", "literals")
+    __slots__ = ("_constant_system", "_generation", "_markers", "literals")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
+        self._constant_system: Run | None = None
         self._generation = markers.soa if markers.generation is None else markers.generation
         between = markers.eos + markers.soh, markers.eoh + markers.soa, markers.eoa + markers.soh
-        self.literals: tuple[str, ...] = (markers.bos + markers.sos, *between, markers.eoh + self._generation)
+        opening = markers.bos + markers.sos + markers.preamble
+        self.literals: tuple[str, ...] = (opening, *between, markers.eoh + self._generation)
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
-        system, said = self._system(fields), self._said(fields)
-        laid = Laid((markers.bos,))
+        system, said = self._constant_system or self._system(fields), self._said(fields)
+        laid = Laid(markers.bos)
         if markers.system_place == "turn":
             laid.add(*system)
             put_history(fields.history, markers, laid)
@@ -173,10 +264,18 @@ class FamilyLayout:
             if said is not None:
                 said = (*system[0], "", *said[0]), (*system[1], MARKERS, *said[1])
         if said is not None:
-            laid.parts += ("", markers.soh, "", *said[0], "", markers.eoh)
-            laid.slots += (MARKERS, MARKERS, MARKERS, *said[1], MARKERS, MARKERS)
+            laid.own(markers.soh)
+            laid.add(*said)
+            laid.own(markers.eoh)
         laid.own(self._generation)
         return laid
+
+    def folded(self, fields: Fields, constant: frozenset[str]) -> FamilyLayout:
+        """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
+        layout = FamilyLayout(self._markers)
+        if constant >= {"system", "instruction", "tools"}:
+            layout._constant_system = self._system(fields)
+        return layout
 
     def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
         """What invites the assistant to speak."""
@@ -188,21 +287,24 @@ class FamilyLayout:
         system = f"{fields.system}\n" if fields.system and any(fields.instruction) else fields.system
         parts: Sequence[str] = (system, "", *fields.instruction)
         slots = ("system", MARKERS, *fields.instruction_slots)
-        if markers.trim:
+        if "system" in markers.trim:
             parts = stripped(parts)
         if fields.tools.names:
-            tools, tool_slots = tool_parts(fields.tools, markers.tools, markers.tool_join)
+            # What parts the tools from the text before them has no place where there is none.
+            description = markers.tools if any(parts) else markers.tools.lstrip("\n")
+            tools, tool_slots = tool_parts(fields.tools, description, markers.tool_join)
             parts, slots = (*parts, "", *tools), (*slots, MARKERS, *tool_slots)
-        if not any(parts):
+        if not any(parts) and not markers.preamble:
             return ("",), (MARKERS,)
-        return (markers.sos, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
+        opening = markers.sos + markers.preamble
+        return (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
 
     def _said(self, fields: Fields) -> Run | None:
         """What the user says now; None where nobody speaks."""
         if fields.input is None and not any(fields.user):
             return None
         parts = (*fields.user, fields.input or "", "")
-        return stripped(parts) if self._markers.trim else parts, (*fields.user_slots, "input", MARKERS)
+        return stripped(parts) if "user" in self._markers.trim else parts, (*fields.user_slots, "input", MARKERS)
 
 
 def stripped(parts: Sequence[str]) -> list[str]:
@@ -210,8 +312,11 @@ def stripped(parts: Sequence[str]) -> list[str]:
     texts = [*parts]
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
-            texts[index] = strip(texts[index])
-            if texts[index]:
+            text = strip(texts[index])
+            # What is not changed stays the value it is: JSON begins and ends with no space.
+            if text != texts[index]:
+                texts[index] = text
+            if text:
                 break
     return texts
 
@@ -221,44 +326,31 @@ def _put_into_first_turn(system: Run, history: History, markers: Markers, laid: 
     turns = Laid()
     put_history(history, markers, turns)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
-    laid.add(turns.parts[:3], turns.slots[:3])
+    slots = turns.slots
+    laid.add(turns.parts[:3], slots[:3])
     laid.add(*system)
-    laid.parts += turns.parts[3:]
-    laid.slots += turns.slots[3:]
+    laid.extend(turns.parts[3:], slots[3:])
 
 
 def _has_text(name: str, fields: Fields) -> bool:
     return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
 
 
-def _any_present(places: Iterable[tuple[str, str]], fields: Fields) -> bool:
+def _present(name: str, fields: Fields) -> bool:
     """Whether a field is there: an input may be there and empty, all else is there when it has text."""
-    for name, _ in places:  # noqa: SIM110 - a generator would cost more than what it looks at
-        if (name == "input" and fields.input is not None) or _has_text(name, fields):
-            return True
-    return False
+    return (name == "input" and fields.input is not None) or _has_text(name, fields)
 
 
-def _sections(text: str, optional: Sequence[str], markers: Markers) -> tuple[_Section, ...]:
-    """The template cut at its optional runs, markers put in."""
-    runs: list[tuple[str, bool]] = []
-    rest = text
-    for run in optional:
-        before, found, rest = rest.partition(run)
-        if not found:
-            raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
-        runs += (before, False), (run, True)
-    runs.append((rest, False))
-    sections: list[_Section] = []
-    for run, may_go in runs:
-        opening, *places = _pieces(run, markers)
-        if run:
-            sections.append(_Section(opening, tuple(zip(places[0::2], places[1::2], strict=True)), may_go))
-    return tuple(sections)
+def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
+    """A stretch of a template: runs of fixed text, and names of fields."""
+    pieces = _PLACE.split(_with_markers(text, markers))
+    return tuple(
+        piece if index % 2 else (("", piece), _OWN) for index, piece in enumerate(pieces) if piece or index % 2
+    )
 
 
-def _pieces(text: str, markers: Markers) -> list[str]:
-    """A run of a template with its markers in: fixed text and names of fields in turn."""
+def _with_markers(text: str, markers: Markers) -> str:
+    """A text of a template with its markers in, and the places of its fields left."""
     known = (*_PUT, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
@@ -269,43 +361,37 @@ def _pieces(text: str, markers: Markers) -> list[str]:
             )
         return match[0] if name in _PUT else str(getattr(markers, name))
 
-    return _PLACE.split(_PLACE.sub(marker, text))
+    return _PLACE.sub(marker, text)
 
 
-def _put_system(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
-    laid.parts += ("", fields.system, "", after)
-    laid.slots += (MARKERS, "system", MARKERS, MARKERS)
+def _put_system(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add((fields.system,), _SYSTEM)
 
 
-def _put_instruction(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
-    laid.parts += ("", *fields.instruction, "", after)
-    laid.slots += (MARKERS, *fields.instruction_slots, MARKERS, MARKERS)
+def _put_instruction(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add(fields.instruction, fields.instruction_slots)
 
 
-def _put_tools(fields: Fields, markers: Markers, laid: Laid, after: str) -> None:
+def _put_tools(fields: Fields, markers: Markers, laid: Laid) -> None:
     if fields.tools.names:
         laid.add(*tool_parts(fields.tools, markers.tools, markers.tool_join))
-    laid.own(after)
 
 
-def _put_history(fields: Fields, markers: Markers, laid: Laid, after: str) -> None:
+def _put_history(fields: Fields, markers: Markers, laid: Laid) -> None:
     if fields.history is not EMPTY_HISTORY:
         put_history(fields.history, markers, laid)
-    laid.own(after)
 
 
-def _put_user(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
-    laid.parts += ("", *fields.user, "", after)
-    laid.slots += (MARKERS, *fields.user_slots, MARKERS, MARKERS)
+def _put_user(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add(fields.user, fields.user_slots)
 
 
-def _put_input(fields: Fields, _: Markers, laid: Laid, after: str) -> None:
-    laid.parts += (fields.input or "", after)
-    laid.slots += ("input", MARKERS)
+def _put_input(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.extend((fields.input or "", ""), _INPUT)
 
 
-# How each field of a prompt is put into a layout, with the fixed text behind it.
-_PUT: dict[str, Callable[[Fields, Markers, Laid, str], None]] = {
+# How each field of a prompt is put into a layout.
+_PUT: dict[str, Callable[[Fields, Markers, Laid], None]] = {
     "system": _put_system,
     "instruction": _put_instruction,
     "tools": _put_tools,
@@ -355,23 +441,23 @@ def put_history(history: History, markers: Markers, laid: Laid) -> None:
 
 def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, laid: Laid) -> None:
     """Plain turns, all at once: this is where the time of a long chat would go."""
-    if markers.trim:
-        questions, answers = [text.strip() for text in questions], [text.strip() for text in answers]
+    if "user" in markers.trim:
+        questions = [text.strip() for text in questions]
+    if "assistant" in markers.trim:
+        answers = [text.strip() for text in answers]
     # Each question stands behind what ends the answer before it, each answer behind what ends its question.
     parts = [markers.eoa + markers.soh, "", markers.eoh + markers.soa, ""] * len(questions)
     parts[0] = markers.soh
     parts[1::4] = questions
     parts[3::4] = answers
-    laid.parts.append("")
-    laid.parts += parts
-    laid.parts.append(markers.eoa)
-    laid.slots += _pair_slots(len(questions))
+    parts.append(markers.eoa)
+    laid.add(parts, _pair_slots(len(questions)))
 
 
 @lru_cache(maxsize=256)
 def _pair_slots(count: int) -> tuple[str, ...]:
-    """The slots of so many pairs: the empty part before them, then marker and text in turn, then the last marker."""
-    return (MARKERS, *(MARKERS, "history") * (2 * count), MARKERS)
+    """The slots of so many pairs: marker and text in turn, then the last marker."""
+    return (*(MARKERS, "history") * (2 * count), MARKERS)
 
 
 def _put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
@@ -398,23 +484,24 @@ def _put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None
         after_result = False
         before, after = around["user" if message.role == "tool" else message.role]
         laid.own(before)
-        _put_blocks(others, markers, laid, where)
+        _put_blocks(others, markers, laid, where, trim=message.role in markers.trim)
         laid.own(after)
 
 
-def _put_blocks(blocks: Sequence[Block], markers: Markers, laid: Laid, where: str) -> None:
+def _put_blocks(blocks: Sequence[Block], markers: Markers, laid: Laid, where: str, *, trim: bool) -> None:
     """What one message says, its calls each on a line of their own."""
     text = _text(blocks, where)
-    laid.value(text.strip() if markers.trim else text, "history")
+    text = text.strip() if trim else text
+    laid.extend((text, ""), _HISTORY)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     for index, call in enumerate(calls):
         if index or text:
             laid.own("\n")
         marker = PLAIN_TOOL_MARKERS if not markers.tool_start else {}
         laid.own(marker.get("tool_start", markers.tool_start))
-        laid.value(dump(call.name).strip('"'), "history")
+        laid.extend((dump(call.name).strip('"'), ""), _HISTORY)
         laid.own(marker.get("tool_args", markers.tool_args))
-        laid.value(dump(call.input), "history")
+        laid.extend((dump(call.input), ""), _HISTORY)
         laid.own(marker.get("tool_end", markers.tool_end))
 
 
@@ -429,7 +516,7 @@ def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: st
         laid.parts[-1] = markers.result_join
     else:
         laid.own(soe)
-    laid.value(text.strip() if markers.trim else text, "history")
+    laid.extend((text.strip() if "tool" in markers.trim else text, ""), _HISTORY)
     laid.own(eoe)
 
 

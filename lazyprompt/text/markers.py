@@ -39,11 +39,12 @@ class Markers:
         result_join: What stands between two results that answer one message; ``None`` makes a turn of each.
         exact: Whether the markers hold all the spacing of the model's own template, so that nothing is added.
         system_place: Where an exact layout puts the system text: its own turn, or the first or last user turn.
-        trim: Whether the model's template strips each text.
+        trim: The roles whose text the model's template strips: of ``system``, ``user``, ``assistant``, ``tool``.
+        preamble: What an exact layout writes before any system text, also where there is none.
         family: The name of the family.
 
     Raises:
-        TemplateError: A marker is no text.
+        TemplateError: A marker is no text, or a role or place is unknown.
     """
 
     sos: str = ""
@@ -66,17 +67,21 @@ class Markers:
     result_join: str | None = None
     exact: bool = False
     system_place: SystemPlace = "turn"
-    trim: bool = False
+    trim: tuple[str, ...] = ()
+    preamble: str = ""
     family: str = ""
 
     def __post_init__(self) -> None:
-        for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools"):
+        for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools", "preamble"):
             value = cast("object", getattr(self, name))
             if not isinstance(value, str):
                 raise TemplateError(f"marker {name} is a {type(value).__name__}; a marker is text, '' for none")
         if isinstance(cast("object", self.stop), str):
             raise TemplateError(f"stop is a list of texts, not the text {self.stop!r}")
         object.__setattr__(self, "stop", tuple(self.stop))
+        if isinstance(cast("object", self.trim), bool | str) or not _TRIMMED.issuperset(self.trim):
+            raise TemplateError(f"trim {self.trim!r} is no list of roles; known are {', '.join(sorted(_TRIMMED))}")
+        object.__setattr__(self, "trim", tuple(self.trim))
         if self.system_place not in get_args(SystemPlace):
             raise TemplateError(f"system_place {self.system_place!r} is unknown; known are {get_args(SystemPlace)}")
         if self.tools.count("{tools}") != 1:
@@ -123,14 +128,18 @@ class Markers:
     @property
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn of this family."""
-        return _tokens(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop)
+        # Some templates put an empty thought into the turns of the past; a thought is no turn.
+        return _tokens(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop) - _THOUGHT
 
     @property
     def control_sequences(self) -> frozenset[str]:
         """The texts that this family reads as structure: of turns, tools and generation."""
-        tools = (self.tool_start, self.tool_args, self.tool_end, self.tools, self.generation or "")
-        # Between their tokens these hold prose and JSON, which are no sequences of their own.
-        return self.turn_sequences.union(*map(_TOKEN.findall, tools))
+        markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
+        described = frozenset[str](_TOKEN.findall(self.tools))
+        # Between their tokens these hold prose and JSON, which are no sequences of their own. In the prose a word as
+        # <function-name> is for the reader: of plain tags only those count that are closed somewhere.
+        prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
+        return self.turn_sequences.union(described - prose, *map(_TOKEN.findall, markers))
 
 
 def _tokens(*markers: str) -> frozenset[str]:
@@ -146,6 +155,8 @@ def _tokens(*markers: str) -> frozenset[str]:
 TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 # A plain marker as "USER:" is short; a longer text without tokens is prose, as the description of tools.
 _LONGEST_PLAIN_MARKER = 24
+_TRIMMED = frozenset(("system", "user", "assistant", "tool"))
+_THOUGHT = frozenset(("<think>", "</think>"))
 
 # What ChatPrompter uses where no model is named.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from lazyprompt.prompt import Rendered
+from lazyprompt.prompt import MARKERS, Rendered
 from lazyprompt.text.families import known_sequences
-from lazyprompt.text.layout import FamilyLayout, Fields, Laid, Layout, TemplateLayout
+from lazyprompt.text.layout import FamilyLayout, Fields, Layout, TemplateLayout
 from lazyprompt.text.markers import DEFAULT_MARKERS
 from lazyprompt.text.safety import COMMON_TAGS, Safety, checked_safety, controls_for, headers_in
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.prompt import Prompt
+    from lazyprompt.text.layout import Laid
     from lazyprompt.text.markers import Markers
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
@@ -45,7 +46,7 @@ class PromptTemplate:
         """The template with the markers put in."""
         if markers.exact and self.exact_families:
             return FamilyLayout(markers)
-        return TemplateLayout(self.text, self.optional, markers)
+        return TemplateLayout.of(self.text, self.optional, markers)
 
     def render(self, prompt: Prompt, markers: Markers = DEFAULT_MARKERS, safety: str = "neutralize") -> Rendered:
         """Lay a prompt out as flat text.
@@ -141,6 +142,19 @@ class Writer:
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
+    def keep(self, fields: Fields, constant: frozenset[str]) -> Writer:
+        """Put in for good what is the same in every prompt this writer will write.
+
+        Args:
+            fields: The fields of any of these prompts.
+            constant: The names of those that never change.
+
+        Returns:
+            The writer itself.
+        """
+        self._layout = self._layout.folded(fields, constant)
+        return self
+
     def write(self, fields: Fields, label: str | None = None) -> Laid:
         """Lay the fields out.
 
@@ -158,11 +172,10 @@ class Writer:
         if self._safety != "off" and (self._crossed or not self._controls.clean("".join(laid.parts[1::2]))):
             laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
         if label is not None:
-            answer = Laid()
-            answer.value(label, "label")
+            answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)
             if self._safety != "off":
-                answer.parts = self._label_controls.guard(answer.parts, answer.slots, self._safety)
-            laid.add(answer.parts, answer.slots)
+                answer = self._label_controls.guard(answer, slots, self._safety)
+            laid.add(answer, slots)
         return laid
 
 

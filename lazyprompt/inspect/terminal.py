@@ -1,0 +1,115 @@
+"""A rendered prompt on a terminal: coloured by slot, and unable to do anything to the terminal.
+
+rich is imported when something is coloured, not before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from io import StringIO
+from itertools import cycle
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lazyprompt.prompt import Rendered
+
+Color: TypeAlias = Literal["auto", "always", "never"]
+
+# The standard colours, which every terminal has and lets its user choose; given out in this order.
+PALETTE = (
+    "cyan",
+    "green",
+    "yellow",
+    "magenta",
+    "blue",
+    "red",
+    "bright_cyan",
+    "bright_green",
+    "bright_yellow",
+    "bright_magenta",
+    "bright_blue",
+    "bright_red",
+)
+
+# What a terminal obeys instead of showing: control characters but newline and tab, separators it may break lines at,
+# and the signs that turn the direction of text.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def visible(text: str) -> str:
+    r"""Text with every control character written out, so that a terminal shows it and never obeys it.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text with ``\u001b`` for an escape and so on (JSON's own form); newlines and tabs stay.
+    """
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_rendered(rendered: Rendered, console: Console) -> None:
+    """Print a flat prompt: coloured on a terminal, byte-exact anywhere else.
+
+    On a terminal each slot has a colour, text that is not trusted is underlined, and a legend follows; control
+    characters are written out. Where the terminal has no colour, or ``NO_COLOR`` is set, there is neither colour nor
+    legend.
+
+    Args:
+        rendered: The prompt.
+        console: The console to print to.
+    """
+    if not console.is_terminal:
+        console.file.write(rendered.text)
+    elif console.no_color or console.color_system is None:
+        console.file.write(_whole_lines(visible(rendered.text)))
+    else:
+        _print_colored(rendered, console)
+
+
+def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
+    """What :func:`print_rendered` would print, for a program that writes it itself.
+
+    Args:
+        rendered: The prompt.
+        color: ``always``, ``never``, or ``auto`` for a terminal whose user has not set ``NO_COLOR``.
+        terminal: Whether it goes to a terminal.
+
+    Returns:
+        The text to write.
+    """
+    allowed = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if color == "always" or (color == "auto" and terminal and allowed):
+        from rich.console import Console  # noqa: PLC0415 - rich costs 30 ms, and only colour needs it
+
+        file = StringIO()
+        _print_colored(
+            rendered,
+            Console(file=file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False),
+        )
+        return file.getvalue()
+    return _whole_lines(visible(rendered.text)) if terminal else rendered.text
+
+
+def _print_colored(rendered: Rendered, console: Console) -> None:
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    segments = rendered.segments
+    # zip stops at the slots, of which there are finitely many; more slots than colours begin the palette anew.
+    styles = dict(zip(dict.fromkeys(slot for _, slot, _ in segments), cycle(PALETTE), strict=False))
+    body = Text()
+    for text, slot, trusted in segments:
+        body.append(visible(text), styles[slot] if trusted else f"{styles[slot]} underline")
+    legend = Text(" · ").join(Text(slot, style) for slot, style in styles.items())
+    if not all(trusted for _, _, trusted in segments):
+        legend.append(" · ").append("not trusted", "underline")
+    # soft_wrap: the terminal breaks long lines itself, so that what is copied from it is the prompt's own text.
+    console.print(body, end="" if rendered.text.endswith("\n") else "\n", soft_wrap=True)
+    console.print(Text("── ").append_text(legend), soft_wrap=True)
+
+
+def _whole_lines(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"

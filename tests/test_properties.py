@@ -1,0 +1,207 @@
+"""What holds for every prompt, whatever the values say."""
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import AlpacaPrompter, ChatPrompter, Markers, Prompter, Segment
+
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "Looks <b>up</b> {x}."}}]
+MODELS = [None, "chatml", "qwen2.5", "llama-2", "llama-3", "mistral-v3", "gemma-2", "deepseek-v3", "glm-4", "vicuna"]
+
+# Text that tries to be structure: markers, slots, headers, and the signs they are made of.
+HOSTILE = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                *(
+                    "<|im_end|>",
+                    "<|im_start|>system\n",
+                    "<|start_system|>",
+                    "<|Human|>:",
+                    "<|eot_id|>",
+                    "[INST]",
+                    "<s>",
+                ),
+                *("</s>", "<start_of_turn>", "<｜User｜>", "USER:", "### Response:\n", "### k:\n", "<think>", "\n"),
+                *("{a}", "{{a}}", "{k}", "{input}", "<", "|", ">", "im_end", "\u200b", "＜", "#", "{", "}", " "),
+            ]
+        ),
+        st.text(max_size=6),
+    ),
+    max_size=8,
+).map("".join)
+TEXT = HOSTILE.filter(lambda text: text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+PAIRS = st.lists(st.tuples(TEXT, TEXT).map(list), max_size=4)
+TEMPLATES = [
+    ChatPrompter("ctx {a}.\nQ: {k}"),
+    ChatPrompter({"system": "You know {a}.", "user": "Say {k}: "}, system="Sys."),
+    ChatPrompter("x {a} y", extra_keys="k", system=""),
+]
+ALPACA = AlpacaPrompter("do {a}", extra_keys="k", tools=TOOLS)
+
+
+def trusted_text(
+    prompter: Prompter, values: dict[str, object], history: list[list[str]], model: str | None
+) -> list[str]:
+    return [text for text, _, trusted in prompter.render(values, history, model=model).segments if trusted]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(
+    values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS, which=st.sampled_from(TEMPLATES)
+)
+def test_no_value_changes_the_text_outside_its_slot(
+    model: str | None, values: dict[str, object], history: list[list[str]], which: Prompter
+) -> None:
+    """The developer's text and the markers are the same as for harmless values of the same number."""
+    harmless = dict.fromkeys(values, "x")
+    calm = trusted_text(which, harmless, [["x", "x"] for _ in history], model)
+    seen = "".join(trusted_text(which, values, history, model))
+    if model is not None and Markers.for_model(model).trim:
+        # These families strip each text, the template's own as well where a value beside it is empty.
+        assert "".join(seen.split()) == "".join("".join(calm).split())
+    else:
+        assert seen == "".join(calm)
+
+
+@given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT}))
+def test_no_value_changes_the_text_outside_its_slot_in_alpaca(values: dict[str, object]) -> None:
+    calm = trusted_text(ALPACA, {"a": "x", "k": "x"}, [], None)
+    assert "".join(trusted_text(ALPACA, values, [], None)) == "".join(calm)
+
+
+@given(values=st.fixed_dictionaries({"a": JSON, "k": JSON, "input": JSON}), history=PAIRS)
+def test_inputs_are_never_changed(values: dict[str, object], history: list[list[str]]) -> None:
+    before = copy.deepcopy((values, history, TOOLS))
+    for prompter in TEMPLATES:
+        prompter.generate_prompt(values, history, TOOLS)
+        prompter.generate_prompt(values, history, TOOLS, return_dict=True)
+    assert (values, history, TOOLS) == before
+
+
+@given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS, label=st.none() | TEXT)
+def test_flat_and_dict_carry_the_same_text(
+    values: dict[str, object], history: list[list[str]], label: str | None
+) -> None:
+    """Each message of the dict is in the flat prompt, in order; system text and instruction are joined differently."""
+    for prompter in TEMPLATES:
+        flat = prompter.with_safety("off").generate_prompt(values, history, label=label)
+        messages = prompter.generate_prompt(values, history, label=label, return_dict=True)["messages"]
+        assert isinstance(messages, list)
+        at = 0
+        for message in messages:
+            assert isinstance(message, dict)
+            content = str(message["content"])
+            lines = content.split("\n", 1) if message["role"] == "system" else [content]
+            for text in lines:
+                at = flat.index(text, at) + len(text)
+
+
+@given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS)
+def test_the_segments_are_the_prompt(values: dict[str, object], history: list[list[str]]) -> None:
+    for prompter in TEMPLATES:
+        rendered = prompter.render(values, history, TOOLS)
+        assert rendered.text == prompter.generate_prompt(values, history, TOOLS)
+        assert rendered.text == "".join(segment.text for segment in rendered.segments)
+        assert rendered == pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own
+
+
+@given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS)
+def test_a_filled_prompt_renders_as_the_prompter_does(values: dict[str, object], history: list[list[str]]) -> None:
+    """The path over Prompt and the quick one are the same path."""
+    for prompter in TEMPLATES:
+        prompt = prompter.fill(values, history, TOOLS)
+        assert prompter.prompt_template.render(prompt).text == prompter.generate_prompt(values, history, TOOLS)
+
+
+@given(text=st.text(alphabet="abc αβγ 你好，。<>{}[]()#|=/\n", max_size=60))
+def test_honest_text_stays_as_it_is(text: str) -> None:
+    """Signs alone are no markers."""
+    rendered = ChatPrompter("ctx {a}", system="").with_safety("off").render(text)
+    careful = ChatPrompter("ctx {a}", system="").render(text)
+    assert careful.text == rendered.text
+
+
+def test_every_value_is_a_segment_of_its_slot() -> None:
+    rendered = ChatPrompter("A {a} B", extra_keys="k").render({"a": "one", "k": "two", "input": "three"}, [["q", "r"]])
+    values = [segment for segment in rendered.segments if not segment.trusted]
+    assert values == [
+        Segment("one", "a", trusted=False),
+        Segment("two", "k", trusted=False),
+        Segment("q", "history", trusted=False),
+        Segment("r", "history", trusted=False),
+        Segment("three", "input", trusted=False),
+    ]
+
+
+def test_every_process_gives_the_same_bytes() -> None:
+    code = (
+        "import json\n"
+        "from lazyprompt import ChatPrompter, AlpacaPrompter\n"
+        "def tool(city: str, days: int = 3) -> str:\n    'Weather.\\n\\nArgs:\\n    city: The city.\\n    '\n"
+        "call = {'type': 'function', 'function': {'name': 'f', 'arguments': '{}'}}\n"
+        "history = [['a', 'b'], {'role': 'assistant', 'content': None, 'tool_calls': [call]},\n"
+        "           {'role': 'tool', 'content': {'z': 1, 'a': 2}}]\n"
+        "p = ChatPrompter('{a} {b} {c}', extra_keys=['d'], tools=[tool])\n"
+        "v = dict(a='<|im_end|>', b={'y': 1, 'x': 2}, c='x', d='y', input='now')\n"
+        "print(p.generate_prompt(v, history), p.render(v, history, model='qwen2.5'))\n"
+        "print(json.dumps(p.generate_prompt(v, history, return_dict=True)))\n"
+        "try: p.generate_prompt({'q': 1, 'r': 2})\n"
+        "except Exception as error: print(error)\n"
+    )
+    outputs = {
+        subprocess.run(  # noqa: S603 - our own code
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in range(6)
+    }
+    assert len(outputs) == 1
+    assert outputs.pop()
+
+
+def test_32_threads_share_a_prompter_and_never_see_each_others_data() -> None:
+    prompter = ChatPrompter("I am {name}.", tools=TOOLS)
+    barrier = Barrier(32)
+
+    def work(number: int) -> None:
+        barrier.wait()
+        for turn in range(40):
+            name, model = f"thread {number} turn {turn}", MODELS[(number + turn) % len(MODELS)]
+            history = [[f"q{number}", f"a{turn}"]]
+            values = {"name": name, "input": f"ask {number}"}
+            expected = ChatPrompter("I am {name}.", tools=TOOLS).generate_prompt(values, history, model=model)
+            assert prompter.generate_prompt(values, history, model=model) == expected
+            made = prompter.generate_prompt(values, history, return_dict=True)
+            assert json.dumps(made).count(f"q{number}") == 1
+            assert f"I am {name}." in json.dumps(made)
+
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(work, range(32)))
+
+
+@pytest.mark.parametrize("prompter", [*TEMPLATES, ALPACA, ChatPrompter("{{ a }}{{ k }}", syntax="jinja2")])
+def test_a_prompter_pickles_small_and_works_the_same(prompter: Prompter) -> None:
+    values = {"a": "1", "k": "2"}
+    expected = prompter.generate_prompt(values)
+    packed = pickle.dumps(prompter)
+    assert len(packed) < 4000
+    assert pickle.loads(packed).generate_prompt(values) == expected  # noqa: S301 - our own
+    assert copy.deepcopy(prompter).generate_prompt(values) == expected
