@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 REPEATS = 9
 SLICE_SECONDS = 0.1
+IMPORT_TARGET_MS = 40
 SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
 # Twenty turns of about 280 characters a text, and five tools.
@@ -159,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
+    parser.add_argument("--slack", type=float, default=1.0, help="with --check: how many times the target is allowed")
     options = parser.parse_args()
     results = []
     for make in (three_slots, chat_dict, chat_flat, chat_family):
@@ -172,9 +174,12 @@ def main() -> None:
         print(f"{'':34}{'floor us':>10}{'us':>10}{'ratio':>8}{'median':>8}{'target':>8}")
         for r in results:
             print(f"{r['row']:34}{r['floor_us']:10.2f}{r['us']:10.2f}{r['ratio']:8.2f}{r['median']:8.2f}{r['target']:8.1f}")
-        print(f"import of a prompter: {cost:.0f} ms over bare Python (target 40)")
-    if options.check and (cost > 40 or any(r["ratio"] > r["target"] for r in results)):
-        raise SystemExit(1)
+        print(f"import of a prompter: {cost:.0f} ms over bare Python (target {IMPORT_TARGET_MS})")
+    missed = [r["row"] for r in results if r["ratio"] > r["target"] * options.slack]
+    if cost > IMPORT_TARGET_MS * options.slack:
+        missed.append("import")
+    if options.check and missed:
+        raise SystemExit(f"missed: {', '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from lazyprompt.text.slots import escape
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from lazyprompt.history import HistoryLike
     from lazyprompt.prompter import Prompter
@@ -388,7 +388,7 @@ def _prompter(source: _Source, fields: dict[str, _Node]) -> Prompter:
     keys = _extra_keys(source, fields["extra_keys"]) if "extra_keys" in fields else None
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
-    history = _history(source, fields["history"]) if "history" in fields else []
+    history = _history(source, fields["history"]) if "history" in fields else ()
     # The parts were checked one by one; what can still be wrong is the extra keys, or how they go with the instruction.
     at = fields.get("extra_keys") or fields.get("instruction") or _Node(None, 0, 0)
     with _placed(source, at):
@@ -401,7 +401,7 @@ def _prompter(source: _Source, fields: dict[str, _Node]) -> Prompter:
 
 
 @contextmanager
-def _placed(source: _Source, node: _Node) -> Iterator[None]:
+def _placed(source: _Source, node: _Node) -> Generator[None]:
     """Errors of the prompter as errors of the field that they come from."""
     try:
         yield

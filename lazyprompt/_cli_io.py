@@ -1,0 +1,190 @@
+"""What the command line reads and writes: option values, files, the standard streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from shutil import copymode
+from typing import NamedTuple, cast
+
+import click
+
+
+class WrongUseError(click.ClickException):
+    """Wrong use of the command line.
+
+    Args:
+        where: The option or argument to blame.
+        what: What is wrong with it.
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(what)
+        self.where = where
+
+
+class Stdin:
+    """The standard input, which can be read once."""
+
+    def __init__(self) -> None:
+        self._reader: str | None = None
+
+    def read(self, reader: str) -> str:
+        """All of it, for the option ``reader``.
+
+        Raises:
+            WrongUseError: Another option has read it, or it cannot be read as UTF-8.
+        """
+        if self._reader is not None:
+            raise WrongUseError(reader, f"the standard input was read already, by {self._reader}")
+        self._reader = reader
+        if _is_closed(sys.stdin):
+            return ""
+        try:
+            data = sys.stdin.buffer.read()
+        except OSError as error:
+            raise WrongUseError(reader, f"the standard input: {error.strerror}") from error
+        return _decoded(data, reader, "the standard input")
+
+    def read_if_piped(self) -> str:
+        """All of it, or nothing where a person sits at a terminal."""
+        return "" if _is_closed(sys.stdin) or sys.stdin.isatty() else self.read("stdin")
+
+    def value(self, where: str, text: str) -> str:
+        """What the value of an option stands for: ``@file``, ``@-``, ``@@x`` for ``@x``, or itself.
+
+        Raises:
+            WrongUseError: The file cannot be read.
+        """
+        if not text.startswith("@"):
+            return text
+        if text.startswith("@@"):
+            return text[1:]
+        if text == "@-":
+            return self.read(where)
+        return _file(where, text[1:], " (a text that begins with @ is written @@)")
+
+
+def json_list(where: str, path: str | None) -> list[object] | None:
+    """The list in the JSON file of an option; ``None`` if the option was not given.
+
+    Raises:
+        WrongUseError: The file cannot be read, or holds something else.
+    """
+    if path is None:
+        return None
+    try:
+        value: object = json.loads(_file(where, path))
+    except (ValueError, RecursionError) as error:
+        raise WrongUseError(where, f"{path}: not JSON: {error}") from error
+    if not isinstance(value, list):
+        raise WrongUseError(where, f"{path}: must hold a JSON list, but holds {_KINDS[type(value)]}")
+    return cast("list[object]", value)
+
+
+def json_object(text: str) -> dict[str, object] | None:
+    """The object, if the text is a JSON object."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
+
+
+_KINDS: dict[type, str] = {
+    dict: "an object",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+def _file(where: str, path: str, advice: str = "") -> str:
+    try:
+        data = Path(path).read_bytes() if path else b""
+    except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
+        raise WrongUseError(where, f"{path}: {getattr(error, 'strerror', error)}{advice}") from error
+    if not path:
+        raise WrongUseError(where, f"the name of the file is empty{advice}")
+    return _decoded(data, where, path)
+
+
+def _decoded(data: bytes, where: str, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongUseError(where, f"{name}: byte 0x{data[error.start]:02x} at {error.start} is not UTF-8") from error
+
+
+class Output(NamedTuple):
+    """What a command made.
+
+    Attributes:
+        text: The text, written as UTF-8 to the byte.
+        path: The file it goes to; ``None`` is the standard output.
+    """
+
+    text: str
+    path: str | None = None
+
+    def write(self) -> None:
+        """Write it.
+
+        Raises:
+            WrongUseError: It cannot be written.
+            BrokenPipeError: Nobody reads the standard output any more.
+        """
+        data = self.text.encode()
+        where, name = ("--output", self.path) if self.path is not None else ("stdout", "the standard output")
+        try:
+            if self.path is None:
+                _write_stdout(data)
+            else:
+                _write_file(Path(self.path), data)
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as error:
+            raise WrongUseError(where, f"{name}: {getattr(error, 'strerror', error)}") from error
+
+
+def goes_to_terminal(path: str | None) -> bool:
+    """Whether output for a file, or for the standard output where there is none, is seen on a terminal."""
+    return path is None and not _is_closed(sys.stdout) and sys.stdout.isatty()
+
+
+def _is_closed(stream: object) -> bool:
+    """Whether the process was started without the stream, which type checkers do not expect."""
+    return stream is None
+
+
+def _write_stdout(data: bytes) -> None:
+    if _is_closed(sys.stdout):
+        raise OSError(0, "is closed")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError:
+        # Python would try again on its way out, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """Write a file in one step: whoever reads it sees the old content or the new."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        path.write_bytes(data)
+        return
+    temporary = path.with_name(f".lazyprompt-{os.getpid()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        if path.exists():
+            copymode(path, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
