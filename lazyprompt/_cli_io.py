@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -135,20 +136,17 @@ class Output(NamedTuple):
         """Write it.
 
         Raises:
-            WrongUseError: It cannot be written.
-            BrokenPipeError: Nobody reads the standard output any more.
+            WrongUseError: The file cannot be written.
+            OSError: The standard output cannot be written.
         """
         data = self.text.encode()
-        where, name = ("--output", self.path) if self.path is not None else ("stdout", "the standard output")
+        if self.path is None:
+            _write_stdout(data)
+            return
         try:
-            if self.path is None:
-                _write_stdout(data)
-            else:
-                _write_file(Path(self.path), data)
-        except BrokenPipeError:
-            raise
+            _write_file(Path(self.path), data)
         except (OSError, ValueError) as error:
-            raise WrongUseError(where, f"{name}: {getattr(error, 'strerror', error)}") from error
+            raise WrongUseError("--output", f"{self.path}: {getattr(error, 'strerror', error)}") from error
 
 
 def goes_to_terminal(path: str | None) -> bool:
@@ -163,14 +161,15 @@ def _is_closed(stream: object) -> bool:
 
 def _write_stdout(data: bytes) -> None:
     if _is_closed(sys.stdout):
-        raise OSError(0, "is closed")
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except OSError:
-        # Python would try again on its way out, and complain.
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def drop_stdout() -> None:
+    """Give up the standard output, which failed: Python would try again on its way out, and complain."""
+    if not _is_closed(sys.stdout):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
 
 
 def _write_file(path: Path, data: bytes) -> None:

@@ -16,6 +16,8 @@ JsonObject: TypeAlias = "dict[str, Json]"
 
 # Deeper nesting than any schema has; well below the interpreter's recursion limit.
 MAX_DEPTH = 200
+# Python itself refuses to write an integer of more than 4,300 digits.
+MAX_INT_BITS = 14_000
 
 
 class JsonText(str):
@@ -51,14 +53,19 @@ def checked(value: object, where: str, error: type[LazyPromptError], depth: int 
     Raises:
         LazyPromptError: Of the class ``error``: something in it is no JSON.
     """
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INT_BITS:
+            raise error(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
+        # A plain number, not a member of an IntEnum with methods of its own.
+        return value if type(value) is int else int.__int__(value)
     if isinstance(value, str):
         return well_formed(str.__str__(value), where, error)
     if isinstance(value, float):
         if not isfinite(value):
             raise error(f"{where} is {value}, which JSON does not know; use None or a string")
-        return value
+        return value if type(value) is float else float.__float__(value)
     if depth >= MAX_DEPTH:
         raise error(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
     if isinstance(value, list | tuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast
 
 import click
 
-from lazyprompt._cli_io import Output, Stdin, WrongUseError, goes_to_terminal, json_list, json_object
+from lazyprompt._cli_io import Output, Stdin, WrongUseError, drop_stdout, goes_to_terminal, json_list, json_object
 from lazyprompt._json import well_formed
 from lazyprompt._version import __version__
 from lazyprompt.errors import FormatError, HistoryError, LazyPromptError, SafetyError, SlotError, ToolsError
@@ -58,15 +58,22 @@ def main(argv: list[str] | None = None) -> int:
             made.write()
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
-    except BrokenPipeError:
-        return _PIPE_CLOSED
     except click.ClickException as error:
-        # Lines are joined, where a caret under a line of YAML would point nowhere.
-        lines = [line.strip() for line in error.format_message().splitlines()]
-        what = "; ".join(line for line in lines if line not in ("", "^"))
-        click.echo(visible(f"lazyprompt: error: {_blamed(error)}: {what}"), err=True)
-        return _WRONG_USE
+        said = error.message if isinstance(error, click.BadParameter) else error.format_message()
+        return _complain(_blamed(error), said)
+    except OSError as error:
+        drop_stdout()
+        return _PIPE_CLOSED if isinstance(error, BrokenPipeError) else _complain("stdout", str(error.strerror))
     return 0
+
+
+def _complain(where: str, what: str) -> int:
+    """Say in one line what is wrong."""
+    # Lines are joined, where a caret under a line of YAML would point nowhere.
+    lines = [line.strip() for line in what.splitlines()]
+    said = "; ".join(line for line in lines if line not in ("", "^"))
+    click.echo(visible(f"lazyprompt: error: {where}: {said}"), err=True)
+    return _WRONG_USE
 
 
 def _blamed(error: click.ClickException) -> str:
@@ -143,17 +150,18 @@ _text = partial(click.option, callback=_utf8)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write to a file, in one step.")
 def render(**options: Unpack[_Options]) -> Output:
-    r"""Make a prompt, from a YAML prompt file or from options.
+    """Make a prompt, from a YAML prompt file or from options.
 
     In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without either, what is
     piped in is the input: a JSON object gives the slots their values, any other text is as for --input.
 
     \b
     Examples:
-      lazyprompt render --instruction 'Answer in {language}.' --set language=French --input 'Who are you?'
-      lazyprompt render qa.yaml --set document=@report.txt --input 'Who paid?' --model qwen2.5
+      lazyprompt render --instruction 'Answer in {language}.' \\
+          --set language=French --input 'Who are you?' --model qwen2.5
+      lazyprompt render qa.yaml --set document=@report.txt --set question='Who paid?'
       cat report.txt | lazyprompt render summary.yaml --format openai
-    """
+    """  # noqa: D301 - \b is how click is told not to wrap
     _refuse_conflicts(options)
     prompter = _prompter(options)
     where, given = _given(options, prompter)

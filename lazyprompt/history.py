@@ -1,30 +1,27 @@
 """History in every accepted form, made one.
 
-Most histories are plain pairs of question and answer. They are kept as a flat tuple of strings, because making forty
-messages of them costs four times as much as the whole prompt.
+Most histories are plain pairs of question and answer. They are kept as two tuples of strings, because making forty
+messages of them costs four times as much as the whole prompt. What messages are is imported when there are some.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
-from lazyprompt.openai_form import Fields, message_from_openai, to_openai
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from lazyprompt._json import JsonObject
+    from lazyprompt.messages import Msg
+    from lazyprompt.openai_form import Fields
 
 Pair: TypeAlias = "tuple[str, str] | list[str]"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields]"
 
-_PAIR_TYPES: frozenset[type] = frozenset((list, tuple))
-_DICT_TYPE: frozenset[type] = frozenset((dict,))
-_PLAIN_KEYS = {frozenset(("role", "content"))}
-_SHAPES = "a pair [question, answer], an OpenAI message {'role': ..., 'content': ...}, or a Msg"
+SHAPES = "a pair [question, answer], an OpenAI message {'role': ..., 'content': ...}, or a Msg"
 
 
 class History:
@@ -62,17 +59,23 @@ class History:
         if isinstance(history, History):
             return history
         if not isinstance(history, (list, tuple)):
-            raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_SHAPES}")
+            raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {SHAPES}")
         if not history:
             return EMPTY_HISTORY
-        pairs = _plain_pairs(history)
-        return cls(*pairs) if pairs is not None else cls(messages=tuple(_messages(history)))
+        plain = _plain_turns(history)
+        if plain is not None:
+            return plain
+        from lazyprompt.openai_form import messages_of  # noqa: PLC0415 - only such a history needs it
+
+        return cls(messages=messages_of(history))
 
     @property
     def messages(self) -> tuple[Msg, ...]:
         """The history as messages."""
         if self._messages:
             return self._messages
+        from lazyprompt.messages import Msg  # noqa: PLC0415 - plain pairs are seldom asked for as messages
+
         return tuple(
             message
             for question, answer in zip(self.questions, self.answers, strict=True)
@@ -82,6 +85,8 @@ class History:
     def to_openai(self) -> list[JsonObject]:
         """The history as fresh OpenAI dicts."""
         if self._messages:
+            from lazyprompt.openai_form import to_openai  # noqa: PLC0415 - only such a history needs it
+
             return [form for message in self._messages for form in to_openai(message)]
         forms: list[JsonObject] = []
         for question, answer in zip(self.questions, self.answers, strict=True):
@@ -95,7 +100,7 @@ class History:
         if not self._messages:
             return False
         last = self._messages[-1]
-        return last.role in ("user", "tool") or any(isinstance(block, ToolResultBlock) for block in last.blocks)
+        return last.role in ("user", "tool") or any(block.type == "tool_result" for block in last.blocks)
 
     def __add__(self, other: History) -> History:
         if not other:
@@ -137,84 +142,42 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
     return list(History.of(history).messages)
 
 
-_Texts: TypeAlias = "tuple[str, ...]"
+def _plain_turns(history: Sequence[Any]) -> History | None:
+    """A history of nothing but text pairs, or of plain user and assistant dicts in turn; None for any other.
 
-
-def _plain_pairs(history: Sequence[Any]) -> tuple[_Texts, _Texts] | None:
-    """Questions and answers of a history of nothing but text pairs (or of user and assistant dicts in turn).
-
-    The checks are made over the whole list at once: a loop would cost more than all the rest of a prompt. What they
-    find wrong is left to the careful reading, which names it.
+    This is the quick reading, so it only says yes or no: what is wrong with an item is for the careful one to say.
     """
-    types = set(map(type, history))
+    split = _split_dicts if type(history[0]) is dict else _split_pairs
     try:
-        if types <= _PAIR_TYPES:
-            questions, answers = zip(*history, strict=True)
-        elif types <= _DICT_TYPE:
-            questions, answers = _alternating(history)
-        else:
-            return None
-        plain = "".join(questions).isascii() and "".join(answers).isascii()
-    except (ValueError, TypeError):
+        questions, answers = split(history)
+        for texts in (questions, answers):
+            well_formed("".join(texts), "", HistoryError)
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    if not plain:
-        for index, pair in enumerate(zip(questions, answers, strict=True)):
-            for text in pair:
-                well_formed(text, f"history[{index}]", HistoryError)
+    return History(tuple(questions), tuple(answers))
+
+
+_Split: TypeAlias = "tuple[list[str], list[str]]"
+
+
+def _split_pairs(history: Sequence[Any]) -> _Split:
+    questions: list[str] = []
+    answers: list[str] = []
+    for pair in history:
+        if type(pair) is not list and type(pair) is not tuple:
+            raise ValueError("no pair")
+        question, answer = pair
+        questions.append(question)
+        answers.append(answer)
     return questions, answers
 
 
-def _alternating(forms: Sequence[dict[str, str]]) -> tuple[_Texts, _Texts]:
-    """The contents of dicts with nothing but role and content, user and assistant in turn.
-
-    Raises:
-        ValueError: They are something else.
-    """
-    half = len(forms) // 2
-    if set(map(frozenset, forms)) != _PLAIN_KEYS or [form["role"] for form in forms] != ["user", "assistant"] * half:
-        raise ValueError("these are no plain turns")
-    return tuple([form["content"] for form in forms[0::2]]), tuple([form["content"] for form in forms[1::2]])
-
-
-def _messages(history: Iterable[object]) -> list[Msg]:
-    """Each item read in its own form, with the calls that still wait for a result kept in view."""
-    messages: list[Msg] = []
-    unanswered: list[str] = []
-    for index, item in enumerate(history):
-        where = f"history[{index}]"
-        if isinstance(item, Msg):
-            messages.append(item)
-        elif isinstance(item, dict):
-            messages.append(_read_dict(cast("Fields", item), where, unanswered))
-        elif isinstance(item, list | tuple):
-            messages += _read_pair(cast("Sequence[object]", item), where)
-        else:
-            raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {_SHAPES}")
-        for block in messages[-1].blocks:
-            if isinstance(block, ToolUseBlock):
-                unanswered.append(block.id)
-            elif isinstance(block, ToolResultBlock) and block.id in unanswered:
-                unanswered.remove(block.id)
-    return messages
-
-
-def _read_dict(item: Fields, where: str, unanswered: list[str]) -> Msg:
-    try:
-        return message_from_openai(item, where, unanswered)
-    except HistoryError as error:
-        if str(error).startswith(where):
-            raise
-        raise HistoryError(f"{where}: {error}") from error
-
-
-def _read_pair(pair: Sequence[object], where: str) -> tuple[Msg, Msg]:
-    if len(pair) != 2:  # noqa: PLR2004 - a pair
-        raise HistoryError(f"{where} has {len(pair)} items; a pair is [question, answer]")
-    roles = ("user", "assistant")
-    for role, text in zip(roles, pair, strict=True):
-        if not isinstance(text, str | list | tuple):
-            raise HistoryError(f"{where}: the {role}'s part is a {type(text).__name__}; give text or a list of blocks")
-    user, assistant = (
-        _read_dict({"role": role, "content": part}, where, []) for role, part in zip(roles, pair, strict=True)
-    )
-    return user, assistant
+def _split_dicts(history: Sequence[Any]) -> _Split:
+    questions: list[str] = []
+    answers: list[str] = []
+    for question, answer in zip(history[0::2], history[1::2], strict=True):
+        if len(question) != 2 or len(answer) != 2 or question["role"] != "user" or answer["role"] != "assistant":  # noqa: PLR2004 - role and content
+            raise ValueError("no plain turn")
+        questions.append(question["content"])
+        answers.append(answer["content"])
+    return questions, answers

@@ -6,6 +6,7 @@ The block names and fields are those of AgentScope's message blocks, which follo
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
@@ -13,7 +14,7 @@ from lazyprompt._json import Json, JsonObject, checked_object, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 _T = TypeVar("_T")
@@ -36,6 +37,11 @@ class URLSource:
     media_type: str | None = None
     type: Literal["url"] = "url"
 
+    def __post_init__(self) -> None:
+        _text(self.url, "the url of a URLSource", MediaError)
+        if self.media_type is not None:
+            _text(self.media_type, "the media_type of a URLSource", MediaError)
+
 
 @dataclass(frozen=True, slots=True)
 class Base64Source:
@@ -51,11 +57,15 @@ class Base64Source:
     data: str = field(repr=False)
     type: Literal["base64"] = "base64"
 
+    def __post_init__(self) -> None:
+        _text(self.media_type, "the media_type of a Base64Source", MediaError)
+        _text(self.data, "the data of a Base64Source", MediaError)
 
-def _text(text: object, where: str) -> None:
+
+def _text(text: object, where: str, error: type[HistoryError | MediaError] = HistoryError) -> None:
     if not isinstance(text, str):
-        raise HistoryError(f"{where} is a {type(text).__name__}, not text")
-    well_formed(text, where, HistoryError)
+        raise error(f"{where} is a {type(text).__name__}, not text")
+    well_formed(text, where, error)
 
 
 Source: TypeAlias = URLSource | Base64Source
@@ -104,6 +114,8 @@ class ThinkingBlock(_Block):
     def __post_init__(self) -> None:
         super(ThinkingBlock, self).__post_init__()
         _text(self.thinking, "the text of a ThinkingBlock")
+        if self.signature is not None:
+            _text(self.signature, "the signature of a ThinkingBlock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,8 @@ class ToolUseBlock(_Block):
 
     def __post_init__(self) -> None:
         super(ToolUseBlock, self).__post_init__()
+        _text(self.id, "the id of a ToolUseBlock")
+        _text(self.name, "the name of a ToolUseBlock")
         if not isinstance(cast("object", self.input), dict):
             raise HistoryError(f"the input of tool call {self.name!r} is a {type(self.input).__name__}, not a dict")
         object.__setattr__(self, "input", checked_object(self.input, f"{self.name}.input", HistoryError))
@@ -152,11 +166,16 @@ class ToolResultBlock(_Block):
 
     def __post_init__(self) -> None:
         super(ToolResultBlock, self).__post_init__()
+        _text(self.id, "the id of a ToolResultBlock")
+        _text(self.name, "the name of a ToolResultBlock")
         where = f"the output of tool {self.name!r}"
-        if isinstance(self.output, str):
-            well_formed(self.output, where, HistoryError)
+        given = cast("object", self.output)
+        if isinstance(given, str):
+            well_formed(given, where, HistoryError)
+        elif isinstance(given, list | tuple):
+            object.__setattr__(self, "output", blocks_from(cast("list[BlockLike]", given), where))
         else:
-            object.__setattr__(self, "output", blocks_from(self.output, where))
+            raise HistoryError(f"{where} is a {type(given).__name__}; give text or a list of blocks")
 
     @property
     def text(self) -> str:
@@ -204,15 +223,32 @@ class _MediaBlock(_Block):
             data = Path(path).read_bytes()
         except OSError as error:
             raise MediaError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-        return cls(source=Base64Source(media_type, b64encode(data).decode("ascii")))
+        return cls._of(Base64Source(media_type, b64encode(data).decode("ascii")), Path(path).name)
+
+    @classmethod
+    def _of(cls, source: Base64Source, name: str) -> Self:  # noqa: ARG003 - only a document keeps it
+        """A block with the content of a file of that name."""
+        return cls(source)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageBlock(_MediaBlock):
-    """A picture."""
+    """A picture.
+
+    Args:
+        source: Where its content is.
+        type: Always ``"image"``.
+        detail: How closely a model is to look, where it lets one choose: ``low``, ``high`` or ``auto``.
+    """
 
     kind: ClassVar[str] = "image"
     type: Literal["image"] = "image"
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        super(ImageBlock, self).__post_init__()
+        if self.detail is not None:
+            _text(self.detail, "the detail of an ImageBlock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +269,26 @@ class VideoBlock(_MediaBlock):
 
 @dataclass(frozen=True, slots=True)
 class FileBlock(_MediaBlock):
-    """A document, as a PDF."""
+    """A document, as a PDF.
+
+    Args:
+        source: Where its content is.
+        type: Always ``"file"``.
+        filename: The name a model is told.
+    """
 
     kind: ClassVar[str] = "file"
     type: Literal["file"] = "file"
+    filename: str | None = None
+
+    def __post_init__(self) -> None:
+        super(FileBlock, self).__post_init__()
+        if self.filename is not None:
+            _text(self.filename, "the filename of a FileBlock")
+
+    @classmethod
+    def _of(cls, source: Base64Source, name: str) -> Self:
+        return cls(source, filename=name)
 
 
 Block: TypeAlias = (
@@ -244,21 +296,21 @@ Block: TypeAlias = (
 )
 BlockLike: TypeAlias = "Block | Mapping[str, object]"
 _BLOCKS: dict[str, type[Block]] = {block.kind: block for block in get_args(Block)}
-_SOURCES: dict[object, type[Source]] = {"url": URLSource, "base64": Base64Source}
+_SOURCES: dict[str, type[Source]] = {"url": URLSource, "base64": Base64Source}
 
 
 def _source_from(source: Mapping[str, object]) -> Source:
-    kind = _SOURCES.get(source.get("type"))
-    if kind is None:
-        raise MediaError(f"a source has type {source.get('type')!r}; known are {', '.join(map(repr, _SOURCES))}")
-    return _build(kind, source, MediaError)
+    kind = source.get("type")
+    if not isinstance(kind, str) or kind not in _SOURCES:
+        raise MediaError(f"a source has type {kind!r}; known are {', '.join(map(repr, _SOURCES))}")
+    return _build(_SOURCES[kind], source, MediaError)
 
 
 def _build(kind: type[_T], fields: Mapping[str, object], error: type[HistoryError | MediaError]) -> _T:
     try:
         return kind(**fields)
     except TypeError as fault:
-        raise error(f"{kind.__name__} does not fit the fields {', '.join(fields)}: {fault}") from fault
+        raise error(f"{kind.__name__} does not fit the fields {', '.join(map(str, fields))}: {fault}") from fault
 
 
 def blocks_from(content: Iterable[BlockLike], where: str) -> tuple[Block, ...]:
@@ -274,10 +326,11 @@ def blocks_from(content: Iterable[BlockLike], where: str) -> tuple[Block, ...]:
     Raises:
         HistoryError: Something in it is no block.
     """
-    return tuple(_block_from(item, f"{where}[{index}]") for index, item in enumerate(content))
+    return tuple(block_from(item, f"{where}[{index}]") for index, item in enumerate(content))
 
 
-def _block_from(item: object, where: str) -> Block:
+def block_from(item: object, where: str) -> Block:
+    """The same as :func:`blocks_from` for one block."""
     if isinstance(item, _Block):
         return cast("Block", item)
     if not isinstance(item, dict):
@@ -286,11 +339,11 @@ def _block_from(item: object, where: str) -> Block:
         )
     fields = cast("dict[str, object]", item)
     kind = fields.get("type")
-    if kind not in _BLOCKS:
+    if not isinstance(kind, str) or kind not in _BLOCKS:
         raise HistoryError(
             f"{where} has type {kind!r}; known are {', '.join(_BLOCKS)}{did_you_mean(str(kind), _BLOCKS)}"
         )
-    return _build(_BLOCKS[str(kind)], fields, HistoryError)
+    return _build(_BLOCKS[kind], fields, HistoryError)
 
 
 def text_of(content: str | Iterable[Block]) -> str:
@@ -312,7 +365,7 @@ class Msg:
         metadata: JSON values that travel with the message and that no model is shown.
 
     Raises:
-        HistoryError: The role is unknown, or the content is neither text nor blocks.
+        HistoryError: The role is unknown, the content is neither text nor blocks, or another field has a wrong shape.
     """
 
     name: str
@@ -322,6 +375,9 @@ class Msg:
     metadata: Mapping[str, Json] = field(default_factory=dict[str, Json], hash=False)
 
     def __post_init__(self) -> None:
+        _text(self.name, "the name of a message")
+        if self.url is not None:
+            _text(self.url, f"the url of the message of {self.name!r}")
         if self.role not in ROLES:
             raise HistoryError(
                 f"role {self.role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(self.role), ROLES)}"
@@ -337,7 +393,11 @@ class Msg:
                     f"the content of {self.name!r} is a {type(given).__name__}; give text or a list of blocks"
                 )
             object.__setattr__(self, "content", blocks_from(cast("list[BlockLike]", given), "content"))
-        object.__setattr__(self, "metadata", checked_object(dict(self.metadata), "metadata", HistoryError))
+        # AgentScope's messages have None where there is no metadata.
+        metadata = cast("object", self.metadata)
+        if not isinstance(metadata, Mapping | None):
+            raise HistoryError(f"the metadata of {self.name!r} is a {type(metadata).__name__}, not a dict")
+        object.__setattr__(self, "metadata", checked_object(self.metadata or {}, "metadata", HistoryError))
 
     @property
     def text(self) -> str:

@@ -9,7 +9,8 @@ import json
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._json import Json, JsonObject, checked, checked_object, dump
-from lazyprompt.errors import FormatError, HistoryError, did_you_mean
+from lazyprompt.errors import FormatError, HistoryError, MediaError, did_you_mean
+from lazyprompt.history import SHAPES
 from lazyprompt.messages import (
     ROLES,
     AudioBlock,
@@ -23,18 +24,20 @@ from lazyprompt.messages import (
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
-    blocks_from,
+    block_from,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt.messages import Source
 
 Fields: TypeAlias = "Mapping[str, object]"
 
-# Keys this module gives a meaning; any other that holds something travels in the metadata of the Msg.
+# Keys this module gives a meaning; any other that holds something (0 and False do) travels in the metadata of the Msg.
 _KNOWN = {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "url"}
+# The names by which MIME knows the formats that the form calls otherwise.
+_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
 
 
 def message_from_openai(message: Fields, where: str, unanswered: list[str]) -> Msg:
@@ -69,7 +72,13 @@ def message_from_openai(message: Fields, where: str, unanswered: list[str]) -> M
         role,
         url=_text(message.get("url"), f"{where}.url") or None,
         metadata=checked_object(
-            {key: value for key, value in message.items() if key not in _KNOWN and value}, where, HistoryError
+            {
+                key: value
+                for key, value in message.items()
+                if key not in _KNOWN and (value or isinstance(value, bool | int | float))
+            },
+            where,
+            HistoryError,
         ),
     )
 
@@ -165,7 +174,7 @@ def _parts(content: object, where: str) -> tuple[Block, ...]:
         kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
         read = _PART_READERS.get(str(kind))
         if read is None:
-            blocks += blocks_from([cast("Fields", part)], place)
+            blocks.append(block_from(part, place))
         else:
             blocks.append(read(_object(cast("dict[str, object]", part).get(str(kind)), f"{place}.{kind}"), place))
     return tuple(blocks)
@@ -179,20 +188,28 @@ def _source(url: str) -> Source:
     return URLSource(url)
 
 
+def _needed(value: object, where: str) -> str:
+    text = _text(value, where)
+    if not text:
+        raise HistoryError(f"{where} is missing or empty")
+    return text
+
+
 def _read_image(image: Fields, where: str) -> Block:
-    return ImageBlock(_source(_text(image.get("url"), f"{where}.image_url.url")))
+    source = _source(_needed(image.get("url"), f"{where}.image_url.url"))
+    return ImageBlock(source, detail=_text(image.get("detail"), f"{where}.image_url.detail") or None)
 
 
 def _read_audio(audio: Fields, where: str) -> Block:
     media_type = f"audio/{_text(audio.get('format'), f'{where}.input_audio.format') or 'wav'}"
-    return AudioBlock(Base64Source(media_type, _text(audio.get("data"), f"{where}.input_audio.data")))
+    return AudioBlock(Base64Source(media_type, _needed(audio.get("data"), f"{where}.input_audio.data")))
 
 
 def _read_file(file: Fields, where: str) -> Block:
     data = _text(file.get("file_data"), f"{where}.file.file_data")
     if not data:
         raise HistoryError(f"{where}.file has no 'file_data'; a file known only to one service cannot travel")
-    return FileBlock(_source(data))
+    return FileBlock(_source(data), filename=_text(file.get("filename"), f"{where}.file.filename") or None)
 
 
 _PART_READERS: dict[str, Callable[[Fields, str], Block]] = {
@@ -200,6 +217,61 @@ _PART_READERS: dict[str, Callable[[Fields, str], Block]] = {
     "input_audio": _read_audio,
     "file": _read_file,
 }
+
+
+def messages_of(history: Iterable[object]) -> tuple[Msg, ...]:
+    """The messages of a history, each item read in its own form.
+
+    Args:
+        history: Pairs, OpenAI dicts and Msg in any mixture.
+
+    Returns:
+        The messages.
+
+    Raises:
+        HistoryError: An item has no accepted shape; the message names its index.
+    """
+    messages: list[Msg] = []
+    unanswered: list[str] = []
+    for index, item in enumerate(history):
+        where = f"history[{index}]"
+        if isinstance(item, Msg):
+            new: tuple[Msg, ...] = (item,)
+        elif isinstance(item, dict):
+            new = (_read_dict(cast("Fields", item), where, unanswered),)
+        elif isinstance(item, list | tuple):
+            new = _read_pair(cast("Sequence[object]", item), where)
+        else:
+            raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {SHAPES}")
+        messages += new
+        for block in [block for message in new for block in message.blocks]:
+            if isinstance(block, ToolUseBlock):
+                unanswered.append(block.id)
+            elif isinstance(block, ToolResultBlock) and block.id in unanswered:
+                unanswered.remove(block.id)
+    return tuple(messages)
+
+
+def _read_dict(item: Fields, where: str, unanswered: list[str]) -> Msg:
+    try:
+        return message_from_openai(item, where, unanswered)
+    except (HistoryError, MediaError) as error:
+        if str(error).startswith(where):
+            raise
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _read_pair(pair: Sequence[object], where: str) -> tuple[Msg, Msg]:
+    if len(pair) != 2:  # noqa: PLR2004 - a pair
+        raise HistoryError(f"{where} has {len(pair)} items; a pair is [question, answer]")
+    roles = ("user", "assistant")
+    for role, text in zip(roles, pair, strict=True):
+        if not isinstance(text, str | list | tuple):
+            raise HistoryError(f"{where}: the {role}'s part is a {type(text).__name__}; give text or a list of blocks")
+    user, assistant = (
+        _read_dict({"role": role, "content": part}, where, []) for role, part in zip(roles, pair, strict=True)
+    )
+    return user, assistant
 
 
 def to_openai(message: Msg) -> list[JsonObject]:
@@ -217,11 +289,7 @@ def to_openai(message: Msg) -> list[JsonObject]:
         FormatError: A block has no OpenAI form (video, or audio at an address).
     """
     blocks = message.blocks
-    dicts: list[JsonObject] = [
-        {"role": "tool", "tool_call_id": block.id, "content": _write_content(block.output)}
-        for block in blocks
-        if isinstance(block, ToolResultBlock)
-    ]
+    dicts = [_write_result(block) for block in blocks if isinstance(block, ToolResultBlock)]
     said = tuple(block for block in blocks if not isinstance(block, ToolResultBlock | ThinkingBlock | ToolUseBlock))
     calls = [_write_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
     if message.url is not None:
@@ -233,8 +301,16 @@ def to_openai(message: Msg) -> list[JsonObject]:
         whole["content"] = _write_content(said) if said or not calls else None
         if calls:
             whole["tool_calls"] = list(calls)
-        dicts.append(whole | checked_object(message.metadata, "metadata", FormatError))
+        dicts.append(whole)
+    # What this form gives a meaning is said by the message itself, never by its metadata.
+    extra = {key: value for key, value in message.metadata.items() if key not in _KNOWN}
+    dicts[-1] |= checked_object(extra, "metadata", FormatError)
     return dicts
+
+
+def _write_result(block: ToolResultBlock) -> JsonObject:
+    form: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": _write_content(block.output)}
+    return form | {"name": block.name} if block.name else form
 
 
 def _write_call(block: ToolUseBlock) -> JsonObject:
@@ -260,14 +336,20 @@ def _write_part(block: Block) -> JsonObject:
     match block:
         case TextBlock(text):
             return {"type": "text", "text": text}
-        case ImageBlock(source):
-            return {"type": "image_url", "image_url": {"url": _address(source)}}
+        case ImageBlock(source, detail=detail):
+            return {"type": "image_url", "image_url": _given("detail", detail) | {"url": _address(source)}}
         case AudioBlock(Base64Source(media_type, data)):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": media_type.removeprefix("audio/")}}
-        case FileBlock(Base64Source() as source):
-            return {"type": "file", "file": {"file_data": _address(source)}}
+            kind = media_type.removeprefix("audio/")
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS.get(kind, kind)}}
+        case FileBlock(Base64Source() as source, filename=filename):
+            return {"type": "file", "file": _given("filename", filename) | {"file_data": _address(source)}}
         case _:
             raise FormatError(f"the OpenAI form has no place for this {block.kind} block: {block!r}")
+
+
+def _given(name: str, value: str | None) -> JsonObject:
+    form: JsonObject = {} if value is None else {name: value}
+    return form
 
 
 def _address(source: Source) -> str:

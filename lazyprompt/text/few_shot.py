@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.text.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 class FewShotTemplate:
@@ -23,7 +24,7 @@ class FewShotTemplate:
 
     Raises:
         SlotError: An example lacks a value or has one too many; the message names its index.
-        TemplateError: The examples are no list of dicts.
+        TemplateError: The examples are no list of dicts, or a text is none.
     """
 
     def __init__(
@@ -34,6 +35,10 @@ class FewShotTemplate:
         suffix: str,
         separator: str = "\n",
     ) -> None:
+        if not isinstance(cast("object", examples), list | tuple):
+            raise TemplateError(f"examples are a list of dicts, not a {type(examples).__name__}")
+        if not isinstance(cast("object", separator), str):
+            raise TemplateError(f"the separator is text, not a {type(separator).__name__}")
         self._prefix = SlotTemplate(prefix)
         self._suffix = SlotTemplate(suffix)
         self._separator = separator
@@ -42,7 +47,7 @@ class FewShotTemplate:
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
         """The names of the slots that :meth:`render` takes."""
 
-    def render(self, **values: object) -> str:
+    def render(self, /, **values: object) -> str:
         """The whole text.
 
         Args:
@@ -62,9 +67,9 @@ class FewShotTemplate:
 
 def _example(template: SlotTemplate, example: object, index: int) -> str:
     where = f"examples[{index}]"
-    if not isinstance(example, dict):
+    if not isinstance(example, Mapping):
         raise TemplateError(f"{where} is a {type(example).__name__}; an example is a dict with a value for each slot")
-    values = cast("dict[str, object]", example)
+    values = cast("Mapping[str, object]", example)
     _check(values, template.slots, where)
     return "".join(template.fill({name: value_text(value, name) for name, value in values.items()}))
 
@@ -75,5 +80,5 @@ def _check(values: Mapping[str, object], slots: tuple[str, ...], where: str) -> 
         raise SlotError(f"{where}: no value for {', '.join(map(repr, missing))}")
     for name in values:
         if name not in slots:
-            known = ", ".join(map(repr, slots))
-            raise SlotError(f"{where}: no slot named {name!r}{did_you_mean(name, slots)}; the slots are {known}")
+            known = f"the slots are {', '.join(map(repr, slots))}" if slots else "there are no slots"
+            raise SlotError(f"{where}: no slot named {name!r}{did_you_mean(str(name), slots)}; {known}")

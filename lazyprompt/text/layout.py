@@ -11,18 +11,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt._json import dump
-from lazyprompt.errors import FormatError, HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.history import EMPTY_HISTORY
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.prompt import MARKERS
-from lazyprompt.text.markers import PLAIN_RESULT_MARKERS, PLAIN_TOOL_MARKERS, TURN_MARKERS
+from lazyprompt.text.markers import TURN_MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.history import History
-    from lazyprompt.messages import Block, Msg
     from lazyprompt.text.markers import Markers
     from lazyprompt.tools import ToolSet
 
@@ -80,7 +78,6 @@ class Laid:
 
 _MARKER = (MARKERS,)
 _OWN = (MARKERS, MARKERS)
-_HISTORY = ("history", MARKERS)
 _INPUT = ("input", MARKERS)
 _SYSTEM = ("system",)
 
@@ -105,6 +102,11 @@ class Layout(Protocol):
         Returns:
             A layout that gives the same for every such prompt, only sooner.
         """
+        ...
+
+    @property
+    def constant_parts(self) -> int:
+        """How many parts at the beginning are the same in every prompt; an odd number."""
         ...
 
     def mark(self, split: str) -> str:
@@ -140,11 +142,13 @@ class TemplateLayout:
         markers: The markers.
     """
 
-    __slots__ = ("_markers", "_sections", "_unplaced", "literals")
+    __slots__ = ("_markers", "_plan", "_sections", "_unplaced", "literals")
 
     def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
+        # What each section holds, and the fields one of which must be there.
+        self._plan = tuple((section.items, section.names if section.optional else ()) for section in sections)
         placed = {name for section in sections for name in section.names}
         self._unplaced = tuple(name for name in _NO_PLACE if name not in placed)
         fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
@@ -180,25 +184,26 @@ class TemplateLayout:
 
     def folded(self, fields: Fields, constant: frozenset[str]) -> TemplateLayout:
         """This layout with the fields that are the same in every prompt put in for good."""
-        sections: list[_Section] = []
-        for items, optional in self._sections:
-            names = [name for name in constant if name in items]
-            if optional and names:
-                # Whether a field that never changes is there is known now.
-                if any(_has_text(name, fields) for name in names):
-                    optional = False
-                elif len(names) == len([item for item in items if isinstance(item, str)]):
-                    continue
-            laid: list[str | Run] = []
-            for item in items:
-                run = self._run(item, fields) if isinstance(item, str) and item in constant else item
-                if laid and not isinstance(run, str) and not isinstance(laid[-1], str):
-                    run = (*laid[-1][0], *run[0]), (*laid.pop()[1], *run[1])
-                laid.append(run)
-            sections.append(_Section(tuple(laid), optional))
-        layout = TemplateLayout(tuple(sections), self._markers)
+        sections = [self._folded(section, fields, constant) for section in self._sections]
+        layout = TemplateLayout(tuple(section for section in sections if section.items), self._markers)
         layout._unplaced = self._unplaced
         return layout
+
+    def _folded(self, section: _Section, fields: Fields, constant: frozenset[str]) -> _Section:
+        """A section with its constant fields put in, and what is then constant side by side made one run."""
+        known = [name for name in section.names if name in constant]
+        optional = section.optional and not any(_has_text(name, fields) for name in known)
+        if optional and known == section.names:
+            return _Section((), optional)
+        items: list[str | Run] = []
+        for item in section.items:
+            run = self._run(item, fields) if isinstance(item, str) and item in constant else item
+            before = items[-1] if items else ""
+            if isinstance(run, str) or isinstance(before, str):
+                items.append(run)
+            else:
+                items[-1] = (*before[0], *run[0]), (*before[1], *run[1])
+        return _Section(tuple(items), optional)
 
     def _run(self, name: str, fields: Fields) -> Run:
         laid = Laid()
@@ -216,9 +221,8 @@ class TemplateLayout:
                 raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
         markers = self._markers
-        for section in self._sections:
-            items, optional = section
-            if optional and not any(_present(name, fields) for name in section.names):
+        for items, needed in self._plan:
+            if needed and not _any_present(needed, fields):
                 continue
             for item in items:
                 if type(item) is str:
@@ -226,6 +230,13 @@ class TemplateLayout:
                 else:
                     laid.extend(*item)
         return laid
+
+    @property
+    def constant_parts(self) -> int:
+        """How many parts stand before the first field."""
+        first = self._sections[0]
+        run = first.items[0]
+        return 1 if first.optional or isinstance(run, str) else 1 + len(run[0])
 
     def mark(self, split: str) -> str:
         """The split with the markers in."""
@@ -239,20 +250,21 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_constant_system", "_generation", "_markers", "literals")
+    __slots__ = ("_constant_system", "_constant_tools", "_generation", "_markers", "literals")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
         self._constant_system: Run | None = None
+        self._constant_tools: ToolSet | None = None
         self._generation = markers.soa if markers.generation is None else markers.generation
-        between = markers.eos + markers.soh, markers.eoh + markers.soa, markers.eoa + markers.soh
-        opening = markers.bos + markers.sos + markers.preamble
-        self.literals: tuple[str, ...] = (opening, *between, markers.eoh + self._generation)
+        opening, closing = markers.bos + markers.sos + markers.preamble, markers.eoh + self._generation
+        self.literals: tuple[str, ...] = (opening, markers.eos + markers.soh, closing, *turn_literals(markers))
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
-        system, said = self._constant_system or self._system(fields), self._said(fields)
+        known = self._constant_system if fields.tools is self._constant_tools else None
+        system, said = known or self._system(fields), self._said(fields)
         laid = Laid(markers.bos)
         if markers.system_place == "turn":
             laid.add(*system)
@@ -276,6 +288,12 @@ class FamilyLayout:
         if constant >= {"system", "instruction", "tools"}:
             layout._constant_system = self._system(fields)
         return layout
+
+    @property
+    def constant_parts(self) -> int:
+        """How many parts the constant system turn has, with what stands before it."""
+        constant = self._constant_system if self._markers.system_place == "turn" else None
+        return 2 + len(constant[0]) if constant else 1
 
     def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
         """What invites the assistant to speak."""
@@ -336,9 +354,12 @@ def _has_text(name: str, fields: Fields) -> bool:
     return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
 
 
-def _present(name: str, fields: Fields) -> bool:
+def _any_present(names: Iterable[str], fields: Fields) -> bool:
     """Whether a field is there: an input may be there and empty, all else is there when it has text."""
-    return (name == "input" and fields.input is not None) or _has_text(name, fields)
+    for name in names:  # noqa: SIM110 - a generator would cost more than what it looks at
+        if (name == "input" and fields.input is not None) or _has_text(name, fields):
+            return True
+    return False
 
 
 def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
@@ -436,7 +457,9 @@ def put_history(history: History, markers: Markers, laid: Laid) -> None:
     if history.questions:
         _put_pairs(history.questions, history.answers, markers, laid)
     elif history:
-        _put_messages(history.messages, markers, laid)
+        from lazyprompt.text.turns import put_messages  # noqa: PLC0415 - only messages need to know what they are
+
+        put_messages(history.messages, markers, laid)
 
 
 def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, laid: Laid) -> None:
@@ -458,76 +481,3 @@ def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Marker
 def _pair_slots(count: int) -> tuple[str, ...]:
     """The slots of so many pairs: marker and text in turn, then the last marker."""
     return (*(MARKERS, "history") * (2 * count), MARKERS)
-
-
-def _put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
-    folded = markers.exact and markers.system_place != "turn"
-    human = (markers.soh, markers.eoh)
-    around = {
-        "system": human if folded else (markers.sos, markers.eos),
-        "developer": human if folded else (markers.sos, markers.eos),
-        "user": human,
-        "assistant": (markers.soa, markers.eoa),
-    }
-    after_result = False
-    for index, message in enumerate(messages):
-        where = f"history[{index}]"
-        results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        for result in results:
-            _put_result(result, markers, laid, where, joined=after_result)
-            after_result = True
-        others = [block for block in message.blocks if not isinstance(block, ToolResultBlock | ThinkingBlock)]
-        if message.url is not None:
-            raise FormatError(f"{where} has the url {message.url!r}, which flat text cannot show; use a dict format")
-        if results and not others:
-            continue
-        after_result = False
-        before, after = around["user" if message.role == "tool" else message.role]
-        laid.own(before)
-        _put_blocks(others, markers, laid, where, trim=message.role in markers.trim)
-        laid.own(after)
-
-
-def _put_blocks(blocks: Sequence[Block], markers: Markers, laid: Laid, where: str, *, trim: bool) -> None:
-    """What one message says, its calls each on a line of their own."""
-    text = _text(blocks, where)
-    text = text.strip() if trim else text
-    laid.extend((text, ""), _HISTORY)
-    calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
-    for index, call in enumerate(calls):
-        if index or text:
-            laid.own("\n")
-        marker = PLAIN_TOOL_MARKERS if not markers.tool_start else {}
-        laid.own(marker.get("tool_start", markers.tool_start))
-        laid.extend((dump(call.name).strip('"'), ""), _HISTORY)
-        laid.own(marker.get("tool_args", markers.tool_args))
-        laid.extend((dump(call.input), ""), _HISTORY)
-        laid.own(marker.get("tool_end", markers.tool_end))
-
-
-def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: str, *, joined: bool) -> None:
-    """A tool's result: its own turn, or joined to the turn of the result before it."""
-    text = result.output if isinstance(result.output, str) else _text(result.output, where)
-    soe, eoe = markers.soe, markers.eoe
-    if not soe:
-        soe = markers.soh + PLAIN_RESULT_MARKERS["soe"]
-        eoe = PLAIN_RESULT_MARKERS["eoe"] + markers.eoh
-    if joined and markers.result_join is not None and laid.parts[-1] == eoe:
-        laid.parts[-1] = markers.result_join
-    else:
-        laid.own(soe)
-    laid.extend((text.strip() if "tool" in markers.trim else text, ""), _HISTORY)
-    laid.own(eoe)
-
-
-def _text(blocks: Iterable[Block], where: str) -> str:
-    """The text of blocks; media has no place in flat text, and is not left out in silence."""
-    texts: list[str] = []
-    for block in blocks:
-        if isinstance(block, TextBlock):
-            texts.append(block.text)
-        elif not isinstance(block, ToolUseBlock | ThinkingBlock):
-            raise FormatError(
-                f"{where} holds a block of type {block.kind!r}, which flat text cannot show; use a dict format"
-            )
-    return "\n".join(texts)

@@ -111,6 +111,13 @@ class Markers:
 
         return tuple(FAMILIES)
 
+    @classmethod
+    def known_sequences(cls) -> frozenset[str]:
+        """The control sequences of all families together, for prompts of which nobody knows who reads them."""
+        from lazyprompt.text.families import known_sequences  # noqa: PLC0415 - the table is made of this class
+
+        return known_sequences()
+
     def evolve(self, **changes: object) -> Self:
         """A copy with some markers changed.
 

@@ -10,13 +10,14 @@ import re
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from lazyprompt._json import checked, dump, well_formed
+from lazyprompt._json import MAX_INT_BITS, checked, dump, well_formed
 from lazyprompt.errors import SlotError, TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_NAME = r"[^\W\d]\w*"
+# What is a name, str.isidentifier decides: re's \w lacks the vowel signs of Hindi and Thai, and has ``²``.
+_NAME = r"[^{}\s]+"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
 
 
@@ -56,7 +57,7 @@ class SlotTemplate:
         own: What the developer's own text in it counts as, among the slots.
 
     Raises:
-        TemplateError: The template is no text.
+        TemplateError: The template is no text, or has a lone surrogate.
     """
 
     __slots__ = ("_blank", "_get", "_origins", "literals", "slots", "text")
@@ -64,10 +65,11 @@ class SlotTemplate:
     def __init__(self, text: str, own: str = "instruction") -> None:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
+        well_formed(text, "the template", TemplateError)
         literals = [""]
         names: list[str] = []
         end = 0
-        for match in _SLOT.finditer(text):
+        for match in filter(_is_slot, _SLOT.finditer(text)):
             literals[-1] += text[end : match.start()]
             end = match.end()
             if match[1]:
@@ -112,6 +114,11 @@ class SlotTemplate:
         return self._origins
 
 
+def _is_slot(match: re.Match[str]) -> bool:
+    """Whether what stands between the braces is a name."""
+    return (match[1] or match[2]).isidentifier()
+
+
 def _getter(names: list[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]] | None:
     """What takes the values of these names out of a mapping, as a tuple; nothing where there are no names."""
     if not names:
@@ -141,7 +148,7 @@ def escape(text: str) -> str:
     Returns:
         The text with the braces of each ``{name}`` doubled.
     """
-    return _SLOT.sub(lambda match: f"{{{match[0]}}}", text)
+    return _SLOT.sub(lambda match: f"{{{match[0]}}}" if _is_slot(match) else match[0], text)
 
 
 def value_text(value: object, slot: str) -> str:
@@ -155,7 +162,8 @@ def value_text(value: object, slot: str) -> str:
         The text; JSON is marked as such.
 
     Raises:
-        SlotError: A dict or list holds something that JSON cannot say, the value is bytes, or it has a lone surrogate.
+        SlotError: A dict or list holds something that JSON cannot say, the value is bytes or a set, it is an integer
+            too long to write, or it has a lone surrogate.
     """
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
@@ -164,4 +172,8 @@ def value_text(value: object, slot: str) -> str:
         return dump(checked(cast("object", value), where, SlotError))
     if isinstance(value, bytes | bytearray):
         raise SlotError(f"{where} is {type(value).__name__}; decode it to text first")
+    if isinstance(value, set | frozenset):
+        raise SlotError(f"{where} is a {type(value).__name__}, whose order differs from process to process; sort it")
+    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+        raise SlotError(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
     return well_formed(str(value), where, SlotError)

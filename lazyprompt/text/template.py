@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from lazyprompt.prompt import MARKERS, Rendered
-from lazyprompt.text.families import known_sequences
 from lazyprompt.text.layout import FamilyLayout, Fields, Layout, TemplateLayout
-from lazyprompt.text.markers import DEFAULT_MARKERS
+from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.safety import COMMON_TAGS, Safety, checked_safety, controls_for, headers_in
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.prompt import Prompt
     from lazyprompt.text.layout import Laid
-    from lazyprompt.text.markers import Markers
+    from lazyprompt.tools import ToolSet
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
@@ -128,14 +127,17 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_safety")
+    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_safety", "_tools", "_unseen")
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Safety) -> None:
         self._layout = template.layout(markers)
         self._safety: Safety = safety
+        # From which part on values are looked at, as long as the tools are these.
+        self._unseen = 1
+        self._tools: ToolSet | None = None
         trusted = (*self._layout.literals, *literals, markers.tools)
         # Nobody knows which model reads a prompt without a family: whatever is structure to any of them is then meant.
-        known = markers.control_sequences | (frozenset[str]() if markers.family else known_sequences())
+        known = markers.control_sequences | (frozenset[str]() if markers.family else Markers.known_sequences())
         headers = frozenset(header for text in trusted for header in headers_in(text))
         self._controls = controls_for(known | COMMON_TAGS, headers)
         self._crossed = any(map(self._controls.may_cross, (*self._layout.literals, *literals)))
@@ -153,6 +155,11 @@ class Writer:
             The writer itself.
         """
         self._layout = self._layout.folded(fields, constant)
+        count = self._layout.constant_parts
+        head = "".join(self._layout.lay(fields).parts[1:count:2])
+        # Tools that are the same in every prompt are looked at once; where something is found, each time.
+        self._unseen = count if self._controls.clean(head) else 1
+        self._tools = fields.tools
         return self
 
     def write(self, fields: Fields, label: str | None = None) -> Laid:
@@ -169,7 +176,9 @@ class Writer:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         laid = self._layout.lay(fields)
-        if self._safety != "off" and (self._crossed or not self._controls.clean("".join(laid.parts[1::2]))):
+        if self._safety != "off" and (
+            self._crossed or not self._controls.clean("".join(laid.parts[self._unseen :: 2]))
+        ):
             laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
         if label is not None:
             answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)

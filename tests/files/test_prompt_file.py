@@ -1,0 +1,429 @@
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from lazyprompt import AlpacaPrompter, ChatPrompter, PromptFile, PromptFileError
+from lazyprompt.files.prompt_file import FIELDS, MAX_BYTES, MAX_DEPTH, MAX_NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "prompts"
+TOOL = """\
+  - type: function
+    function: {name: add, description: Adds., parameters: {type: object, properties: {a: {type: integer}}}}
+"""
+
+
+def made(text: str, given: object = None, **options: object) -> str:
+    prompt = PromptFile.loads(text).prompter.generate_prompt(given, **options)  # type: ignore[arg-type, call-overload]
+    assert isinstance(prompt, str)
+    return prompt
+
+
+def messages(text: str, given: object = None) -> object:
+    return PromptFile.loads(text).prompter.generate_prompt(given, format="openai")["messages"]
+
+
+def fault(text: str, name: str = "f.yaml") -> str:
+    with pytest.raises(PromptFileError) as caught:
+        PromptFile.loads(text, name)
+    return str(caught.value)
+
+
+# --- What a file says --------------------------------------------------------------------------------------------
+
+
+def test_instruction_is_a_chat_by_default() -> None:
+    given: Mapping[str, object] = {"question": "who", "input": "hi"}
+    expected = ChatPrompter("Answer {question}").generate_prompt(given)
+    assert made('instruction: "Answer {question}"', given) == expected
+    assert isinstance(PromptFile.loads("instruction: x").prompter, ChatPrompter)
+    assert made('type: chat\ninstruction: "Answer {question}"', given) == expected
+
+
+def test_alpaca() -> None:
+    assert made("type: alpaca\ninstruction: Add {a}", "1") == AlpacaPrompter("Add {a}").generate_prompt("1")
+
+
+def test_levels_of_the_instruction() -> None:
+    text = "instruction:\n  system: Be {mood}.\n  user: Say {word}.\nsystem: ''"
+    assert messages(text, {"mood": "kind", "word": "yes"}) == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Say yes."},
+    ]
+
+
+def test_system_text() -> None:
+    assert messages("system: Be brief.", "hi") == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+    ]
+    assert messages("system: ''", "hi") == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize("keys", ["extra_keys: a", "extra_keys: [a]", "extra_keys:\n- a"])
+def test_extra_keys(keys: str) -> None:
+    expected = ChatPrompter("x", extra_keys="a").generate_prompt("1")
+    assert made(f"instruction: x\n{keys}", "1") == expected
+
+
+def test_tools() -> None:
+    prompter = PromptFile.loads(f"tools:\n{TOOL}").prompter
+    assert prompter.generate_prompt("hi", format="openai")["tools"] == [
+        {
+            "type": "function",
+            "function": {
+                "name": "add",
+                "description": "Adds.",
+                "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+            },
+        }
+    ]
+
+
+def test_history_of_pairs_and_messages() -> None:
+    text = "system: ''\nhistory:\n- [hi, hello]\n- {role: user, content: and?}\n- {role: assistant, content: so.}"
+    assert messages(text, "ok") == [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+        {"role": "user", "content": "and?"},
+        {"role": "assistant", "content": "so."},
+        {"role": "user", "content": "ok"},
+    ]
+
+
+def test_examples_of_a_chat_are_turns_before_the_history() -> None:
+    text = "system: ''\nexamples:\n- {input: '{a}', output: b}\n- [c, '{d}']\nhistory: [[e, f]]"
+    said = messages(text, "g")
+    assert isinstance(said, list)
+    assert [turn["content"] for turn in said] == ["{a}", "b", "c", "{d}", "e", "f", "g"]
+    assert [turn["role"] for turn in said] == ["user", "assistant"] * 3 + ["user"]
+
+
+def test_examples_of_alpaca_are_text_behind_the_instruction() -> None:
+    text = "type: alpaca\ninstruction: |\n  Add {x}.\nexamples:\n- ['{x} {{x}}', '{y}']\n- {input: 3, output: 4}"
+    text = text.replace("input: 3, output: 4", "input: '3', output: '4'")
+    expected = AlpacaPrompter("Add {x}.\n\nInput: {{x}} {{{x}}}\nOutput: {{y}}\n\nInput: 3\nOutput: 4")
+    assert made(text, "7") == expected.generate_prompt("7")
+    assert "Add 7.\n\nInput: {x} {{x}}\nOutput: {y}\n\nInput: 3\nOutput: 4\n\n" in made(text, "7")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("{system: s, user: u}", {"system": "s\n\nInput: a\nOutput: b", "user": "u"}),
+        ("{user: u}", {"user": "u\n\nInput: a\nOutput: b"}),
+        ("{system: s}", {"system": "s\n\nInput: a\nOutput: b"}),
+        ("''", "Input: a\nOutput: b"),
+    ],
+)
+def test_examples_of_alpaca_go_with_what_is_the_instruction(instruction: str, expected: str) -> None:
+    text = f"type: alpaca\ninstruction: {instruction}\nexamples: [[a, b]]"
+    assert made(text) == AlpacaPrompter(expected).generate_prompt()
+
+
+def test_model_gives_the_markers() -> None:
+    file = PromptFile.loads("instruction: x\nmodel: qwen2.5")
+    assert file.model == "qwen2.5"
+    assert file.prompter.generate_prompt("hi") == ChatPrompter("x").generate_prompt("hi", model="qwen2.5")
+    assert PromptFile.loads("instruction: x").model is None
+
+
+def test_every_field_is_taken_together() -> None:
+    text = f"""
+type: chat
+instruction: "Answer {{a}}"
+system: Be brief.
+extra_keys: b
+tools:
+{TOOL}
+history: [[q, r]]
+examples: [[s, t]]
+model: qwen2.5
+"""
+    assert {line.partition(":")[0] for line in text.splitlines() if line[:1].isalpha()} == set(FIELDS)
+    assert PromptFile.loads(text).prompter.slots == ("a", "b")
+
+
+def test_plain_values_are_text_unless_json_reads_them() -> None:
+    text = "type: alpaca\nexamples:\n" + "".join(
+        f"- [x, {word}]\n" for word in ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf")
+    )
+    out = made(text)
+    for word in ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf"):
+        assert f"Output: {word}\n" in out
+
+
+def test_values_of_tools_keep_their_types() -> None:
+    text = f"tools:\n{TOOL}".replace(
+        "{type: integer}", "{enum: [1, -2, 1.5, 1e3, true, False, null, ~, no, '3', !!str 4, !  5]}"
+    )
+    tool = PromptFile.loads(text).prompter.generate_prompt("x", format="openai")["tools"]
+    assert isinstance(tool, list)
+    enum = tool[0]["function"]["parameters"]["properties"]["a"]["enum"]
+    assert enum == [1, -2, 1.5, 1000.0, True, False, None, None, "no", "3", "4", "5"]
+    assert [type(value) for value in enum[:6]] == [int, int, float, float, bool, bool]
+
+
+def test_aliases_repeat_a_value() -> None:
+    text = "system: &s Be brief.\ninstruction: {system: *s}\nhistory: [&p [a, b], *p]"
+    assert messages(text, "x") == [
+        {"role": "system", "content": "Be brief.\nBe brief."},
+        *[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2,
+        {"role": "user", "content": "x"},
+    ]
+
+
+# --- Where a file comes from -------------------------------------------------------------------------------------
+
+
+def test_load(tmp_path: Path) -> None:
+    path = tmp_path / "提示.yaml"
+    path.write_bytes("\ufeffinstruction: 回答\r\nmodel: qwen2.5\r\n".encode())
+    file = PromptFile.load(path)
+    assert (file.path, file.name, file.model) == (path, str(path), "qwen2.5")
+    assert "回答" in file.prompter.generate_prompt("x")
+    assert PromptFile.load(str(path)).path == path
+
+
+def test_loads_has_a_name_and_no_path() -> None:
+    file = PromptFile.loads("instruction: x")
+    assert (file.path, file.name) == (None, "<string>")
+
+
+def test_file_is_frozen_and_can_be_pickled() -> None:
+    file = PromptFile.loads("instruction: x {a}\nmodel: qwen2.5")
+    with pytest.raises(AttributeError):
+        file.model = "other"  # type: ignore[misc]
+    again = pickle.loads(pickle.dumps(file))  # noqa: S301 - our own bytes
+    assert again.prompter.generate_prompt("1") == file.prompter.generate_prompt("1")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_examples_load(path: Path) -> None:
+    prompter = PromptFile.load(path).prompter
+    given = {name: f"<{name}>" for name in prompter.slots}
+    text = prompter.generate_prompt(given)
+    assert all(f"<{name}>" in text for name in prompter.slots)
+
+
+def test_there_are_examples() -> None:
+    assert {"assistant", "document_qa", "translate"} <= {path.stem for path in EXAMPLES.glob("*.yaml")}
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "no.yaml"
+    with pytest.raises(PromptFileError, match="cannot be read: No such file") as caught:
+        PromptFile.load(path)
+    assert str(caught.value).startswith(f"{path}:1:1: ")
+
+
+def test_directory_and_impossible_path(tmp_path: Path) -> None:
+    with pytest.raises(PromptFileError, match="cannot be read"):
+        PromptFile.load(tmp_path)
+    with pytest.raises(PromptFileError, match="cannot be read: embedded null byte"):
+        PromptFile.load("a\0b")
+
+
+def test_large_file(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_bytes(b"instruction: " + "中".encode() * (MAX_BYTES // 3))
+    with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
+        PromptFile.load(path)
+    with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
+        PromptFile.loads("instruction: " + "中" * (MAX_BYTES // 3))
+    assert PromptFile.loads("instruction: ".ljust(MAX_BYTES, "x")).prompter.slots == ()
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
+def test_endless_file_is_not_read_to_its_end() -> None:
+    with pytest.raises(PromptFileError, match="larger than"):
+        PromptFile.load("/dev/zero")
+
+
+def test_other_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "gbk.yaml"
+    path.write_bytes("model: qwen2.5\ninstruction: 回答".encode("gbk"))
+    with pytest.raises(PromptFileError) as caught:
+        PromptFile.load(path)
+    assert str(caught.value) == f"{path}:2:14: byte 0xbb is not UTF-8; save the file as UTF-8"
+
+
+# --- What is wrong with a file -----------------------------------------------------------------------------------
+
+FAULTS = {
+    "": "f.yaml:1:1: the file is empty; the fields are type, instruction,",
+    "# nothing\n": "f.yaml:1:1: the file is empty; ",
+    "---\n": "f.yaml:1:1: the file is empty; ",
+    "[a]": "f.yaml:1:1: a prompt file is a mapping, not a list; ",
+    "\n  hello": "f.yaml:2:3: a prompt file is a mapping, not text; ",
+    "type: chat\ninstructon: x": "f.yaml:2:1: unknown field 'instructon' (did you mean 'instruction'?); the fields",
+    "1: x": "f.yaml:1:1: a key is a number; ",
+    "[a]: x": "f.yaml:1:1: a key is a list; ",
+    "type: alpca": "f.yaml:1:7: type 'alpca' is unknown (did you mean 'alpaca'?); known are chat, alpaca",
+    "type: 5": "f.yaml:1:7: type is a number, but must be text; put it in quotes",
+    "instruction: 5": "f.yaml:1:14: instruction is a number, but must be text; put it in quotes",
+    "instruction: true": "f.yaml:1:14: instruction is true or false, but must be text; put it in quotes",
+    "instruction:": "f.yaml:1:1: instruction is empty; give it text, or leave it out",
+    "instruction: [a]": "f.yaml:1:14: instruction is a list, but must be text; text that begins with { or [ goes",
+    "instruction:\n- a": "f.yaml:2:1: instruction is a list, but must be text",
+    "instruction: {q}": "f.yaml:1:15: the instruction has the key 'q'; it takes system and user; text that begins",
+    "instruction:\n  usr: x": "f.yaml:2:3: the instruction has the key 'usr' (did you mean 'user'?); it takes",
+    "instruction: {user: 1}": "f.yaml:1:21: instruction.user is a number, but must be text",
+    "system: 1.5": "f.yaml:1:9: system is a number, but must be text",
+    "system: {q}": "f.yaml:1:9: system is a mapping, but must be text; text that begins with { or [ goes into quotes",
+    "extra_keys: 5\ninstruction: x": "f.yaml:1:13: extra_keys is a number, but must be a list of names",
+    "instruction: x\nextra_keys: [a, 1]": "f.yaml:2:17: extra_keys[1] is a number, but must be text",
+    "instruction: x\nextra_keys: [a b]": "f.yaml:2:1: extra_keys[0] is 'a b'; ",
+    "extra_keys: a": "f.yaml:1:1: extra_keys need an instruction",
+    "tools: 5": "f.yaml:1:8: tools is a number, but must be a list of tools in the OpenAI form",
+    "system: x\ntools: [{}]": "f.yaml:2:1: tools[0] ",
+    "system: x\nhistory: {a: b}": "f.yaml:2:10: history is a mapping, but must be a list of pairs",
+    "system: x\nhistory:": "f.yaml:2:1: history is empty, but must be a list of pairs",
+    "system: x\nhistory: [[a, b], [c]]": "f.yaml:2:1: history[1] has 1 items; ",
+    "system: x\nhistory: [{role: usr, content: x}]": "f.yaml:2:1: history[0]",
+    "type: alpaca\nhistory: [[a, b]]": "f.yaml:2:1: the Alpaca form has no turns",
+    "examples: x": "f.yaml:1:11: examples is text, but must be a list of pairs",
+    "examples:\n- {input: a}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input'; an example is",
+    "examples:\n- {input: a, output: b, c: d}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input', ",
+    "examples:\n- [a, b, c]": "f.yaml:2:3: examples[0] is a list of 3; an example is",
+    "examples:\n- a": "f.yaml:2:3: examples[0] is text; an example is",
+    "examples:\n- [a, 4]": "f.yaml:2:7: examples[0] output is a number, but must be text; put it in quotes",
+    "model: 7": "f.yaml:1:8: model is a number, but must be text",
+    "system: x\nmodel: no-such-model": "f.yaml:2:1: ",
+    "system: a\nsystem: b": "f.yaml:2:1: 'system' stands here a second time; the first is in line 1",
+    "tools:\n- {a: 1, a: 2}": "f.yaml:2:10: 'a' stands here a second time; the first is in line 2",
+    "a: &a {}\n<<: *a": "f.yaml:2:1: merge keys (<<) are not read",
+    "system: *x": "f.yaml:1:9: the alias *x stands for nothing before it",
+    "history: &h [*h]": "f.yaml:1:14: the alias *h stands for nothing before it",
+    "system: !!python/object/apply:os.system [x]": "f.yaml:1:9: the tag !!python/object/apply:os.system is not read",
+    "system: !!int '5'": "f.yaml:1:9: the tag !!int is not read",
+    "system: !x y": "f.yaml:1:9: the tag !x is not read",
+    "system: !!binary aGk=": "f.yaml:1:9: the tag !!binary is not read",
+    "history: !!set {a}": "f.yaml:1:10: the tag !!set is not read",
+    "system: a\n---\nsystem: b": "f.yaml:2:1: a second YAML document begins",
+    "system: a\0b": "f.yaml:1:10: the character U+0000 may not stand in YAML",
+    "system: a\n\x1b[31m": "f.yaml:2:1: the character U+001B may not stand in YAML",
+    "system: a\ud800": "f.yaml:1:10: the character U+D800 may not stand in YAML",
+    "tools: [" + "9" * 301 + "]": "f.yaml:1:9: a number of 301 digits",
+    "\r\n\rsystem: 5": "f.yaml:3:9: system is a number",
+    "system: x\u2028\ntools: 5": "f.yaml:2:8: tools is a number",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS.items())
+@pytest.mark.parametrize("loader", ["C", "Python"])
+def test_faults_are_one_error_with_a_place(
+    text: str, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if loader == "Python":
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    found = fault(text)
+    assert found.startswith(message)
+    assert "\n" not in found
+
+
+SYNTAX = {
+    "instruction: 回答: 是": (
+        "f.yaml:1:16: mapping values are not allowed in this context; "
+        "text that holds ': ' goes into quotes, or behind a |\n"
+        "instruction: 回答: 是\n"
+        "                 ^"
+    ),
+    "system: x\ntools:\n\t- b\n": (
+        "f.yaml:3:1: while scanning for the next token, found character that cannot start any token; "
+        "YAML is indented with spaces, not with tabs\n"
+        " - b\n"
+        "^"
+    ),
+    "instruction: @x": (
+        "f.yaml:1:14: while scanning for the next token, found character that cannot start any token; "
+        "text that begins with '@' goes into quotes\n"
+        "instruction: @x\n"
+        "             ^"
+    ),
+    "a: 'x\n\n\n": ("f.yaml:1:6: while scanning a quoted scalar, found unexpected end of stream\na: 'x\n     ^"),
+}
+
+
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="the words are libyaml's")
+@pytest.mark.parametrize(("text", "message"), SYNTAX.items())
+def test_syntax_errors_show_the_line(text: str, message: str) -> None:
+    assert fault(text) == message
+
+
+@pytest.mark.parametrize("text", [*SYNTAX, "a: [1, 2", "key: |\n  text\n bad", '"\\q": x', "%YAML 9.0\n---\na", "{"])
+def test_syntax_errors_of_the_python_parser(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    first, line, caret = fault(text).split("\n")
+    assert first.startswith("f.yaml:")
+    assert line in [*text.replace("\t", " ").split("\n")]
+    assert caret.strip() == "^"
+
+
+def test_long_line_is_cut_around_the_place() -> None:
+    _, line, caret = fault("a: " + "x" * 500 + ": " + "y" * 500).split("\n")
+    assert len(line) <= 110
+    assert line[caret.index("^")] == ":"
+
+
+def test_signs_that_a_terminal_obeys_are_written_out() -> None:
+    _, line, caret = fault("a: \u202eb: c").split("\n")
+    assert line == "a: \\u202eb: c"
+    assert line[caret.index("^")] == ":"
+
+
+def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert fault('system: "\\ud800"').startswith("f.yaml:1:9: the text has a lone surrogate")
+
+
+def test_text_is_text() -> None:
+    with pytest.raises(PromptFileError, match=r"<string>:1:1: a prompt file is text, not bytes"):
+        PromptFile.loads(b"instruction: x")  # type: ignore[arg-type]
+
+
+# --- Bombs -------------------------------------------------------------------------------------------------------
+
+
+def test_billion_laughs_is_refused_before_it_is_made() -> None:
+    lines = ["history:", "- &a0 [x, x]"]
+    lines += [f"- &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 30)]
+    assert "more than 100000 values" in fault("\n".join(lines))
+
+
+def test_text_that_is_repeated_is_counted() -> None:
+    text = f"history:\n- [&a {'x' * 100_000}, b]\n" + "- [*a, *a]\n" * 30
+    assert "more than 5000000 characters" in fault(text)
+
+
+def test_number_of_values_is_bound() -> None:
+    assert "more than 100000 values" in fault(f"history: [{'a,' * MAX_NODES}]")
+
+
+def test_values_behind_an_anchor_that_is_given_anew() -> None:
+    assert "Be b." in made("history: [&a [x, y]]\nsystem: &a Be b.\ninstruction: *a", "x")
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+@pytest.mark.parametrize("loader", ["C", "Python"])
+def test_depth_is_bound(opening: str, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if loader == "Python":
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert f"nested deeper than {MAX_DEPTH} levels" in fault(opening * 100_000)
+
+
+def test_name_of_a_path_object_is_its_text(tmp_path: Path) -> None:
+    class Named(os.PathLike[str]):
+        def __fspath__(self) -> str:
+            return str(tmp_path / "none.yaml")
+
+    with pytest.raises(PromptFileError, match=r"none\.yaml:1:1"):
+        PromptFile.load(Named())
