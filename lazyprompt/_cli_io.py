@@ -46,7 +46,7 @@ class Stdin:
         try:
             data = sys.stdin.buffer.read()
         except OSError as error:
-            raise WrongUseError(reader, f"the standard input: {error.strerror}") from error
+            raise WrongUseError(reader, f"the standard input: {_reason(error)}") from error
         return _decoded(data, reader, "the standard input")
 
     def read_if_piped(self) -> str:
@@ -104,11 +104,16 @@ _KINDS: dict[type, str] = {
 }
 
 
+def _reason(error: Exception) -> object:
+    """What the system said, without the number and the name that an ``OSError`` puts around it."""
+    return getattr(error, "strerror", None) or error
+
+
 def _file(where: str, path: str, advice: str = "") -> str:
     try:
         data = Path(path).read_bytes() if path else b""
     except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
-        raise WrongUseError(where, f"{path}: {getattr(error, 'strerror', error)}{advice}") from error
+        raise WrongUseError(where, f"{path}: {_reason(error)}{advice}") from error
     if not path:
         raise WrongUseError(where, f"the name of the file is empty{advice}")
     return _decoded(data, where, path)
@@ -146,7 +151,7 @@ class Output(NamedTuple):
         try:
             _write_file(Path(self.path), data)
         except (OSError, ValueError) as error:
-            raise WrongUseError("--output", f"{self.path}: {getattr(error, 'strerror', error)}") from error
+            raise WrongUseError("--output", f"{self.path}: {_reason(error)}") from error
 
 
 def goes_to_terminal(path: str | None) -> bool:
@@ -166,10 +171,15 @@ def _write_stdout(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def drop_stdout() -> None:
-    """Give up the standard output, which failed: Python would try again on its way out, and complain."""
+def drop_stdout(error: OSError) -> str:
+    """Give up the standard output, which failed: Python would try again on its way out, and complain.
+
+    Returns:
+        Why it failed.
+    """
     if not _is_closed(sys.stdout):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return str(_reason(error))
 
 
 def _write_file(path: Path, data: bytes) -> None:

@@ -62,8 +62,8 @@ def main(argv: list[str] | None = None) -> int:
         said = error.message if isinstance(error, click.BadParameter) else error.format_message()
         return _complain(_blamed(error), said)
     except OSError as error:
-        drop_stdout()
-        return _PIPE_CLOSED if isinstance(error, BrokenPipeError) else _complain("stdout", str(error.strerror))
+        why = drop_stdout(error)
+        return _PIPE_CLOSED if isinstance(error, BrokenPipeError) else _complain("stdout", why)
     return 0
 
 
@@ -159,7 +159,7 @@ def render(**options: Unpack[_Options]) -> Output:
     Examples:
       lazyprompt render --instruction 'Answer in {language}.' \\
           --set language=French --input 'Who are you?' --model qwen2.5
-      lazyprompt render qa.yaml --set document=@report.txt --set question='Who paid?'
+      lazyprompt render qa.yaml --set document=@report.txt --set question='Who?'
       cat report.txt | lazyprompt render summary.yaml --format openai
     """  # noqa: D301 - \b is how click is told not to wrap
     _refuse_conflicts(options)
@@ -167,7 +167,8 @@ def render(**options: Unpack[_Options]) -> Output:
     where, given = _given(options, prompter)
     history = cast("HistoryLike | None", json_list("--history", options["history"]))
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
-    if given is None and history is None and all(options[name] is None for name in _SOURCES):
+    sources = (given, history, options["prompt_file"], options["instruction"], options["user_instruction"])
+    if all(source is None for source in sources):
         raise WrongUseError("PROMPT_FILE", "nothing to render; give a prompt file, --instruction or --input")
     try:
         return _made(options, prompter, (given, history, tools, options["label"]))
@@ -175,13 +176,6 @@ def render(**options: Unpack[_Options]) -> Output:
         advice = "; --set name=value gives one slot its value" if isinstance(error, SlotError) else ""
         what = f"{error}{advice if where != '--set' else ''}"
         raise WrongUseError(_OPTION_OF.get(type(error), where), what) from error
-
-
-_SOURCES: tuple[Literal["prompt_file", "instruction", "user_instruction"], ...] = (
-    "prompt_file",
-    "instruction",
-    "user_instruction",
-)
 
 
 def _refuse_conflicts(options: _Options) -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Pair: TypeAlias = "tuple[str, str] | list[str]"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields]"
 
-SHAPES = "a pair [question, answer], an OpenAI message {'role': ..., 'content': ...}, or a Msg"
-
 
 class History:
     """An immutable history: either plain pairs, or messages.
@@ -58,13 +56,12 @@ class History:
             return EMPTY_HISTORY
         if isinstance(history, History):
             return history
-        if not isinstance(history, (list, tuple)):
-            raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {SHAPES}")
-        if not history:
-            return EMPTY_HISTORY
-        plain = _plain_turns(history)
-        if plain is not None:
-            return plain
+        if isinstance(history, (list, tuple)):
+            if not history:
+                return EMPTY_HISTORY
+            plain = _plain_turns(history)
+            if plain is not None:
+                return plain
         from lazyprompt.openai_form import messages_of  # noqa: PLC0415 - only such a history needs it
 
         return cls(messages=messages_of(history))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._json import Json, JsonObject, checked, checked_object, dump
 from lazyprompt.errors import FormatError, HistoryError, MediaError, did_you_mean
-from lazyprompt.history import SHAPES
 from lazyprompt.messages import (
     ROLES,
     AudioBlock,
@@ -28,11 +27,13 @@ from lazyprompt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt.messages import Source
 
 Fields: TypeAlias = "Mapping[str, object]"
+
+_SHAPES = "a pair [question, answer], an OpenAI message {'role': ..., 'content': ...}, or a Msg"
 
 # Keys this module gives a meaning; any other that holds something (0 and False do) travels in the metadata of the Msg.
 _KNOWN = {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "url"}
@@ -219,7 +220,7 @@ _PART_READERS: dict[str, Callable[[Fields, str], Block]] = {
 }
 
 
-def messages_of(history: Iterable[object]) -> tuple[Msg, ...]:
+def messages_of(history: object) -> tuple[Msg, ...]:
     """The messages of a history, each item read in its own form.
 
     Args:
@@ -229,11 +230,13 @@ def messages_of(history: Iterable[object]) -> tuple[Msg, ...]:
         The messages.
 
     Raises:
-        HistoryError: An item has no accepted shape; the message names its index.
+        HistoryError: It is no list, or an item has no accepted shape; the message names its index.
     """
+    if not isinstance(history, list | tuple):
+        raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_SHAPES}")
     messages: list[Msg] = []
     unanswered: list[str] = []
-    for index, item in enumerate(history):
+    for index, item in enumerate(cast("Sequence[object]", history)):
         where = f"history[{index}]"
         if isinstance(item, Msg):
             new: tuple[Msg, ...] = (item,)
@@ -242,7 +245,7 @@ def messages_of(history: Iterable[object]) -> tuple[Msg, ...]:
         elif isinstance(item, list | tuple):
             new = _read_pair(cast("Sequence[object]", item), where)
         else:
-            raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {SHAPES}")
+            raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {_SHAPES}")
         messages += new
         for block in [block for message in new for block in message.blocks]:
             if isinstance(block, ToolUseBlock):

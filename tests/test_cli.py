@@ -360,7 +360,7 @@ def test_help_of_render_has_examples_as_they_are_typed(run: Callable[..., Ran]) 
     out = run("render", "-h").out.decode()
     assert "\n    cat report.txt | lazyprompt render summary.yaml --format openai\n" in out
     assert "\b" not in out
-    assert max(map(len, out.splitlines())) <= 82
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_families(run: Callable[..., Ran]) -> None:
@@ -578,6 +578,17 @@ def test_process_with_wrong_use() -> None:
     assert fault(process("render", "--typ")).startswith("--typ: No such option")
 
 
+def test_standard_input_that_cannot_be_read(tmp_path: Path) -> None:
+    with (tmp_path / "x").open("wb") as written:
+        done = subprocess.run(
+            [sys.executable, "-m", "lazyprompt", "render"], stdin=written, capture_output=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(f"{ERROR}stdin: the standard input: ")
+    assert done.stderr.count(b"\n") == 1
+    assert b"None" not in done.stderr
+
+
 def test_console_script_is_the_same() -> None:
     script = Path(sys.executable).with_name("lazyprompt")
     if not script.exists():
@@ -589,7 +600,7 @@ def test_console_script_is_the_same() -> None:
 def test_rich_and_yaml_are_not_imported_for_plain_text() -> None:
     code = (
         "import sys; from lazyprompt.cli import main; main(['render', '--input', 'x']); "
-        "sys.exit(', '.join({'rich', 'yaml', 'jinja2', 'pydantic', 'tiktoken'} & sys.modules.keys()))"
+        "sys.exit(', '.join({'rich', 'yaml', 'jinja2', 'pydantic', 'tiktoken'} & sys.modules.keys()) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, b"")

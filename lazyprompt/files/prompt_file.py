@@ -84,7 +84,7 @@ class PromptFile:
             with Path(name).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
-            raise PromptFileError(f"{name}:1:1: cannot be read: {getattr(error, 'strerror', error)}") from error
+            raise PromptFileError(f"{name}:1:1: cannot be read: {getattr(error, 'strerror', None) or error}") from error
         return cls._made(_decoded(data, name), name, Path(name))
 
     @classmethod

@@ -106,7 +106,7 @@ def _print_colored(rendered: Rendered, console: Console) -> None:
     legend = Text(" · ").join(Text(slot, style) for slot, style in styles.items())
     if not all(trusted for _, _, trusted in segments):
         legend.append(" · ").append("not trusted", "underline")
-    # soft_wrap: the terminal breaks long lines itself, so that what is copied from it is the prompt's own text.
+    # soft_wrap: the terminal breaks long lines itself, so that a line copied from it is one line.
     console.print(body, end="" if rendered.text.endswith("\n") else "\n", soft_wrap=True)
     console.print(Text("── ").append_text(legend), soft_wrap=True)
 

@@ -25,9 +25,8 @@ def rendered(*parts: tuple[str, str]) -> Rendered:
 
 def printed(prompt: Rendered, *, terminal: bool = True, no_color: bool | None = None) -> str:
     file = StringIO()
-    color_system = "standard" if terminal else "auto"
     console = Console(
-        file=file, force_terminal=terminal, color_system=color_system, no_color=no_color, width=20, legacy_windows=False
+        file=file, force_terminal=terminal, color_system="standard", no_color=no_color, width=20, legacy_windows=False
     )
     print_rendered(prompt, console)
     return file.getvalue()

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,8 +11,6 @@ from lazyprompt import ChatPrompter, Markers
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.families import FAMILIES, family_of, known_sequences
 
-# pytest puts the folder of this file on the path, and the helper is beside it.
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from real_templates import real_template
 
 

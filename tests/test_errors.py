@@ -1,0 +1,64 @@
+import copy
+import pickle
+
+import pytest
+
+import lazyprompt
+from lazyprompt import errors
+from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
+
+BUILT_IN = {
+    "SlotError": KeyError,
+    "HistoryError": ValueError,
+    "ToolsError": ValueError,
+    "FormatError": ValueError,
+    "MediaError": ValueError,
+    "BudgetError": ValueError,
+    "TemplateError": ValueError,
+    "PromptFileError": ValueError,
+    "SafetyError": ValueError,
+    "TokenizerError": LookupError,
+    "ModuleError": RuntimeError,
+    "EngineError": RuntimeError,
+    "MissingExtraError": ImportError,
+}
+
+
+@pytest.mark.parametrize(("name", "built_in"), BUILT_IN.items())
+def test_each_error_is_caught_as_ours_and_as_the_built_in(name: str, built_in: type[Exception]) -> None:
+    kind = getattr(errors, name)
+    with pytest.raises(built_in, match="what was given"):
+        raise kind("what was given")
+    assert issubclass(kind, LazyPromptError)
+    assert getattr(lazyprompt, name) is kind
+
+
+def test_the_tree_has_no_other_error_and_its_drawing_shows_each() -> None:
+    assert {kind.__name__ for kind in LazyPromptError.__subclasses__()} == set(BUILT_IN)
+    for name, built_in in BUILT_IN.items():
+        assert f"{name} ({built_in.__name__})" in (errors.__doc__ or "")
+
+
+def test_a_slot_error_prints_its_message_and_not_a_repr() -> None:
+    assert str(KeyError("no 'x'")) != "no 'x'"
+    assert str(SlotError("no 'x'")) == "no 'x'"
+    assert str(SlotError()) == ""
+    assert str(SlotError("no", 3)) == "no 3"
+
+
+@pytest.mark.parametrize("name", ["LazyPromptError", *BUILT_IN])
+def test_errors_can_be_pickled_and_copied(name: str) -> None:
+    error = getattr(errors, name)("what was given")
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own bytes
+        assert type(twin) is type(error)
+        assert str(twin) == "what was given"
+
+
+def test_the_nearest_name_is_offered() -> None:
+    assert did_you_mean("contxt", ["query", "context"]) == " (did you mean 'context'?)"
+    assert did_you_mean("contxt", iter(["context"])) == " (did you mean 'context'?)"
+
+
+@pytest.mark.parametrize("known", [[], ["zebra"]])
+def test_nothing_is_offered_where_nothing_is_near(known: list[str]) -> None:
+    assert did_you_mean("context", known) == ""

@@ -1,0 +1,163 @@
+import json
+import pickle
+from collections import OrderedDict
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt._json import MAX_DEPTH, MAX_INT_BITS, JsonText, checked, checked_object, dump, well_formed
+from lazyprompt.errors import HistoryError, ToolsError
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Color(StrEnum):
+    RED = "red"
+
+
+class Metre(float):
+    pass
+
+
+class Loud(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "loud"
+
+
+def containers(value: object) -> list[int]:
+    """The identity of each list and dict in a value."""
+    if isinstance(value, dict):
+        return [id(value), *(found for item in value.values() for found in containers(item))]
+    if isinstance(value, list):
+        return [id(value), *(found for item in value for found in containers(item))]
+    return []
+
+
+@given(VALUES)
+def test_a_checked_value_is_equal_and_shares_nothing(value: Any) -> None:
+    before = json.dumps(value)
+    copy = checked(value, "x", ToolsError)
+    assert copy == value
+    assert json.dumps(value) == before
+    assert not set(containers(copy)) & set(containers(value))
+
+
+@given(VALUES)
+def test_json_text_reads_back_as_the_value(value: Any) -> None:
+    text = dump(checked(value, "x", ToolsError))
+    assert type(text) is JsonText
+    assert json.loads(text) == value
+    assert "\n" not in text
+
+
+def test_json_text_keeps_chinese_readable_and_one_spacing() -> None:
+    assert dump({"城市": ["北京", 1.5, True, None]}) == '{"城市": ["北京", 1.5, true, null]}'
+
+
+def test_json_text_stays_json_text_when_pickled() -> None:
+    twin = pickle.loads(pickle.dumps(JsonText("[1]")))  # noqa: S301 - our own bytes
+    assert type(twin) is JsonText
+    assert twin == "[1]"
+
+
+def test_tuples_become_lists() -> None:
+    assert checked({"a": (1, (2,))}, "x", ToolsError) == {"a": [1, [2]]}
+
+
+def test_subclasses_become_plain_values() -> None:
+    copy = checked([Level.HIGH, Color.RED, Metre(1.5), Loud("quiet"), OrderedDict(a=1), True], "x", ToolsError)
+    assert copy == [3, "red", 1.5, "quiet", {"a": 1}, True]
+    assert [type(item) for item in cast("list[object]", copy)] == [int, str, float, str, dict, bool]
+
+
+def test_keys_of_a_string_subclass_become_plain() -> None:
+    (key,) = checked_object({Loud("quiet"): 1}, "x", ToolsError)
+    assert (key, type(key)) == ("quiet", str)
+
+
+def test_any_mapping_is_read_as_an_object() -> None:
+    assert checked_object(MappingProxyType({"a": [1]}), "x", ToolsError) == {"a": [1]}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_json_does_not_know_are_refused_with_their_place(number: float) -> None:
+    with pytest.raises(ToolsError, match=rf"^args\.a\[1\] is {number}, which JSON does not know"):
+        checked({"a": [0.0, number]}, "args", ToolsError)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, frozenset(), b"x", object(), 1j, range(3)])
+def test_what_is_no_json_is_refused_with_its_type_and_place(value: object) -> None:
+    with pytest.raises(HistoryError, match=rf"^here\.k is a {type(value).__name__}, which is no JSON value"):
+        checked({"k": value}, "here", HistoryError)
+
+
+@pytest.mark.parametrize("key", [1, None, ("a",)])
+def test_keys_that_are_no_strings_are_refused(key: object) -> None:
+    with pytest.raises(ToolsError, match=r"^here\[0\] has the key .* keys of JSON objects are strings$"):
+        checked([{key: 1}], "here", ToolsError)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(ToolsError, match="holds itself"):
+        checked(loop, "x", ToolsError)
+
+
+def test_a_dict_that_holds_itself_is_refused() -> None:
+    loop: dict[str, object] = {}
+    loop["me"] = [loop]
+    with pytest.raises(ToolsError, match="holds itself"):
+        checked_object(loop, "x", ToolsError)
+
+
+def nested(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_nesting_is_allowed_to_its_bound_and_no_deeper() -> None:
+    assert checked(nested(MAX_DEPTH), "x", ToolsError) == nested(MAX_DEPTH)
+    with pytest.raises(ToolsError, match=f"deeper than {MAX_DEPTH} levels"):
+        checked(nested(MAX_DEPTH + 1), "x", ToolsError)
+
+
+def test_an_integer_is_allowed_up_to_what_can_be_written_and_no_longer() -> None:
+    longest = 2**MAX_INT_BITS - 1
+    assert json.loads(dump(checked(longest, "x", ToolsError))) == longest
+    with pytest.raises(ToolsError, match=r"^x\[0\] is an integer of 14001 bits"):
+        checked([longest + 1], "x", ToolsError)
+
+
+@pytest.mark.parametrize(("text", "index"), [("\ud800", 0), ("ok \udfff", 3), ("😀\ude00\ud83d", 1)])
+def test_half_of_a_surrogate_pair_is_refused_with_its_index(text: str, index: int) -> None:
+    with pytest.raises(ToolsError, match=rf"^x has a lone surrogate \(\\u{ord(text[index]):04x}\) at index {index},"):
+        well_formed(text, "x", ToolsError)
+
+
+def test_surrogates_are_found_in_keys_and_in_values() -> None:
+    with pytest.raises(ToolsError, match=r"^x has a lone surrogate \(\\ud800\) at index 1"):
+        checked({"a\ud800": 1}, "x", ToolsError)
+    with pytest.raises(ToolsError, match=r"^x\.a\[0\] has a lone surrogate \(\\ud800\) at index 0"):
+        checked({"a": ["\ud800"]}, "x", ToolsError)
+
+
+@given(st.text())
+def test_well_formed_text_is_given_back_as_it_is(text: str) -> None:
+    assert well_formed(text, "x", ToolsError) is text

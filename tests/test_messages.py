@@ -1,0 +1,278 @@
+import copy
+import dataclasses
+import pickle
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lazyprompt.errors import HistoryError, MediaError
+from lazyprompt.messages import (
+    ROLES,
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+    blocks_from,
+    text_of,
+)
+
+URL = URLSource("https://example.org/a.png", "image/png")
+DATA = Base64Source("image/png", "aGVsbG8=")
+BLOCKS: list[Any] = [
+    TextBlock("hi"),
+    ThinkingBlock("hmm", signature="proof"),
+    ToolUseBlock("1", "f", {"a": [1]}),
+    ToolResultBlock("1", "f", "42"),
+    ToolResultBlock("1", "f", (TextBlock("42"), ImageBlock(DATA))),
+    ImageBlock(URL, detail="low"),
+    AudioBlock(DATA),
+    VideoBlock(URL),
+    FileBlock(DATA, filename="a.pdf"),
+]
+VALUES = [*BLOCKS, URL, DATA, Msg("Bob", "hi", "user"), Msg("Bob", tuple(BLOCKS), "user", url="u", metadata={"k": [1]})]
+MEDIA = [ImageBlock, AudioBlock, VideoBlock, FileBlock]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_values_are_frozen_slotted_hashable_and_picklable(value: Any) -> None:
+    name = dataclasses.fields(value)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, name, "other")
+    assert not hasattr(value, "__dict__")
+    for twin in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):  # noqa: S301 - our bytes
+        assert twin == value
+        assert type(twin) is type(value)
+        assert hash(twin) == hash(value)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
+def test_a_block_and_its_dict_form_are_the_same(block: Any) -> None:
+    assert block.type == type(block).kind
+    assert blocks_from([dataclasses.asdict(block)], "content") == (block,)
+    assert blocks_from([block], "content") == (block,)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
+def test_a_block_refuses_the_type_of_another(block: Any) -> None:
+    with pytest.raises(HistoryError, match=f"^{type(block).__name__} has type 'wrong'; its type is '{block.type}'$"):
+        dataclasses.replace(block, type="wrong")
+
+
+def test_arguments_and_metadata_are_copied() -> None:
+    arguments: Any = {"a": [1]}
+    call = ToolUseBlock("1", "f", arguments)
+    message = Msg("Bob", "hi", "user", metadata=arguments)
+    content: Any = [{"type": "text", "text": "hi"}]
+    spoken = Msg("Bob", content, "user")
+    arguments["a"].append(2)
+    content.clear()
+    assert call.input == {"a": [1]}
+    assert message.metadata == {"a": [1]}
+    assert spoken.content == (TextBlock("hi"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (TextBlock, {"text": 5}),
+        (TextBlock, {"text": None}),
+        (ThinkingBlock, {"thinking": 5}),
+        (ThinkingBlock, {"thinking": "x", "signature": 5}),
+        (ToolUseBlock, {"id": 5, "name": "f"}),
+        (ToolUseBlock, {"id": "1", "name": None}),
+        (ToolUseBlock, {"id": "1", "name": "f", "input": "{}"}),
+        (ToolUseBlock, {"id": "1", "name": "f", "input": [1]}),
+        (ToolResultBlock, {"id": 5}),
+        (ToolResultBlock, {"id": "1", "name": 5}),
+        (ToolResultBlock, {"id": "1", "output": 5}),
+        (ToolResultBlock, {"id": "1", "output": None}),
+        (ToolResultBlock, {"id": "1", "output": {"type": "text", "text": "x"}}),
+        (ImageBlock, {"source": URL, "detail": 5}),
+        (FileBlock, {"source": URL, "filename": 5}),
+    ],
+)
+def test_fields_of_a_wrong_type_are_refused_with_that_type(kind: Any, fields: Any) -> None:
+    (wrong,) = (value for value in fields.values() if not isinstance(value, str | URLSource) or value == "{}")
+    with pytest.raises(HistoryError, match=f"is a {type(wrong).__name__}"):
+        kind(**fields)
+
+
+@pytest.mark.parametrize("bad", [{"a": {1}}, {"a": float("nan")}, {1: 2}])
+def test_arguments_and_metadata_that_are_no_json_are_refused(bad: Any) -> None:
+    with pytest.raises(HistoryError, match=r"^f\.input"):
+        ToolUseBlock("1", "f", bad)
+    with pytest.raises(HistoryError, match=r"^metadata"):
+        Msg("Bob", "hi", "user", metadata=bad)
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (TextBlock, {"text": HALF}),
+        (ThinkingBlock, {"thinking": HALF}),
+        (ThinkingBlock, {"thinking": "x", "signature": HALF}),
+        (ToolUseBlock, {"id": HALF, "name": "f"}),
+        (ToolUseBlock, {"id": "1", "name": HALF}),
+        (ToolUseBlock, {"id": "1", "name": "f", "input": {"a": [HALF]}}),
+        (ToolResultBlock, {"id": HALF}),
+        (ToolResultBlock, {"id": "1", "name": HALF}),
+        (ToolResultBlock, {"id": "1", "output": HALF}),
+        (ToolResultBlock, {"id": "1", "output": [{"type": "text", "text": HALF}]}),
+        (ImageBlock, {"source": URL, "detail": HALF}),
+        (FileBlock, {"source": URL, "filename": HALF}),
+        (URLSource, {"url": HALF}),
+        (URLSource, {"url": "u", "media_type": HALF}),
+        (Base64Source, {"media_type": HALF, "data": ""}),
+        (Base64Source, {"media_type": "image/png", "data": HALF}),
+        (Msg, {"name": HALF, "content": "x", "role": "user"}),
+        (Msg, {"name": "x", "content": HALF, "role": "user"}),
+        (Msg, {"name": "x", "content": [{"type": "text", "text": HALF}], "role": "user"}),
+        (Msg, {"name": "x", "content": "x", "role": "user", "url": HALF}),
+        (Msg, {"name": "x", "content": "x", "role": "user", "metadata": {HALF: 1}}),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused_in_every_field(kind: Any, fields: Any) -> None:
+    with pytest.raises((HistoryError, MediaError), match=r"has a lone surrogate \(\\ud800\) at index 0"):
+        kind(**fields)
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+def test_media_take_a_source_or_its_dict(kind: Any) -> None:
+    assert kind({"type": "url", "url": URL.url, "media_type": "image/png"}) == kind(URL)
+    assert kind({"type": "base64", "media_type": "image/png", "data": DATA.data}).source == DATA
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (5, "the source of ImageBlock is a int"),
+        ({"type": "ftp"}, "a source has type 'ftp'; known are 'url', 'base64'"),
+        ({"type": ["url"]}, r"a source has type \['url'\]; known are"),
+        ({"url": "u"}, "a source has type None; known are"),
+        ({"type": "url", "address": "u"}, "URLSource does not fit the fields type, address"),
+        ({"type": "base64", "data": "x"}, "Base64Source does not fit the fields type, data: .*media_type"),
+        ({"type": "url", "url": 5}, "the url of a URLSource is a int, not text"),
+    ],
+)
+def test_a_source_of_a_wrong_shape_is_refused(source: Any, said: str) -> None:
+    with pytest.raises(MediaError, match=f"^{said}"):
+        ImageBlock(source)
+
+
+def test_data_in_base64_is_not_printed() -> None:
+    assert "aGVsbG8=" not in repr(ImageBlock(DATA))
+    assert "image/png" in repr(ImageBlock(DATA))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "media_type"),
+    [
+        (ImageBlock, "图 1.png", "image/png"),
+        (VideoBlock, "a.mp4", "video/mp4"),
+        (FileBlock, "a.pdf", "application/pdf"),
+    ],
+)
+def test_a_file_is_read_at_once(tmp_path: Path, kind: Any, name: str, media_type: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x00\xffdata")
+    block = kind.from_file(path)
+    path.unlink()
+    assert type(block) is kind
+    assert block.source.media_type == media_type
+    assert b64decode(block.source.data) == b"\x00\xffdata"
+    assert getattr(block, "filename", name) == name
+
+
+def test_a_file_is_found_by_its_path_as_text(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"x")
+    assert ImageBlock.from_file(str(tmp_path / "a.png")) == ImageBlock(Base64Source("image/png", "eA=="))
+
+
+def test_a_file_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(MediaError, match=r"nowhere\.png' cannot be read: No such file"):
+        ImageBlock.from_file(tmp_path / "nowhere.png")
+
+
+def test_a_file_without_a_telling_ending_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"x")
+    with pytest.raises(MediaError, match=r"picture': its ending tells no MIME type"):
+        ImageBlock.from_file(tmp_path / "picture")
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (5, r"here\[1\] is a int, not a block"),
+        (None, r"here\[1\] is a NoneType, not a block"),
+        ("text", r"here\[1\] is a str, not a block"),
+        ({}, r"here\[1\] has type None; known are text, thinking, tool_use"),
+        ({"type": "txt"}, r"here\[1\] has type 'txt'; .*did you mean 'text'\?"),
+        ({"type": ["text"]}, r"here\[1\] has type \['text'\]; known are"),
+        ({"type": "text", "txt": "x"}, "TextBlock does not fit the fields type, txt"),
+        ({"type": "text", 5: "x"}, "TextBlock does not fit the fields type, 5"),
+    ],
+)
+def test_what_is_no_block_is_refused(item: Any, said: str) -> None:
+    with pytest.raises(HistoryError, match=f"^{said}"):
+        blocks_from([TextBlock("fine"), item], "here")
+
+
+def test_a_block_inside_a_result_is_refused_with_its_place() -> None:
+    with pytest.raises(HistoryError, match=r"^the output of tool 'f'\[0\] is a int, not a block"):
+        ToolResultBlock("1", "f", [5])  # type: ignore[arg-type]
+
+
+def test_the_text_of_a_content_is_its_text_blocks_a_line_each() -> None:
+    blocks = (TextBlock("a"), ThinkingBlock("t"), ImageBlock(URL), TextBlock("b"))
+    assert text_of(blocks) == "a\nb"
+    assert text_of("plain") == "plain"
+    assert Msg("Bob", blocks, "user").text == "a\nb"
+    assert ToolResultBlock("1", "f", blocks).text == "a\nb"
+    assert ToolResultBlock("1", "f", "plain").text == "plain"
+
+
+def test_plain_text_is_one_block_and_empty_text_is_none() -> None:
+    assert Msg("Bob", "hi", "user").blocks == (TextBlock("hi"),)
+    assert Msg("Bob", "", "user").blocks == ()
+    assert Msg("Bob", (TextBlock("hi"),), "user").blocks == (TextBlock("hi"),)
+
+
+def test_a_message_without_content_or_metadata_has_none() -> None:
+    message = Msg("Bob", None, "assistant", metadata=None)  # type: ignore[arg-type]
+    assert (message.content, message.metadata) == ((), {})
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_is_accepted(role: Any) -> None:
+    assert Msg(role, "x", role).role == role
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"role": "asistant"}, r"role 'asistant' is unknown; known are system, .*did you mean 'assistant'\?"),
+        ({"role": None}, "role None is unknown"),
+        ({"role": ["user"]}, r"role \['user'\] is unknown"),
+        ({"name": None}, "the name of a message is a NoneType, not text"),
+        ({"content": 5}, "the content of 'Bob' is a int; give text or a list of blocks"),
+        ({"content": {"type": "text", "text": "x"}}, "the content of 'Bob' is a dict; give text or a list"),
+        ({"content": [5]}, r"content\[0\] is a int, not a block"),
+        ({"url": 5}, "the url of the message of 'Bob' is a int, not text"),
+        ({"metadata": [("a", 1)]}, "the metadata of 'Bob' is a list, not a dict"),
+    ],
+)
+def test_a_message_of_a_wrong_shape_is_refused(fields: Any, said: str) -> None:
+    with pytest.raises(HistoryError, match=f"^{said}"):
+        Msg(**({"name": "Bob", "content": "x", "role": "user"} | fields))

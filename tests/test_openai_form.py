@@ -1,0 +1,259 @@
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.errors import FormatError, HistoryError, MediaError
+from lazyprompt.history import messages_from
+from lazyprompt.messages import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.openai_form import message_from_openai, to_openai
+
+PNG = "data:image/png;base64,aGVsbG8="
+PDF = "data:application/pdf;base64,aGVsbG8="
+
+
+def read(form: Any) -> Msg:
+    return message_from_openai(form, "here", [])
+
+
+def call(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}} | more
+
+
+OFFICIAL: dict[str, Any] = {
+    "system": {"role": "system", "content": "Be brief."},
+    "developer": {"role": "developer", "content": "Be brief."},
+    "user": {"role": "user", "content": "你好 😀"},
+    "user with a name": {"role": "user", "name": "Bob", "content": "hi"},
+    "empty text": {"role": "user", "content": ""},
+    "assistant": {"role": "assistant", "name": "Friday", "content": "hi"},
+    "parts": {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "look"},
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+            {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},
+            {"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "mp3"}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}},
+            {"type": "text", "text": "and answer"},
+        ],
+    },
+    "calls": {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call("f", '{"city": "北京", "n": 1.5}', id="1"), call("g", "{}", id="2")],
+    },
+    "text and a call": {"role": "assistant", "content": "wait", "tool_calls": [call("f", "{}", id="1")]},
+    "result": {"role": "tool", "tool_call_id": "1", "content": "42"},
+    "result with a name": {"role": "tool", "tool_call_id": "1", "content": "42", "name": "f"},
+    "result of parts": {
+        "role": "tool",
+        "tool_call_id": "1",
+        "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+    },
+    "weight in training data": {"role": "assistant", "content": "hi", "weight": 0},
+    "further keys": {"role": "user", "content": "hi", "cache_control": {"type": "ephemeral"}, "flag": False},
+    "further keys of a result": {"role": "tool", "tool_call_id": "1", "content": "", "cache_control": {"a": [1]}},
+}
+
+
+@pytest.mark.parametrize("form", OFFICIAL.values(), ids=OFFICIAL)
+def test_an_official_shape_comes_back_as_it_was(form: Any) -> None:
+    before = copy.deepcopy(form)
+    message = read(form)
+    assert to_openai(message) == [before]
+    assert form == before
+
+
+@given(st.sampled_from(["system", "user", "assistant"]), st.text(), st.text())
+def test_any_text_and_name_come_back_as_they_were(role: Any, name: str, content: str) -> None:
+    form = {"role": role, "content": content} | ({"name": name} if name not in ("", role) else {})
+    assert to_openai(read(form)) == [form]
+
+
+def test_nothing_is_shared_with_the_message_or_the_form() -> None:
+    form = copy.deepcopy(OFFICIAL["further keys of a result"])
+    message = read(form)
+    form["cache_control"]["a"].append(2)
+    written: Any = to_openai(message)
+    written[0]["cache_control"]["a"].append(3)
+    assert to_openai(message) == [OFFICIAL["further keys of a result"]]
+
+
+def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
+    message = read(OFFICIAL["calls"])
+    assert message.content == (ToolUseBlock("1", "f", {"city": "北京", "n": 1.5}), ToolUseBlock("2", "g", {}))
+    assert message.name == "assistant"
+
+
+@pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}', '{"a":1}', ' {"a": 1}\n'])
+def test_arguments_are_taken_as_text_and_as_a_dict(arguments: object) -> None:
+    message = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
+    assert message.content == (ToolUseBlock("1", "f", {"a": 1}),)
+    (form,) = to_openai(message)
+    assert form["content"] is None
+    assert form["tool_calls"] == [call("f", '{"a": 1}', id="1")]
+
+
+@pytest.mark.parametrize("arguments", [None, "", {}])
+def test_a_call_may_have_no_arguments(arguments: object) -> None:
+    assert read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]}).content == (
+        ToolUseBlock("1", "f"),
+    )
+
+
+def test_a_call_without_an_id_gets_one_made_of_its_place() -> None:
+    history: list[Any] = [["a", "b"], {"role": "assistant", "tool_calls": [call("f", {}), call("g", {}, id=None)]}]
+    calls = [block for message in messages_from(history) for block in message.blocks if isinstance(block, ToolUseBlock)]
+    assert [block.id for block in calls] == ["call_history_1_tool_calls_0", "call_history_1_tool_calls_1"]
+
+
+def test_tool_calls_may_be_none() -> None:
+    form = {"role": "assistant", "content": "hi", "tool_calls": None, "refusal": None, "annotations": []}
+    assert read(form) == Msg("assistant", "hi", "assistant")
+
+
+def test_thinking_stands_before_content_and_calls() -> None:
+    form = {"role": "assistant", "content": "so", "reasoning_content": "hmm", "tool_calls": [call("f", {}, id="1")]}
+    message = read(form)
+    assert message.content == (ThinkingBlock("hmm"), TextBlock("so"), ToolUseBlock("1", "f"))
+    assert to_openai(message) == [{"role": "assistant", "content": "so", "tool_calls": [call("f", "{}", id="1")]}]
+
+
+def test_a_result_of_data_is_written_as_json() -> None:
+    for content in ({"r": [True]}, [1, {"a": 2}], 5, None):
+        (block,) = read({"role": "tool", "tool_call_id": "1", "content": content}).blocks
+        assert isinstance(block, ToolResultBlock)
+        assert json.loads(block.text) == content
+
+
+def test_a_result_takes_the_oldest_waiting_call() -> None:
+    waiting = ["old", "new"]
+    message = message_from_openai({"role": "tool", "content": "42"}, "here", waiting)
+    assert message.content == (ToolResultBlock("old", "", "42"),)
+    assert waiting == ["old", "new"]
+
+
+def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
+    results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")])  # type: ignore[arg-type]
+    assert to_openai(Msg("system", (*results, TextBlock("go on")), "user")) == [
+        {"role": "tool", "tool_call_id": "1", "content": "a", "name": "f"},
+        {"role": "tool", "tool_call_id": "2", "content": "b", "name": "g"},
+        {"role": "user", "name": "system", "content": "go on"},
+    ]
+
+
+def test_a_message_that_only_thinks_says_nothing() -> None:
+    assert to_openai(Msg("assistant", (ThinkingBlock("hmm"),), "assistant")) == [{"role": "assistant", "content": ""}]
+
+
+def test_the_url_of_a_message_becomes_a_picture() -> None:
+    message = read({"role": "user", "content": "look", "url": "https://example.org/a.png"})
+    assert message.url == "https://example.org/a.png"
+    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+    assert to_openai(message) == [{"role": "user", "content": parts}]
+
+
+def test_metadata_never_speaks_for_the_message() -> None:
+    metadata: Any = {"role": "system", "content": "forged", "name": "forged", "tool_calls": [], "extra": 1}
+    assert to_openai(Msg("Bob", "hi", "user", metadata=metadata)) == [
+        {"role": "user", "name": "Bob", "content": "hi", "extra": 1}
+    ]
+
+
+@pytest.mark.parametrize("part", [{"type": "text", "text": "a"}, TextBlock("a")])
+def test_parts_may_be_blocks(part: object) -> None:
+    assert read({"role": "user", "content": [part]}).content == (TextBlock("a"),)
+
+
+def test_addresses_with_data_become_the_data() -> None:
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in (PNG, "data:image/png,raw", "a,b;base64")]
+    parts.append({"type": "input_audio", "input_audio": {"data": "eA=="}})
+    assert read({"role": "user", "content": parts}).content == (
+        ImageBlock(Base64Source("image/png", "aGVsbG8=")),
+        ImageBlock(URLSource("data:image/png,raw")),
+        ImageBlock(URLSource("a,b;base64")),
+        AudioBlock(Base64Source("audio/wav", "eA==")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("media_type", "written"),
+    [("audio/mpeg", "mp3"), ("audio/x-wav", "wav"), ("audio/wav", "wav"), ("audio/ogg", "ogg")],
+)
+def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: str) -> None:
+    form: Any = to_openai(Msg("user", (AudioBlock(Base64Source(media_type, "eA==")),), "user"))
+    assert form[0]["content"][0]["input_audio"] == {"data": "eA==", "format": written}
+
+
+@pytest.mark.parametrize(
+    "block", [VideoBlock(URLSource("u")), AudioBlock(URLSource("u")), FileBlock(URLSource("u"))], ids=lambda b: b.type
+)
+def test_a_block_without_a_form_is_an_error(block: Any) -> None:
+    with pytest.raises(FormatError, match=f"^the OpenAI form has no place for this {block.type} block"):
+        to_openai(Msg("user", (TextBlock("see"), block), "user"))
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"content": "x"}, "here has no 'role'"),
+        ({"role": "asistant", "content": "x"}, r"here has role 'asistant'; .*did you mean 'assistant'\?"),
+        ({"role": ["user"], "content": "x"}, r"here has role \['user'\]"),
+        ({"role": "user"}, "here has neither content nor tool_calls"),
+        ({"role": "assistant", "content": None, "tool_calls": None}, "here has neither content nor tool_calls"),
+        ({"role": "user", "content": 5}, r"here\.content is a int, not a list"),
+        ({"role": "user", "content": {"text": "x"}}, r"here\.content is a dict, not a list"),
+        ({"role": "user", "content": "x", "name": 5}, r"here\.name is a int, not text"),
+        ({"role": "user", "content": "x", "url": 5}, r"here\.url is a int, not text"),
+        ({"role": "user", "content": "x", "reasoning_content": 5}, r"here\.reasoning_content is a int, not text"),
+        ({"role": "user", "content": "x", "more": {1}}, r"here\.more is a set, which is no JSON"),
+        ({"role": "assistant", "tool_calls": "f"}, r"here\.tool_calls is a str, not a list"),
+        ({"role": "assistant", "tool_calls": ["f"]}, r"here\.tool_calls\[0\] is a str, not a dict"),
+        ({"role": "assistant", "tool_calls": [{}]}, r"here\.tool_calls\[0\]\.function is a NoneType, not a dict"),
+        ({"role": "assistant", "tool_calls": [call("", {})]}, r"here\.tool_calls\[0\]\.function has no name"),
+        ({"role": "assistant", "tool_calls": [call("f", "{")]}, r"here\..*arguments is no JSON: .*; given was '{'"),
+        ({"role": "assistant", "tool_calls": [call("f", "[1]")]}, r"here\..*\.arguments is a list, not a dict"),
+        ({"role": "assistant", "tool_calls": [call("f", {"a": float("nan")})]}, r"here\..*\.a is nan"),
+        ({"role": "assistant", "tool_calls": [call("f", '{"a": NaN}')]}, r"here\..*\.a is nan"),
+        ({"role": "assistant", "tool_calls": [call("f", '{"a": "\\ud800"}')]}, r"here\..*\.a has a lone surrogate"),
+        ({"role": "assistant", "tool_calls": [call("f", {}, id=5)]}, r"here\.tool_calls\[0\]\.id is a int, not text"),
+        ({"role": "tool", "content": "x"}, "here is a tool result without 'tool_call_id', and no call waits"),
+        ({"role": "tool", "content": "x", "tool_call_id": 5}, r"here\.tool_call_id is a int, not text"),
+        ({"role": "tool", "content": {1}, "tool_call_id": "1"}, r"here\.content is a set, which is no JSON"),
+        ({"role": "user", "content": ["x"]}, r"here\.content\[0\] is a str, not a block"),
+        ({"role": "user", "content": [{"type": "txt"}]}, r"here\.content\[0\] has type 'txt'"),
+        ({"role": "user", "content": [{"type": ["text"]}]}, r"here\.content\[0\] has type \['text'\]"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": "u"}]}, r"here\..*\.image_url is a str, not"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, r"here\..*\.url is missing or empty"),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, r"here\..*\.data is missing or"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_id": "1"}}]}, r"here\..*file has no 'file_data'"),
+    ],
+)
+def test_a_form_of_a_wrong_shape_is_refused_with_its_place(form: Any, said: str) -> None:
+    before = repr(form)
+    with pytest.raises(HistoryError, match=f"^{said}"):
+        read(form)
+    assert repr(form) == before
+
+
+def test_half_of_a_surrogate_pair_is_refused_in_names_and_addresses() -> None:
+    with pytest.raises(HistoryError, match="lone surrogate"):
+        read({"role": "user", "name": "\ud800", "content": "x"})
+    with pytest.raises(MediaError, match="lone surrogate"):
+        read({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "\ud800"}}]})

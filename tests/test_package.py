@@ -1,0 +1,91 @@
+"""The package as a whole: its public names, its imports, its direction."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lazyprompt
+
+PACKAGE = Path(lazyprompt.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+}
+HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml")
+
+# The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
+ROOMS = [
+    ("errors", "_version"),
+    ("_json",),
+    ("messages", "openai_form", "history", "tools"),
+    ("prompt",),
+    ("text",),
+    ("prompter",),
+    ("inspect", "files"),
+    ("cli", "_cli_io", "__main__"),
+]
+FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def test_the_public_names_are_listed_sorted_and_there() -> None:
+    assert list(lazyprompt.__all__) == sorted(lazyprompt.__all__)
+    assert dir(lazyprompt) == list(lazyprompt.__all__)
+    for name in lazyprompt.__all__:
+        assert getattr(lazyprompt, name) is not None
+
+
+def test_type_checkers_and_python_see_the_same_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == set(lazyprompt.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'ChatPromter'"):
+        _ = lazyprompt.ChatPromter
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import lazyprompt",
+        "from lazyprompt import ChatPrompter; ChatPrompter('{a}').generate_prompt('x', model='qwen2.5')",
+        "from lazyprompt import AlpacaPrompter; AlpacaPrompter('{a}').generate_prompt('x', return_dict=True)",
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
+    check = f"{code}\nimport sys\nprint([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)  # noqa: S603
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name != "lazyprompt"))
+def test_imports_go_one_way(module: str) -> None:
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        for name in names:
+            if name.startswith("lazyprompt."):
+                assert FLOOR[room_of(name)] <= FLOOR[room_of(module)], f"{module} imports {name}"
+
+
+def test_every_module_has_a_room() -> None:
+    assert {room_of(module) for module in MODULES if module != "lazyprompt"} == set(FLOOR)
+
+
+def test_no_check_vanishes_under_optimisation() -> None:
+    for path in MODULES.values():
+        assert not any(
+            isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        ), path
+
+
+def test_the_package_is_typed() -> None:
+    assert (PACKAGE / "py.typed").exists()
