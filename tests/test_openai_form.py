@@ -124,8 +124,8 @@ def test_a_call_without_an_id_gets_one_made_of_its_place() -> None:
 
 
 def test_tool_calls_may_be_none() -> None:
-    form = {"role": "assistant", "content": "hi", "tool_calls": None, "refusal": None, "annotations": []}
-    assert read(form) == Msg("assistant", "hi", "assistant")
+    nothing = {"tool_calls": None, "refusal": None, "annotations": []}
+    assert read({"role": "assistant", "content": "hi"} | nothing) == Msg("assistant", "hi", "assistant")
 
 
 def test_thinking_stands_before_content_and_calls() -> None:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, PromptFile, PromptFileError
-from lazyprompt.files.prompt_file import FIELDS, MAX_BYTES, MAX_DEPTH, MAX_NODES
+from lazyprompt.files.prompt_file import FIELDS
+from lazyprompt.files.yaml_nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

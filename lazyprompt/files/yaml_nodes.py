@@ -1,0 +1,252 @@
+"""YAML read into values that know their place, within bounds.
+
+Plain values are text unless JSON would read them as a number, ``true``, ``false`` or ``null``. YAML 1.1 knows more:
+to it ``no`` is false, ``12:30`` is 750 and ``010`` is 8, none of which anybody means who writes a prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TypeAlias, cast
+from unicodedata import combining, east_asian_width
+
+import yaml
+
+from lazyprompt._json import well_formed
+from lazyprompt.errors import PromptFileError
+from lazyprompt.inspect.terminal import visible
+
+MAX_BYTES = 5_000_000
+"""The largest file, and the most text it may hold once its aliases are written out."""
+
+MAX_NODES = 100_000
+"""The most values a file may hold once its aliases are written out."""
+
+MAX_DEPTH = 100
+"""The deepest nesting in a file."""
+
+TOO_LARGE = f"the file is larger than {MAX_BYTES} bytes"
+_LINE_BREAK = re.compile(r"\r\n|[\r\n]")
+_NOT_IN_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# How much of a long line a syntax error shows, before and after the place.
+_SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
+
+
+class Source:
+    """The text of a file, in which each place has a line and a column.
+
+    Args:
+        text: The text; a byte order mark before it is no part of it.
+        name: How errors call the file.
+        whole: Whether it is the whole text, and so to be checked.
+
+    Raises:
+        PromptFileError: The text is too long, or has characters that no YAML has.
+    """
+
+    def __init__(self, text: str, name: str, *, whole: bool = True) -> None:
+        self.text = text.removeprefix("\ufeff")
+        self.name = name
+        if whole:
+            self._check()
+
+    def _check(self) -> None:
+        if alien := _NOT_IN_YAML.search(self.text):
+            what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
+            raise self.error(alien.start(), what)
+        if len(self.text.encode()) > MAX_BYTES:
+            raise self.error(0, TOO_LARGE)
+
+    def place(self, at: int) -> tuple[int, int]:
+        """The line and column of an index, both from 1, as editors count them."""
+        breaks = [match.end() for match in _LINE_BREAK.finditer(self.text, 0, at)]
+        return len(breaks) + 1, at - (breaks[-1] if breaks else 0) + 1
+
+    def error(self, at: int, what: str) -> PromptFileError:
+        """An error at an index."""
+        line, column = self.place(at)
+        return PromptFileError(f"{self.name}:{line}:{column}: {what}")
+
+    def syntax_error(self, error: yaml.MarkedYAMLError) -> PromptFileError:
+        """What the parser found wrong, with the line it found it in."""
+        mark = error.problem_mark or error.context_mark
+        # The end of the file is better shown behind the last thing in it.
+        at = min(mark.index if mark else 0, len(self.text.rstrip()))
+        column = self.place(at)[1]
+        line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
+        start = max(column - 1 - _SHOWN_BEFORE, 0)
+        indent = " " * sum(map(_cells, visible(line[start : column - 1])))
+        what = ", ".join(filter(None, (error.context, error.problem)))
+        return self.error(at, f"{what}{self._advice(at, what)}\n{visible(line[start:])}\n{indent}^")
+
+    def _advice(self, at: int, what: str) -> str:
+        """What to do about the mistakes that people make most."""
+        line = _LINE_BREAK.split(self.text[:at])[-1] + self.text[at : at + 1]
+        if "\t" in line[: len(line) - len(line.lstrip())]:
+            return "; YAML is indented with spaces, not with tabs"
+        if "mapping values" in what:
+            return "; text that holds ': ' goes into quotes, or behind a |"
+        if "cannot start" in what:
+            return f"; text that begins with {self.text[at : at + 1]!r} goes into quotes"
+        return ""
+
+
+def _cells(sign: str) -> int:
+    """How many cells of a terminal a character takes."""
+    return 0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1
+
+
+class Node(NamedTuple):
+    """A value and its place.
+
+    Attributes:
+        value: The value.
+        at: Where it begins.
+        key_at: Where its key begins; for a value without a key, where it begins itself.
+        flow: Whether it is a list or mapping written with brackets or braces.
+    """
+
+    value: Value
+    at: int
+    key_at: int
+    flow: bool = False
+
+
+Value: TypeAlias = "str | int | float | bool | list[Node] | dict[str, Node] | None"
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL"), None) | {
+    word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
+}
+_TAGS = ("!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
+# More digits are no number that anything means, and Python refuses to read them.
+_MOST_DIGITS = 300
+KINDS: dict[type, str] = {
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "empty",
+    list: "a list",
+    dict: "a mapping",
+}
+
+
+class Reader:
+    """Makes nodes of YAML, event by event.
+
+    Nothing is made that a bound forbids: an alias is counted as what it stands for before it stands for it, and the
+    parser is not asked for more than was allowed so far.
+
+    Args:
+        source: The text.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._events = yaml.parse(source.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        self._anchors: dict[str, tuple[Node, int, int]] = {}
+        self._nodes = 0
+        self._characters = 0
+
+    def read(self) -> Node | None:
+        """The one document in the text; ``None`` if there is none."""
+        try:
+            next(self._events)  # the stream begins
+            if isinstance(next(self._events), yaml.StreamEndEvent):
+                return None
+            node = self._node(next(self._events), 0)
+            next(self._events)  # the document ends
+            event = next(self._events)
+        except yaml.MarkedYAMLError as error:
+            raise self._source.syntax_error(error) from error
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise self._source.error(_index(event), "a second YAML document begins; a prompt file is one")
+        return node
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        at = _index(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(str(event.anchor), at)
+        if depth > MAX_DEPTH:
+            raise self._source.error(at, f"nested deeper than {MAX_DEPTH} levels")
+        nodes, characters = self._nodes, self._characters
+        self._count(at, 1, 0)
+        value: Value
+        if isinstance(event, yaml.ScalarEvent):
+            value = self._scalar(event, at)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self._list(depth)
+        else:
+            value = self._mapping(depth)
+        started = cast("yaml.ScalarEvent | yaml.CollectionStartEvent", event)
+        if started.tag is not None and started.tag not in _TAGS:
+            tag = started.tag.replace("tag:yaml.org,2002:", "!!")
+            raise self._source.error(
+                at, f"the tag {tag} is not read; a prompt file holds text, numbers, lists and maps"
+            )
+        node = Node(value, at, at, bool(getattr(event, "flow_style", False)))
+        if started.anchor is not None:
+            self._anchors[started.anchor] = node, self._nodes - nodes, self._characters - characters
+        return node
+
+    def _alias(self, anchor: str, at: int) -> Node:
+        if anchor not in self._anchors:
+            what = f"the alias *{anchor} stands for nothing before it; text that begins with '*' goes into quotes"
+            raise self._source.error(at, what)
+        node, nodes, characters = self._anchors[anchor]
+        self._count(at, nodes, characters)
+        return node._replace(at=at, key_at=at)
+
+    def _count(self, at: int, nodes: int, characters: int) -> None:
+        self._nodes += nodes
+        self._characters += characters
+        if self._nodes > MAX_NODES:
+            raise self._source.error(at, f"more than {MAX_NODES} values, with what the aliases stand for")
+        if self._characters > MAX_BYTES:
+            raise self._source.error(at, f"more than {MAX_BYTES} characters, with what the aliases stand for")
+
+    def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
+        text = event.value
+        self._count(at, 0, len(text))
+        try:
+            well_formed(text, "the text", PromptFileError)
+        except PromptFileError as error:
+            raise self._source.error(at, str(error)) from error
+        if not event.implicit[0] or event.tag is not None:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        number = _NUMBER.fullmatch(text)
+        if number is None:
+            return text
+        if len(text) > _MOST_DIGITS:
+            raise self._source.error(at, f"a number of {len(text)} digits; put it in quotes if it is text")
+        return float(text) if number[1] or number[2] else int(text)
+
+    def _list(self, depth: int) -> list[Node]:
+        items: list[Node] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._node(event, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, Node]:
+        fields: dict[str, Node] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._node(event, depth + 1)
+            if not isinstance(key.value, str):
+                what = f"a key is {KINDS[type(key.value)]}; keys are text, so put it in quotes"
+                raise self._source.error(key.at, what)
+            if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and key.value == "<<":
+                raise self._source.error(key.at, "merge keys (<<) are not read; write the fields out")
+            if key.value in fields:
+                line, _ = self._source.place(fields[key.value].key_at)
+                raise self._source.error(
+                    key.at, f"{key.value!r} stands here a second time; the first is in line {line}"
+                )
+            fields[key.value] = self._node(next(self._events), depth + 1)._replace(key_at=key.at)
+        return fields
+
+
+def _index(event: yaml.Event) -> int:
+    return event.start_mark.index if event.start_mark else 0

@@ -1,0 +1,264 @@
+import copy
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import messages_from
+from lazyprompt.errors import HistoryError, MediaError
+from lazyprompt.history import EMPTY_HISTORY, History
+from lazyprompt.messages import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
+
+
+def asks(name: str, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": name}} | more]}
+
+
+def turns(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": role, "content": text} for role, text in zip(["user", "assistant"] * 9, texts, strict=False)]
+
+
+PAIRS = [["你好", "hi"], ("how", "so")]
+FORMS: dict[str, Any] = {
+    "pairs": PAIRS,
+    "plain dicts": turns("你好", "hi", "how", "so"),
+    "messages": messages_from(PAIRS),  # type: ignore[arg-type]
+    "a mixture": [PAIRS[0], Msg("user", "how", "user"), {"role": "assistant", "content": "so"}],
+    "a tuple": tuple(PAIRS),
+    "dicts with a further key": [turn | {"refusal": None} for turn in turns("你好", "hi", "how", "so")],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
+    before = copy.deepcopy(form)
+    history = History.of(form)
+    assert history == History.of(PAIRS)  # type: ignore[arg-type]
+    assert hash(history) == hash(History.of(PAIRS))  # type: ignore[arg-type]
+    assert [(message.role, message.content) for message in messages_from(form)] == [
+        ("user", "你好"),
+        ("assistant", "hi"),
+        ("user", "how"),
+        ("assistant", "so"),
+    ]
+    assert history.to_openai() == turns("你好", "hi", "how", "so")
+    assert form == before
+
+
+@given(st.lists(st.tuples(st.text(), st.text())))
+def test_pairs_of_any_text_come_back_as_they_were(pairs: list[tuple[str, str]]) -> None:
+    history = History.of(pairs)
+    assert list(zip(history.questions, history.answers, strict=True)) == pairs
+    assert [turn["content"] for turn in history.to_openai()] == [text for pair in pairs for text in pair]
+    assert History.of(history.to_openai()) == history
+    assert History.of(history.messages) == history
+
+
+@pytest.mark.parametrize("nothing", [None, [], (), EMPTY_HISTORY])
+def test_no_history_is_the_empty_one(nothing: Any) -> None:
+    history = History.of(nothing)
+    assert history is EMPTY_HISTORY
+    assert not history
+    assert history.messages == ()
+    assert history.to_openai() == []
+    assert not history.waits_for_answer
+
+
+def test_a_history_is_taken_as_it_is() -> None:
+    history = History.of([("a", "b")])
+    assert History.of(history) is history
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_history_can_be_pickled_and_copied(form: Any) -> None:
+    history = History.of(form)
+    for twin in (pickle.loads(pickle.dumps(history)), copy.deepcopy(history)):  # noqa: S301 - our own bytes
+        assert twin == history
+        assert twin.to_openai() == history.to_openai()
+    assert not hasattr(history, "__dict__")
+
+
+def test_a_history_shares_nothing_with_what_was_given_or_given_out() -> None:
+    given: Any = [["a", "b"], asks("f", id="1"), {"role": "tool", "tool_call_id": "1", "content": "x", "k": {"v": [1]}}]
+    history = History.of(given)
+    expected = json.dumps(history.to_openai())
+    given[0][1] = "changed"
+    given[1]["tool_calls"].clear()
+    given[2]["k"]["v"].append(2)
+    out: Any = history.to_openai()
+    out[2]["tool_calls"][0]["function"]["name"] = "changed"
+    out[3]["k"]["v"].append(3)
+    messages_from(given).clear()
+    assert json.dumps(history.to_openai()) == expected
+
+
+def test_histories_are_joined_in_each_combination() -> None:
+    pairs, more, messages = History.of([("a", "b")]), History.of([("c", "d")]), History.of([Msg("Bob", "e", "user")])
+    assert pairs + EMPTY_HISTORY is pairs
+    assert EMPTY_HISTORY + pairs is pairs
+    assert (pairs + more).questions == ("a", "c")
+    assert (pairs + more).answers == ("b", "d")
+    assert [message.content for message in (pairs + messages).messages] == ["a", "b", "e"]
+    assert [message.content for message in (messages + pairs).messages] == ["e", "a", "b"]
+
+
+def test_a_history_differs_from_another_and_from_any_other_thing() -> None:
+    assert History.of([("a", "b")]) != History.of([("a", "c")])
+    assert History.of([("a", "b")]) != [("a", "b")]
+
+
+def test_a_history_prints_its_messages() -> None:
+    assert repr(History.of([("a", "b")])) == (
+        f"History([{Msg('user', 'a', 'user')!r}, {Msg('assistant', 'b', 'assistant')!r}])"
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "waits"),
+    [
+        (["a", "b"], False),
+        ({"role": "user", "content": "a"}, True),
+        ({"role": "tool", "tool_call_id": "1", "content": "x"}, True),
+        (Msg("system", (ToolResultBlock("1", "f", "x"),), "system"), True),
+        ({"role": "system", "content": "a"}, False),
+        (Msg("Friday", (TextBlock("a"), ToolUseBlock("1", "f")), "assistant"), False),
+    ],
+)
+def test_whether_the_assistant_speaks_next_is_known(last: Any, waits: bool) -> None:  # noqa: FBT001 - a parameter
+    assert History.of([["a", "b"], asks("f", id="1"), last]).waits_for_answer is waits
+
+
+def test_plain_pairs_never_wait() -> None:
+    assert not History.of([("a", "b")]).waits_for_answer
+
+
+def results(history: Any) -> list[str]:
+    return [b.id for message in messages_from(history) for b in message.blocks if isinstance(b, ToolResultBlock)]
+
+
+def test_a_result_without_an_id_takes_the_oldest_unanswered_call() -> None:
+    two = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}, {"function": {"name": "g"}}]}
+    given = [two, {"role": "tool", "content": "1"}, asks("h", id="c"), *[{"role": "tool", "content": "2"}] * 2]
+    assert results(given) == ["a", "call_history_0_tool_calls_1", "c"]
+
+
+def test_a_result_with_an_id_answers_that_call() -> None:
+    given = [asks("f", id="a"), asks("g", id="b"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
+    assert results([*given, {"role": "tool", "content": "2"}]) == ["a", "b"]
+
+
+def test_a_result_among_blocks_or_in_a_pair_answers_its_call_too() -> None:
+    calls = asks("f", id="a"), asks("g", id="b"), asks("h", id="c")
+    answered = [Msg("system", (ToolResultBlock("a", "f", "1"),), "system"), ([ToolResultBlock("b", "g", "2")], "fine")]
+    assert results([*calls, *answered, {"role": "tool", "content": "3"}]) == ["a", "b", "c"]
+
+
+def test_a_result_that_no_call_waits_for_is_refused() -> None:
+    answered = [asks("f", id="a"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
+    with pytest.raises(HistoryError, match=r"^history\[2\] is a tool result without 'tool_call_id', and no call waits"):
+        messages_from([*answered, {"role": "tool", "content": "2"}])
+
+
+def test_ids_that_are_missing_are_made_the_same_each_time() -> None:
+    given = [["a", "b"], asks("f"), {"role": "tool", "content": "1"}]
+    assert History.of(given).to_openai() == History.of(copy.deepcopy(given)).to_openai()
+    assert results(given) == ["call_history_1_tool_calls_0"]
+
+
+def test_messages_of_agentscope_are_read_and_written() -> None:
+    given: list[Any] = [
+        {"name": "system", "role": "system", "content": "Be kind."},
+        {"name": "Bob", "role": "user", "content": [{"type": "text", "text": "hi"}], "metadata": None},
+        {
+            "name": "Friday",
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"a": [104.48]}}],
+        },
+        {
+            "name": "system",
+            "role": "system",
+            "content": [
+                {"type": "tool_result", "id": "1", "name": "f", "output": [{"type": "text", "text": "104.48, 36.30"}]}
+            ],
+        },
+    ]
+    history = History.of(given)
+    assert history.messages[3] == Msg("system", (ToolResultBlock("1", "f", (TextBlock("104.48, 36.30"),)),), "system")
+    assert history.waits_for_answer
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": [104.48]}'}}
+    assert history.to_openai() == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "name": "Bob", "content": "hi"},
+        {"role": "assistant", "name": "Friday", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "104.48, 36.30", "name": "f"},
+    ]
+
+
+def test_a_pair_may_hold_blocks() -> None:
+    picture = ImageBlock(URLSource("https://example.org/a.png"))
+    user, assistant = messages_from([([{"type": "text", "text": "look"}, picture], "nice")])  # type: ignore[list-item]
+    assert user == Msg("user", (TextBlock("look"), picture), "user")
+    assert assistant == Msg("assistant", "nice", "assistant")
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (["a", "b", "c"], "has 3 items; a pair is [question, answer]"),
+        (["a"], "has 1 items; a pair is"),
+        ([], "has 0 items; a pair is"),
+        (["a", None], ": the assistant's part is a NoneType; give text or a list of blocks"),
+        ([5, "b"], ": the user's part is a int; give text"),
+        (["a", {"role": "x"}], ": the assistant's part is a dict; give text"),
+        (["a", [5]], ".content[0] is a int, not a block"),
+        ("ab", "is a str; a history holds a pair"),
+        (5, "is a int; a history holds a pair"),
+        (None, "is a NoneType; a history holds a pair"),
+        ({}, "has no 'role'"),
+        ({"role": "user"}, "has neither content nor tool_calls"),
+        ({"role": "robot", "content": "x"}, "has role 'robot'"),
+        ({"role": "user", "content": [{"type": "text"}]}, ": TextBlock does not fit the fields type"),
+        ({"role": "user", "content": [{"type": "text", "text": "\ud800"}]}, ": the text of a TextBlock has a lone"),
+        (["a", "\ud800"], ": the message of 'assistant' has a lone surrogate"),
+        ({"role": "user", "content": "\ud800"}, ": the message of 'user' has a lone surrogate"),
+    ],
+)
+def test_an_item_of_a_wrong_shape_is_refused_with_its_index(item: Any, said: str) -> None:
+    for before, index in (([], 0), ([("a", "b")] * 3, 3), ([Msg("user", "a", "user")], 1)):
+        with pytest.raises(HistoryError) as caught:
+            History.of([*before, item])
+        assert str(caught.value).startswith(f"history[{index}]{' ' if said[0] not in ':.' else ''}{said}")
+
+
+def test_plain_dicts_with_half_of_a_surrogate_pair_are_refused_with_the_index_of_the_dict() -> None:
+    with pytest.raises(HistoryError, match=r"^history\[3\]: the message of 'assistant' has a lone surrogate"):
+        History.of(turns("a", "b", "c", "\udc00"))
+
+
+def test_dicts_without_their_turns_in_order_are_read_one_by_one() -> None:
+    for form in (turns("a", "b", "c"), turns("a", "b")[::-1], [*turns("a", "b"), *turns("c", "d")[::-1]]):
+        history = History.of(form)
+        assert history.questions == ()
+        assert history.to_openai() == form
+
+
+def test_items_that_only_begin_like_plain_turns_are_read_one_by_one() -> None:
+    mixed: list[Any] = [*turns("a", "b"), ["c", "d"], Msg("user", "e", "user")]
+    assert [message.content for message in messages_from(mixed)] == ["a", "b", "c", "d", "e"]
+    with pytest.raises(HistoryError, match=r"^history\[1\]\.content is a int"):
+        History.of([*turns("a"), {"role": "assistant", "content": 5}])
+
+
+def test_a_source_of_a_wrong_shape_is_refused_with_the_index_of_its_message() -> None:
+    bad = {"role": "user", "content": [{"type": "image", "source": {"type": "ftp"}}]}
+    with pytest.raises(MediaError, match=r"^history\[1\]: a source has type 'ftp'"):
+        History.of([("a", "b"), bad])
+
+
+@pytest.mark.parametrize("given", ["ab", {"role": "user"}, 5, iter([("a", "b")]), {("a", "b")}])
+def test_what_is_no_list_is_no_history(given: Any) -> None:
+    with pytest.raises(HistoryError, match=f"^a history is a list, not a {type(given).__name__}; its items are a pair"):
+        History.of(given)

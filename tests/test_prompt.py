@@ -1,0 +1,182 @@
+import copy
+import dataclasses
+import pickle
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.errors import HistoryError, LazyPromptError, ToolsError
+from lazyprompt.history import EMPTY_HISTORY, History
+from lazyprompt.prompt import MARKERS, Prompt, Rendered, Segment, Text
+from lazyprompt.tools import ToolSet
+
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+RENDERED = Rendered(
+    ("<s>", "", "Say ", "hi", "", "you", "", "", "</s>"),
+    (MARKERS, MARKERS, "instruction", "word", MARKERS, "word", "instruction", "x", MARKERS),
+)
+
+
+class Letters:
+    def count_text(self, text: str) -> int:
+        return len(text)
+
+
+def test_neighbours_of_one_origin_are_one_segment_and_empty_ones_are_left_out() -> None:
+    assert RENDERED.segments == (
+        Segment("<s>", MARKERS, trusted=True),
+        Segment("Say ", "instruction", trusted=True),
+        Segment("hiyou", "word", trusted=False),
+        Segment("</s>", MARKERS, trusted=True),
+    )
+
+
+@given(st.lists(st.tuples(st.text(max_size=3), st.sampled_from("abc"))))
+def test_the_segments_make_the_whole_text(parts: list[tuple[str, str]]) -> None:
+    texts, slots = [text for text, _ in parts], [slot for _, slot in parts]
+    rendered = Rendered(texts, slots)
+    segments = rendered.segments
+    assert "".join(segment.text for segment in segments) == rendered.text == "".join(texts)
+    assert all(segment.text for segment in segments)
+    assert all(one[1:] != other[1:] for one, other in pairwise(segments))
+    even = "".join(texts[0::2])
+    assert "".join(segment.text for segment in segments if segment.trusted) == even
+
+
+def test_trust_keeps_neighbours_of_one_slot_apart() -> None:
+    assert Rendered(("a", "b"), ("user", "user")).segments == (
+        Segment("a", "user", trusted=True),
+        Segment("b", "user", trusted=False),
+    )
+
+
+def test_parts_without_a_slot_are_noticed() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        _ = Rendered(("a", "b"), ("x",)).segments
+
+
+def test_tokens_are_counted_slot_by_slot_in_order() -> None:
+    counts = RENDERED.tokens(Letters())
+    assert counts == {MARKERS: 7, "instruction": 4, "word": 5}
+    assert list(counts) == [MARKERS, "instruction", "word"]
+
+
+def test_a_rendered_prompt_is_its_text() -> None:
+    assert str(RENDERED) == RENDERED.text == "<s>Say hiyou</s>"
+    assert len(RENDERED) == 16
+    assert repr(Rendered(("a",), ("x",))) == "Rendered([Segment(text='a', slot='x', trusted=True)])"
+
+
+def test_rendered_prompts_are_equal_where_their_segments_are() -> None:
+    one = Rendered(("a", "", "b"), ("x", "y", "x"))
+    same = Rendered(("ab",), ("x",))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != Rendered(("ab",), ("y",))
+    assert one != Rendered(("", "ab"), ("x", "x"))
+    assert one != "ab"
+
+
+def test_a_rendered_prompt_does_not_change_with_what_it_was_made_of() -> None:
+    parts, slots = ["a", "b"], ["x", "y"]
+    rendered = Rendered(parts, slots)
+    parts[0] = slots[1] = "changed"
+    assert rendered.segments == (Segment("a", "x", trusted=True), Segment("b", "y", trusted=False))
+    assert rendered.text == "ab"
+
+
+PROMPT = Prompt(
+    system="s",
+    instruction=Text(("Say ", "hi", ""), ("instruction", "word", "instruction")),
+    user="u",  # type: ignore[arg-type]
+    input="i",
+    history=[("a", "b")],  # type: ignore[arg-type]
+    tools=TOOLS,  # type: ignore[arg-type]
+    label="l",
+)
+
+
+@pytest.mark.parametrize("value", [RENDERED, PROMPT, Prompt(), Text(("a",), ("x",))], ids=lambda v: type(v).__name__)
+def test_values_can_be_pickled_copied_and_hashed(value: Any) -> None:
+    for twin in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):  # noqa: S301 - our own bytes
+        assert twin == value
+        assert hash(twin) == hash(value)
+        assert str(twin) == str(value)
+    assert not hasattr(value, "__dict__")
+
+
+@pytest.mark.parametrize(("value", "name"), [(PROMPT, "system"), (Text(), "parts")])
+def test_values_are_frozen(value: Any, name: str) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, name, "other")
+
+
+def test_a_text_is_its_parts() -> None:
+    text = Text(("Say ", "hi", "."), ("instruction", "word", "instruction"))
+    assert str(text) == "Say hi."
+    assert text
+    assert not Text()
+    assert not Text(("", "", ""), ("a", "b", "a"))
+    assert Text.trusted("hi", "user") == Text(("hi",), ("user",))
+
+
+def test_plain_text_in_a_prompt_is_the_developers_own() -> None:
+    prompt = Prompt(instruction="do", user="this")  # type: ignore[arg-type]
+    assert prompt.instruction == Text(("do",), ("instruction",))
+    assert prompt.user == Text(("this",), ("user",))
+
+
+def test_a_prompt_reads_history_and_tools_in_any_form() -> None:
+    assert PROMPT.history == History.of([("a", "b")])
+    assert PROMPT.tools == ToolSet.of(TOOLS)
+    assert PROMPT.evolve(history=PROMPT.history, tools=PROMPT.tools) == PROMPT
+
+
+def test_an_empty_prompt_holds_nothing() -> None:
+    prompt = Prompt(history=None, tools=None)  # type: ignore[arg-type]
+    assert prompt == Prompt()
+    assert prompt.history is EMPTY_HISTORY
+    assert not prompt.instruction
+    assert (prompt.system, prompt.input, prompt.label) == (None, None, None)
+    assert prompt.tools.names == ()
+
+
+def test_a_prompt_shares_nothing_with_what_it_was_given() -> None:
+    history: Any = [["a", "b"]]
+    tools: Any = copy.deepcopy(TOOLS)
+    prompt = Prompt(history=history, tools=tools)
+    history[0][0] = "changed"
+    tools[0]["function"]["name"] = "changed"
+    assert prompt.history.questions == ("a",)
+    assert prompt.tools.names == ("f",)
+
+
+def test_a_changed_prompt_leaves_the_first_as_it_was() -> None:
+    changed = PROMPT.evolve(input="other", user="more", history=None)
+    assert (changed.input, str(changed.user), changed.history) == ("other", "more", EMPTY_HISTORY)
+    assert changed.system == "s"
+    assert (PROMPT.input, str(PROMPT.user)) == ("i", "u")
+
+
+def test_a_prompt_refuses_a_history_and_tools_of_a_wrong_shape() -> None:
+    with pytest.raises(HistoryError, match=r"^history\[0\] has 3 items"):
+        Prompt(history=[("a", "b", "c")])  # type: ignore[arg-type]
+    with pytest.raises(ToolsError, match=r"tools\[0\]"):
+        Prompt(tools=[5])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["system", "instruction", "user", "input", "label"])
+def test_a_prompt_refuses_half_of_a_surrogate_pair_in_every_text(field: str) -> None:
+    fields: Any = {field: "\ud800"}
+    with pytest.raises(LazyPromptError, match="lone surrogate"):
+        Prompt(**fields)
+
+
+@pytest.mark.parametrize("field", ["system", "instruction", "user", "input", "label"])
+def test_a_prompt_refuses_what_is_no_text(field: str) -> None:
+    fields: Any = {field: 5}
+    with pytest.raises(LazyPromptError, match="int"):
+        Prompt(**fields)
