@@ -30,8 +30,8 @@ SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
 # Twenty turns of about 280 characters a text, and five tools.
 WORDS = "the order was sent on Monday and should arrive by Friday unless the depot is closed for the holiday "
-TURNS = [[f"{i}: {WORDS * 3}"[:280], f"Answer {i}. {WORDS * 3}"[:280]] for i in range(20)]
-TOOLS = [
+TURNS: list[list[str]] = [[f"{i}: {WORDS * 3}"[:280], f"Answer {i}. {WORDS * 3}"[:280]] for i in range(20)]
+TOOLS: list[dict[str, object]] = [
     {
         "type": "function",
         "function": {
@@ -93,7 +93,9 @@ def chat_dict() -> Row:
         messages.append({"role": "user", "content": "And now?"})
         return {"messages": messages, "tools": TOOLS}
 
-    return Row("20 turns + 5 tools -> dict", 4.0, lambda: prompter.generate_prompt("And now?", TURNS, return_dict=True), floor)
+    return Row(
+        "20 turns + 5 tools -> dict", 4.0, lambda: prompter.generate_prompt("And now?", TURNS, return_dict=True), floor
+    )
 
 
 def chat_flat() -> Row:
@@ -129,20 +131,28 @@ def chat_family() -> Row:
     return Row("20 turns -> ChatML, safe", 4.0, lambda: prompter.generate_prompt("And now?", TURNS), floor)
 
 
-def ratios(row: Row) -> tuple[float, float, float, float]:
-    """Floor and contender in microseconds, and their ratio: of the minima, and of the medians."""
+class Result(NamedTuple):
+    """A row measured: microseconds of floor and contender, and the ratio of the minima and of the medians."""
+
+    name: str
+    floor_us: float
+    us: float
+    ratio: float
+    median: float
+    target: float
+
+
+def measured(row: Row) -> Result:
+    """Time a row, contender and floor in turn."""
     if row.contender() != row.floor():
         raise SystemExit(f"{row.name}: contender and floor give different results")
     timers = [timeit.Timer(row.floor), timeit.Timer(row.contender)]
     number = max(1, int(SLICE_SECONDS / max(timers[1].timeit(200) / 200, 1e-9)))
     times = [[timer.timeit(number) / number * 1e6 for timer in timers] for _ in range(REPEATS)]
     floors, contenders = zip(*times, strict=True)
-    return (
-        min(floors),
-        min(contenders),
-        min(contenders) / min(floors),
-        statistics.median(contenders) / statistics.median(floors),
-    )
+    least = min(contenders) / min(floors)
+    median = statistics.median(contenders) / statistics.median(floors)
+    return Result(row.name, min(floors), min(contenders), least, median, row.target)
 
 
 def import_cost() -> float:
@@ -162,20 +172,17 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     parser.add_argument("--slack", type=float, default=1.0, help="with --check: how many times the target is allowed")
     options = parser.parse_args()
-    results = []
-    for make in (three_slots, chat_dict, chat_flat, chat_family):
-        row = make()
-        floor, contender, least, median = ratios(row)
-        results.append({"row": row.name, "floor_us": floor, "us": contender, "ratio": least, "median": median, "target": row.target})
+    results = [measured(make()) for make in (three_slots, chat_dict, chat_flat, chat_family)]
     cost = import_cost()
     if options.json:
-        sys.stdout.write(json.dumps({"rows": results, "import_ms": cost, "cores": os.cpu_count()}, indent=1) + "\n")
+        rows = [result._asdict() for result in results]
+        print(json.dumps({"rows": rows, "import_ms": cost, "cores": os.cpu_count()}, indent=1))
     else:
         print(f"{'':34}{'floor us':>10}{'us':>10}{'ratio':>8}{'median':>8}{'target':>8}")
-        for r in results:
-            print(f"{r['row']:34}{r['floor_us']:10.2f}{r['us']:10.2f}{r['ratio']:8.2f}{r['median']:8.2f}{r['target']:8.1f}")
+        for name, floor, time, ratio, median, target in results:
+            print(f"{name:34}{floor:10.2f}{time:10.2f}{ratio:8.2f}{median:8.2f}{target:8.1f}")
         print(f"import of a prompter: {cost:.0f} ms over bare Python (target {IMPORT_TARGET_MS})")
-    missed = [r["row"] for r in results if r["ratio"] > r["target"] * options.slack]
+    missed = [result.name for result in results if result.ratio > result.target * options.slack]
     if cost > IMPORT_TARGET_MS * options.slack:
         missed.append("import")
     if options.check and missed:

@@ -14,13 +14,15 @@ ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "text" / "test_families.py"
 HEAD = """# Model families
 
-`model="qwen2.5"`, `with_markers("Qwen/Qwen2.5-7B-Instruct")` and `--model` find a model's family by its name, its repository or
-the path of its file. The flat text is then what the family's own chat template makes of the messages of `format="openai"`, byte
-for byte, for plain chats and chats of several turns. A name that no family fits is an error, never a guess.
+`model="qwen2.5"`, `with_markers("Qwen/Qwen2.5-7B-Instruct")` and `--model` find a model's family by its name, its
+repository or the path of its file. The flat text is then what the family's own chat template makes of the messages of
+`format="openai"`, byte for byte, for plain chats and chats of several turns. A name that no family fits is an error,
+never a guess.
 
-A family is *proven* where a test renders the model's real template and compares; the others are written from model cards and
-published sources. *Tools: own form* means that the description of tools has the family's own words; else tools are described in
-the general form and calls are written as Hermes does. A chat template itself will be the answer for what no marker can say.
+A family is *proven* where a test renders the model's real template and compares; the others are written from model
+cards and published sources. *Tools: own form* means that the description of tools has the family's own words; else
+tools are described in the general form and calls are written as Hermes does. A chat template itself will be the
+answer for what no marker can say.
 
 ```python
 from lazyprompt import ChatPrompter, Markers

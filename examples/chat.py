@@ -1,6 +1,6 @@
 """A conversation of several turns, in Chinese and in English, with one prompter for each language.
 
-    python examples/chat.py
+python examples/chat.py
 """
 
 from lazyprompt import ChatPrompter
@@ -25,7 +25,7 @@ def main() -> None:
         for model in ("qwen2.5", "glm-4"):
             print(f"--- {language}, {model} ---")
             print(prompter.generate_prompt(values, HISTORY[language], model=model))
-        for message in prompter.generate_prompt(values, HISTORY[language], return_dict=True)["messages"]:  # type: ignore[union-attr]
+        for message in prompter.generate_prompt(values, HISTORY[language], return_dict=True)["messages"]:
             print(message)
 
 

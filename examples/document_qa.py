@@ -1,7 +1,7 @@
 """Questions about a long document: one prompter, a flat string for a local model, messages for an online one.
 
-    python examples/document_qa.py
-    python examples/document_qa.py "Who owns the copyright of a contribution?"
+python examples/document_qa.py
+python examples/document_qa.py "Who owns the copyright of a contribution?"
 """
 
 import json

@@ -1,6 +1,6 @@
 """Worked examples before the question: as one text, and as earlier turns of a chat.
 
-    python examples/few_shot.py
+python examples/few_shot.py
 """
 
 from lazyprompt import ChatPrompter, FewShotTemplate

@@ -1,6 +1,6 @@
 """Training pairs from the prompter that will also serve the model, so that both see the same bytes.
 
-    python examples/fine_tuning.py            writes JSON lines to the standard output
+python examples/fine_tuning.py            writes JSON lines to the standard output
 """
 
 import json

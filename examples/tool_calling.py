@@ -1,6 +1,6 @@
 """Tools from Python functions: described for the model, and a call with its result in the next prompt.
 
-    python examples/tool_calling.py
+python examples/tool_calling.py
 """
 
 import json
@@ -39,7 +39,7 @@ def main() -> None:
     print(json.dumps(prompter.generate_prompt(question, return_dict=True), indent=2))
 
     # What an online model answers is the OpenAI form; it goes into the history as it is.
-    history = [
+    history: list[dict[str, object]] = [
         {"role": "user", "content": question},
         {
             "role": "assistant",

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
         VideoBlock,
     )
     from lazyprompt.prompt import Prompt, Rendered, Segment, Text
-    from lazyprompt.prompter import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter
+    from lazyprompt.prompter import OpenAIPrompt, Prompter
+    from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
     from lazyprompt.text.few_shot import FewShotTemplate
     from lazyprompt.text.instruction import (
         AlpacaInstructionTemplate,
@@ -75,6 +76,7 @@ __all__ = [
     "MissingExtraError",
     "ModuleError",
     "Msg",
+    "OpenAIPrompt",
     "Prompt",
     "PromptFile",
     "PromptFileError",
@@ -112,7 +114,8 @@ _HOMES = {
         "ToolUseBlock URLSource VideoBlock"
     ),
     "prompt": "Prompt Rendered Segment Text",
-    "prompter": "AlpacaPrompter ChatPrompter EmptyPrompter Prompter",
+    "prompter": "OpenAIPrompt Prompter",
+    "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "text.markers": "Markers",

@@ -110,3 +110,24 @@ def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
                 "encoding can write; it comes from text that was cut or decoded wrongly"
             ) from fault
     return text
+
+
+def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str | None:
+    """Text that may be left out, checked.
+
+    Args:
+        value: Text, or ``None``.
+        where: How the message names it.
+        error: The class to raise.
+
+    Returns:
+        The value.
+
+    Raises:
+        LazyPromptError: Of the class ``error``: it is no text, or not well formed.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise error(f"{where} is a {type(value).__name__}, not text")
+    return well_formed(value, where, error)

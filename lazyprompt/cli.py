@@ -19,7 +19,8 @@ from lazyprompt._json import well_formed
 from lazyprompt._version import __version__
 from lazyprompt.errors import FormatError, HistoryError, LazyPromptError, SafetyError, SlotError, ToolsError
 from lazyprompt.inspect.terminal import rendered_text, visible
-from lazyprompt.prompter import FORMATS, AlpacaPrompter, ChatPrompter
+from lazyprompt.prompter import FORMATS
+from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
 from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import SAFETIES
 

@@ -12,7 +12,7 @@ from lazyprompt._json import well_formed
 from lazyprompt.errors import HistoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt._json import JsonObject
     from lazyprompt.messages import Msg
@@ -157,11 +157,12 @@ def _plain_turns(history: Sequence[Any]) -> History | None:
 _Split: TypeAlias = "tuple[list[str], list[str]]"
 
 
-def _split_pairs(history: Sequence[Any]) -> _Split:
+def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:
     questions: list[str] = []
     answers: list[str] = []
     for pair in history:
-        if type(pair) is not list and type(pair) is not tuple:
+        kind: type = type(pair)
+        if kind is not list and kind is not tuple:
             raise ValueError("no pair")
         question, answer = pair
         questions.append(question)
@@ -169,7 +170,7 @@ def _split_pairs(history: Sequence[Any]) -> _Split:
     return questions, answers
 
 
-def _split_dicts(history: Sequence[Any]) -> _Split:
+def _split_dicts(history: Sequence[Mapping[str, str]]) -> _Split:
     questions: list[str] = []
     answers: list[str] = []
     for question, answer in zip(history[0::2], history[1::2], strict=True):

@@ -164,6 +164,10 @@ def _are_parts(content: object) -> bool:
     )
 
 
+def _kind(part: object) -> str:
+    return str(cast("Fields", part).get("type")) if isinstance(part, dict) else ""
+
+
 def _parts(content: object, where: str) -> tuple[Block, ...]:
     if content is None or content == "":
         return ()
@@ -172,12 +176,12 @@ def _parts(content: object, where: str) -> tuple[Block, ...]:
     blocks: list[Block] = []
     for index, part in enumerate(_list(content, where)):
         place = f"{where}[{index}]"
-        kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
-        read = _PART_READERS.get(str(kind))
-        if read is None:
-            blocks.append(block_from(part, place))
+        kind = _kind(part)
+        if kind in _PART_READERS:
+            fields = _object(_object(part, place).get(kind), f"{place}.{kind}")
+            blocks.append(_PART_READERS[kind](fields, place))
         else:
-            blocks.append(read(_object(cast("dict[str, object]", part).get(str(kind)), f"{place}.{kind}"), place))
+            blocks.append(block_from(part, place))
     return tuple(blocks)
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias, cast
 
+from lazyprompt._json import checked_text
+from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.tools import ToolLike, ToolSet
 
@@ -148,6 +150,8 @@ class Prompt:
         label: What the assistant is to answer, in training data.
 
     Raises:
+        TemplateError: System text or instruction is no text.
+        SlotError: Input or label is no text.
         HistoryError: The history has no accepted shape.
         ToolsError: A tool cannot be described.
     """
@@ -161,10 +165,14 @@ class Prompt:
     label: str | None = None
 
     def __post_init__(self) -> None:
+        checked_text(self.system, "the system text", TemplateError)
+        checked_text(self.input, "the input", SlotError)
+        checked_text(self.label, "the label", SlotError)
         for name in ("instruction", "user"):
             given = cast("object", getattr(self, name))
-            if isinstance(given, str):
-                object.__setattr__(self, name, Text.trusted(given, name))
+            if not isinstance(given, Text):
+                text = checked_text(given, f"the {name} part", TemplateError)
+                object.__setattr__(self, name, Text.trusted(text or "", name))
         object.__setattr__(self, "history", History.of(cast("HistoryLike | History | None", self.history)))
         object.__setattr__(self, "tools", ToolSet.of(cast("Iterable[ToolLike] | ToolSet | None", self.tools)))
 

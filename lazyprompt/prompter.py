@@ -1,6 +1,6 @@
-"""Prompters: one definition of a prompt, a flat string or a dict out.
+"""The prompter: one definition of a prompt, a flat string or a dict out.
 
-A prompter is an instruction template, a prompt template, and what the developer has fixed: system text, tools, history.
+It is an instruction template, a prompt template, and what the developer has fixed: system text, tools, history.
 It keeps nothing of a call, so one prompter serves any number of threads and models at once.
 """
 
@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import sys
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Literal, NotRequired, Self, TypeAlias, TypedDict, cast, overload
 
-from lazyprompt.errors import FormatError, HistoryError, TemplateError, ToolsError, did_you_mean
+from lazyprompt._json import checked_text
+from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.prompt import Prompt, Rendered
-from lazyprompt.text.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.safety import checked_safety
-from lazyprompt.text.template import (
-    AlpacaPromptTemplate,
-    ChatPromptTemplate,
-    PromptTemplate,
-    Writer,
-    resolved_system,
-)
+from lazyprompt.text.template import PromptTemplate, Writer, resolved_system
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lazyprompt._json import Json, JsonObject
-    from lazyprompt.text.instruction import Instruction, Syntax
+    from lazyprompt._json import JsonObject
+    from lazyprompt.text.instruction import InstructionTemplate
     from lazyprompt.text.layout import Laid
     from lazyprompt.text.safety import Safety
 
@@ -39,6 +33,14 @@ HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 
 FORMATS = ("flat", "openai")
+
+
+class OpenAIPrompt(TypedDict):
+    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any."""
+
+    messages: list[JsonObject]
+    tools: NotRequired[list[JsonObject]]
+
 
 # A prompter remembers the copies it made for so many model names.
 _MODELS_KEPT = 32
@@ -74,7 +76,7 @@ class Prompter:
     ) -> None:
         self._instruction = instruction_template
         self._template = prompt_template
-        self._system = system
+        self._system = checked_text(system, "the system text", TemplateError)
         self._tools = ToolSet.of(tools)
         self._history = History.of(history)
         self._show = show
@@ -131,7 +133,7 @@ class Prompter:
         return_dict: Literal[True],
         format: Literal["openai"] | None = ...,
         model: str | None = ...,
-    ) -> dict[str, Json]: ...
+    ) -> OpenAIPrompt: ...
     @overload
     def generate_prompt(
         self,
@@ -144,7 +146,7 @@ class Prompter:
         return_dict: bool = ...,
         format: Literal["openai"],
         model: str | None = ...,
-    ) -> dict[str, Json]: ...
+    ) -> OpenAIPrompt: ...
     @overload
     def generate_prompt(
         self,
@@ -157,7 +159,7 @@ class Prompter:
         return_dict: bool = ...,
         format: str | None = ...,
         model: str | None = ...,
-    ) -> str | dict[str, Json]: ...
+    ) -> str | OpenAIPrompt: ...
     def generate_prompt(
         self,
         input: object = None,  # noqa: A002 - the name of the documents
@@ -169,7 +171,7 @@ class Prompter:
         return_dict: bool = False,
         format: str | None = None,  # noqa: A002 - the name of the documents
         model: str | None = None,
-    ) -> str | dict[str, Json]:
+    ) -> str | OpenAIPrompt:
         """Make the prompt.
 
         Args:
@@ -200,6 +202,8 @@ class Prompter:
             )
         if self._hooks:
             input, history, tools, label = self._hooked(input, history, tools, label)  # noqa: A001
+        if label is not None:
+            checked_text(label, "the label", SlotError)
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
         made = (
             self._openai(input, history, tools, label)
@@ -263,6 +267,8 @@ class Prompter:
             return self._for_model(model).render(input, history, tools, label)
         if self._hooks:
             input, history, tools, label = self._hooked(input, history, tools, label)  # noqa: A001
+        if label is not None:
+            checked_text(label, "the label", SlotError)
         laid = self._lay(input, history, tools, label)
         return Rendered(laid.parts, laid.slots)
 
@@ -301,7 +307,7 @@ class Prompter:
         Returns:
             The copy; this prompter stays as it is.
         """
-        return self._changed(self._markers, system=system)
+        return self._changed(self._markers, system=checked_text(system, "the system text", TemplateError))
 
     def with_safety(self, safety: Safety) -> Self:
         """A copy with another policy for control sequences in untrusted text.
@@ -350,10 +356,10 @@ class Prompter:
         writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
         return writer.keep(fields, constant)
 
-    def _openai(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> JsonObject:
+    def _openai(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> OpenAIPrompt:
         """The OpenAI form; every list and dict in it is new."""
         system_parts, user_parts, text = self._instruction.parts(given)
-        messages: list[Json] = []
+        messages: list[JsonObject] = []
         instruction = "".join(system_parts)
         system = self._system_text
         if system or instruction:
@@ -368,7 +374,7 @@ class Prompter:
         if label is not None:
             messages.append({"role": "assistant", "content": label})
         all_tools = self._tools if tools is None else self._all_tools(tools)
-        return {"messages": messages, "tools": [*all_tools.copy()]} if all_tools.names else {"messages": messages}
+        return {"messages": messages, "tools": all_tools.copy()} if all_tools.names else {"messages": messages}
 
     def _past(self, history: HistoryLike | None) -> History:
         return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
@@ -411,107 +417,6 @@ class Prompter:
         return f"{type(self).__name__}(slots={self.slots!r})"
 
 
-class ChatPrompter(Prompter):
-    """A prompt for conversations: system turn, tools, history, and what the user says now.
-
-    Args:
-        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
-        extra_keys: Names of further slots, listed under headers behind the instruction.
-        show: Whether each prompt is written to the standard error as well.
-        tools: Tools the model may always call.
-        history: What every conversation begins with.
-        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
-        enable_system: Whether there is a system turn. Without one, a string instruction goes before the user's text.
-        extro_keys: The documents' spelling of ``extra_keys``.
-        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
-
-    Raises:
-        TemplateError: The instruction or an extra key is wrong.
-        ToolsError: A tool cannot be described.
-        HistoryError: The history has no accepted shape.
-    """
-
-    def __init__(  # noqa: PLR0913 - the signature is the documents'
-        self,
-        instruction: Instruction = None,
-        extra_keys: str | Iterable[str] | None = None,
-        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
-        tools: ToolsLike = None,
-        history: HistoryLike | None = None,
-        *,
-        system: str | None = None,
-        enable_system: bool = True,
-        extro_keys: str | Iterable[str] | None = None,
-        syntax: Syntax = "slots",
-    ) -> None:
-        keys = _one_of(extra_keys, extro_keys)
-        template = ChatInstructionTemplate(instruction, keys, syntax)
-        if not enable_system:
-            template = template.at_user_level()
-        super().__init__(
-            template,
-            ChatPromptTemplate(system_turn=enable_system),
-            system=system if enable_system else "",
-            tools=tools,
-            history=history,
-            show=show,
-        )
-
-
-class AlpacaPrompter(Prompter):
-    """A prompt of one instruction and one response, in the Alpaca form. It has no turns, and so no history.
-
-    Args:
-        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
-        extra_keys: Names of further slots, listed under headers behind the instruction.
-        show: Whether each prompt is written to the standard error as well.
-        tools: Tools the model may always call.
-        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
-        extro_keys: The documents' spelling of ``extra_keys``.
-        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
-
-    Raises:
-        TemplateError: The instruction or an extra key is wrong.
-        ToolsError: A tool cannot be described.
-    """
-
-    def __init__(
-        self,
-        instruction: Instruction = None,
-        extra_keys: str | Iterable[str] | None = None,
-        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
-        tools: ToolsLike = None,
-        *,
-        system: str | None = None,
-        extro_keys: str | Iterable[str] | None = None,
-        syntax: Syntax = "slots",
-    ) -> None:
-        super().__init__(
-            AlpacaInstructionTemplate(instruction, _one_of(extra_keys, extro_keys), syntax),
-            AlpacaPromptTemplate(),
-            system=system,
-            tools=tools,
-            show=show,
-        )
-
-    def _past(self, history: HistoryLike | None) -> History:
-        if history:
-            raise HistoryError("the Alpaca form has no turns and takes no history; use ChatPrompter")
-        return super()._past(None)
-
-
-class EmptyPrompter(Prompter):
-    """No prompt at all: the flat form is the input, character by character; the dict form is one user message.
-
-    The input is taken as it is, also the control sequences in it: give it only text of your own.
-    """
-
-    _default_safety: Safety = "off"
-
-    def __init__(self) -> None:
-        super().__init__(InstructionTemplate(), PromptTemplate("{input}"), system="")
-
-
 def _said(text: str | None, past: History) -> str | None:
     """What the user says now; nothing at all where nothing was given and the history waits for the assistant."""
     return "" if text is None and not past.waits_for_answer else text
@@ -525,11 +430,3 @@ def _is_dict(format: str, *, return_dict: bool) -> bool:  # noqa: A002 - the nam
     if return_dict and format != "openai":
         raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
     return format == "openai"
-
-
-def _one_of(
-    extra_keys: str | Iterable[str] | None, extro_keys: str | Iterable[str] | None
-) -> str | Iterable[str] | None:
-    if extra_keys is not None and extro_keys is not None:
-        raise TemplateError("extra_keys and extro_keys are the same parameter; give one of them")
-    return extro_keys if extra_keys is None else extra_keys

@@ -1,8 +1,8 @@
 """Every code block of README and docs runs, and prints what stands below it.
 
-A ``python`` block runs in the namespace of the blocks before it in the same file; a ``text`` block right after it is its
-output. In a ``console`` block, lines after ``$`` are commands and the lines below are their output. The ``bash`` blocks of
-the README are the two that ``.ci/run`` runs.
+A ``python`` block runs in the namespace of the blocks before it in the same file; a ``text`` block right after it is
+its output. In a ``console`` block, lines after ``$`` are commands and the lines below are their output. The ``bash``
+blocks of the README are the two that ``.ci/run`` runs.
 """
 
 import contextlib
@@ -93,7 +93,7 @@ def test_both_readmes_hold_the_same_two_command_lines() -> None:
 
 
 def test_the_page_of_families_is_made_from_the_table() -> None:
-    made = subprocess.run(  # noqa: S603 - our own script
+    made = subprocess.run(
         [sys.executable, "-c", "import runpy; print(runpy.run_path('docs/make_families.py')['page'](), end='')"],
         check=True,
         cwd=ROOT,

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import TypeAlias
 
 import pytest
 
@@ -16,6 +17,7 @@ from lazyprompt import (
     FormatError,
     HistoryError,
     Markers,
+    OpenAIPrompt,
     SlotError,
     TemplateError,
     ToolsError,
@@ -23,23 +25,20 @@ from lazyprompt import (
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-CALL_TURNS = [
+Turns: TypeAlias = list[dict[str, object]]
+CALL_TURNS: Turns = [
     {"role": "user", "content": "go"},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "1", "content": "42"},
 ]
 
 
-def user_text(made: dict[str, object]) -> object:
-    messages = made["messages"]
-    assert isinstance(messages, list)
-    return messages[-1]["content"]
+def user_text(made: OpenAIPrompt) -> object:
+    return made["messages"][-1]["content"]
 
 
-def system_text(made: dict[str, object]) -> object:
-    messages = made["messages"]
-    assert isinstance(messages, list)
-    return messages[0]["content"]
+def system_text(made: OpenAIPrompt) -> object:
+    return made["messages"][0]["content"]
 
 
 def test_b1_a_value_that_names_a_slot_is_not_filled() -> None:
@@ -161,7 +160,7 @@ def test_b12_a_tool_result_may_end_the_history(format: str) -> None:  # noqa: A0
 
 def test_b13_tool_calls_in_flat_text() -> None:
     """None was printed for no content, string arguments were encoded twice, a dict result was Python's repr."""
-    history = [*CALL_TURNS[:2], {"role": "tool", "tool_call_id": "1", "content": {"r": True}}]
+    history: Turns = [*CALL_TURNS[:2], {"role": "tool", "tool_call_id": "1", "content": {"r": True}}]
     text = ChatPrompter("n").generate_prompt("on", history)
     assert '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>' in text
     assert '{"r": true}' in text
@@ -171,14 +170,14 @@ def test_b13_tool_calls_in_flat_text() -> None:
 def test_b13_arguments_as_dict_or_string_are_the_same() -> None:
     """Dict arguments were unquoted."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-    as_dict = [CALL_TURNS[0], {"role": "assistant", "content": "", "tool_calls": [call]}, CALL_TURNS[2]]
+    as_dict: Turns = [CALL_TURNS[0], {"role": "assistant", "content": "", "tool_calls": [call]}, CALL_TURNS[2]]
     prompter = ChatPrompter("n")
     assert prompter.generate_prompt("on", as_dict) == prompter.generate_prompt("on", CALL_TURNS)
 
 
 def test_b13_no_tool_calls_may_be_none() -> None:
     """tool_calls: None was a TypeError."""
-    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": None}]
+    history: Turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": None}]
     assert "b" in ChatPrompter("n").generate_prompt("c", history)
 
 
@@ -192,7 +191,11 @@ def test_b13_a_system_message_in_the_history_stays(model: str | None) -> None:
 @pytest.mark.parametrize("format", ["flat", "openai"])
 def test_b13_pairs_and_dicts_mix(format: str) -> None:  # noqa: A002 - the library's name
     """After a pair, a dict was printed as its keys."""
-    mixed = [["q1", "a1"], {"role": "user", "content": "q2"}, {"role": "assistant", "content": "a2"}]
+    mixed: list[list[str] | dict[str, str]] = [
+        ["q1", "a1"],
+        {"role": "user", "content": "q2"},
+        {"role": "assistant", "content": "a2"},
+    ]
     prompter = ChatPrompter("n", history=[{"role": "user", "content": "q0"}, {"role": "assistant", "content": "a0"}])
     pairs = ChatPrompter("n").generate_prompt("c", [["q0", "a0"], ["q1", "a1"], ["q2", "a2"]], format=format)
     assert prompter.generate_prompt("c", mixed, format=format) == pairs
@@ -202,7 +205,7 @@ def test_b13_pairs_and_dicts_mix(format: str) -> None:  # noqa: A002 - the libra
 def test_b13_half_a_pair_is_an_error_with_its_index(format: str) -> None:  # noqa: A002 - the library's name
     """One mode accepted it, the other failed."""
     with pytest.raises(HistoryError, match=r"history\[1\] has 1 items"):
-        ChatPrompter("n").generate_prompt("c", [["a", "b"], ["c"]], format=format)  # type: ignore[list-item]
+        ChatPrompter("n").generate_prompt("c", [["a", "b"], ["c"]], format=format)
 
 
 def test_b13_errors_name_what_was_given() -> None:

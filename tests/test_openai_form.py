@@ -124,7 +124,7 @@ def test_a_call_without_an_id_gets_one_made_of_its_place() -> None:
 
 
 def test_tool_calls_may_be_none() -> None:
-    nothing = {"tool_calls": None, "refusal": None, "annotations": []}
+    nothing: dict[str, Any] = {"tool_calls": None, "refusal": None, "annotations": []}
     assert read({"role": "assistant", "content": "hi"} | nothing) == Msg("assistant", "hi", "assistant")
 
 

@@ -24,6 +24,7 @@ ROOMS = [
     ("prompt",),
     ("text",),
     ("prompter",),
+    ("prompters",),
     ("inspect", "files"),
     ("cli", "_cli_io", "__main__"),
 ]

@@ -69,7 +69,7 @@ def test_no_value_changes_the_text_outside_its_slot(
     model: str | None, values: dict[str, object], history: list[list[str]], which: Prompter
 ) -> None:
     """The developer's text and the markers are the same as for harmless values of the same number."""
-    harmless = dict.fromkeys(values, "x")
+    harmless: dict[str, object] = dict.fromkeys(values, "x")
     calm = trusted_text(which, harmless, [["x", "x"] for _ in history], model)
     seen = "".join(trusted_text(which, values, history, model))
     if model is not None and Markers.for_model(model).trim:

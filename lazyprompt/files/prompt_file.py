@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
 from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, TOO_LARGE, Node, Reader, Source
 from lazyprompt.history import History
-from lazyprompt.prompter import AlpacaPrompter, ChatPrompter
+from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
 from lazyprompt.text.slots import escape
 from lazyprompt.tools import ToolSet
 

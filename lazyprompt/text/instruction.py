@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
-from lazyprompt._json import well_formed
+from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
 from lazyprompt.text.slots import SlotSyntax, SlotTemplate, value_text
@@ -116,6 +116,7 @@ class InstructionTemplate:
     def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
         """The texts of the system-level and the user-level template."""
         if instruction is None or isinstance(instruction, str):
+            checked_text(instruction, "the instruction", TemplateError)
             if extra and not instruction:
                 raise TemplateError("extra_keys need an instruction to go with; it is empty")
             return self.frame(instruction or "", extra), ""
@@ -264,6 +265,7 @@ def _parts_of(instruction: object) -> tuple[str, str]:
             raise TemplateError(
                 f"the {key} part of the instruction is a {type(value).__name__}; leave it out or give text"
             )
+        checked_text(value, f"the {key} part of the instruction", TemplateError)
     return str(parts.get("system", "")), str(parts.get("user", ""))
 
 

@@ -173,7 +173,7 @@ def value_text(value: object, slot: str) -> str:
     if isinstance(value, bytes | bytearray):
         raise SlotError(f"{where} is {type(value).__name__}; decode it to text first")
     if isinstance(value, set | frozenset):
-        raise SlotError(f"{where} is a {type(value).__name__}, whose order differs from process to process; sort it")
+        raise SlotError(f"{where} is a set, whose order differs from process to process; sort it")
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
         raise SlotError(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
     return well_formed(str(value), where, SlotError)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from lazyprompt.prompt import MARKERS, Rendered
-from lazyprompt.text.layout import FamilyLayout, Fields, Layout, TemplateLayout
+from lazyprompt.text.family_layout import FamilyLayout
+from lazyprompt.text.layout import Fields, Layout
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.safety import COMMON_TAGS, Safety, checked_safety, controls_for, headers_in
+from lazyprompt.text.template_layout import TemplateLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_templates import real_template
 
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.families import FAMILIES, family_of, known_sequences
-
-from real_templates import real_template
 
 
 class Real(NamedTuple):

@@ -1,0 +1,132 @@
+import pickle
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import FewShotTemplate
+from lazyprompt.errors import SlotError, TemplateError
+
+ADDITION = FewShotTemplate(
+    "Add, {name}.",
+    [{"q": "1+1", "a": 2}, {"q": "2+2", "a": 4}],
+    "Q: {q}\nA: {a}",
+    "Q: {question}\nA:",
+)
+
+
+def test_prefix_examples_and_suffix_are_joined() -> None:
+    assert ADDITION.render(name="Bob", question="3+3") == "Add, Bob.\nQ: 1+1\nA: 2\nQ: 2+2\nA: 4\nQ: 3+3\nA:"
+    assert ADDITION.slots == ("name", "question")
+
+
+def test_the_separator_may_be_another() -> None:
+    template = FewShotTemplate("p", [{"q": "1"}, {"q": "2"}], "{q}", "s", separator="\n--\n")
+    assert template.render() == "p\n--\n1\n--\n2\n--\ns"
+
+
+def test_what_is_empty_leaves_no_separator() -> None:
+    assert FewShotTemplate("", [], "{q}", "{x}").render(x="only") == "only"
+    assert FewShotTemplate("", [{"q": ""}, {"q": "1"}], "{q}", "").render() == "1"
+
+
+def test_a_slot_in_prefix_and_suffix_is_one_slot() -> None:
+    template = FewShotTemplate("{b} {a}", [], "", "{c} {a}")
+    assert template.slots == ("b", "a", "c")
+    assert template.render(a="1", b="2", c="3") == "2 1\n3 1"
+
+
+@given(st.text(), st.text())
+def test_examples_and_values_are_data(example: str, value: str) -> None:
+    """Braces in them stay, and no value gets into an example."""
+    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", separator="|")
+    assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
+
+
+def test_json_and_sets_in_examples_need_no_escaping() -> None:
+    assert FewShotTemplate("", [{"q": "set {1;2} {}"}], 'in {"a": {q}}', "").render() == 'in {"a": set {1;2} {}}'
+
+
+def test_values_of_any_kind_become_text() -> None:
+    template = FewShotTemplate("", [{"q": {"a": [1, None]}}], "{q}", "{x}")
+    assert template.render(x=["你"]) == '{"a": [1, null]}\n["你"]'
+
+
+def test_a_slot_may_be_named_self() -> None:
+    assert FewShotTemplate("", [], "", "{self}").render(self="me") == "me"
+
+
+def test_any_mapping_is_an_example() -> None:
+    assert FewShotTemplate("", (MappingProxyType({"q": "1"}),), "{q}", "").render() == "1"
+
+
+def test_a_template_does_not_change_with_its_examples_and_can_be_pickled() -> None:
+    examples: list[dict[str, object]] = [{"q": ["1"]}]
+    template = FewShotTemplate("", examples, "{q}", "{x}")
+    examples[0]["q"] = "changed"
+    examples.append({"q": "more"})
+    assert template.render(x="y") == '["1"]\ny'
+    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    assert twin.render(x="y") == '["1"]\ny'
+    assert twin.slots == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "the few-shot template: no value for 'name', 'question'"),
+        ({"name": "Bob"}, "the few-shot template: no value for 'question'"),
+        (
+            {"name": "Bob", "question": "1", "qestion": "2"},
+            r".*no slot named 'qestion' \(did you mean 'question'\?\); the slots are 'name', 'question'",
+        ),
+        ({"name": "Bob", "question": "\ud800"}, "the value of slot 'question' has a lone surrogate"),
+        ({"name": b"Bob", "question": ""}, "the value of slot 'name' is bytes"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(SlotError, match=f"^{said}"):
+        ADDITION.render(**values)
+
+
+def test_a_value_for_a_template_without_slots_is_refused() -> None:
+    with pytest.raises(SlotError, match=r"no slot named 'x'; there are no slots$"):
+        FewShotTemplate("p", [], "", "s").render(x="1")
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        ({"q": "1"}, r"examples\[1\]: no value for 'a'"),
+        ({}, r"examples\[1\]: no value for 'q', 'a'"),
+        ({"q": "1", "a": "2", "ans": "3"}, r"examples\[1\]: no slot named 'ans'.*; the slots are 'q', 'a'"),
+        ({"q": "1", "a": "2", 5: "3"}, r"examples\[1\]: no slot named 5"),
+        ({"q": "1", "a": {1}}, "the value of slot 'a' is a set"),
+    ],
+)
+def test_an_example_that_does_not_fit_is_refused_with_its_index(example: Any, said: str) -> None:
+    with pytest.raises(SlotError, match=f"^{said}"):
+        FewShotTemplate("", [{"q": "1", "a": "2"}, example], "{q}{a}", "")
+
+
+@pytest.mark.parametrize("example", ["text", 5, None, ["q"]])
+def test_an_example_that_is_no_dict_is_refused_with_its_index(example: Any) -> None:
+    with pytest.raises(TemplateError, match=rf"^examples\[0\] is a {type(example).__name__}; an example is a dict"):
+        FewShotTemplate("", [example], "{q}", "")
+
+
+@pytest.mark.parametrize("examples", [None, 5, {"q": "1"}, "text"])
+def test_examples_that_are_no_list_are_refused(examples: Any) -> None:
+    with pytest.raises(TemplateError, match=f"^examples are a list of dicts, not a {type(examples).__name__}$"):
+        FewShotTemplate("", examples, "{q}", "")
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_texts_that_are_none_are_refused(place: int) -> None:
+    texts: Any = ["", "", "", ""]
+    texts[place] = 5
+    prefix, example, suffix, separator = texts
+    with pytest.raises(TemplateError, match=r"is text, not a int$"):
+        FewShotTemplate(prefix, [], example, suffix, separator)

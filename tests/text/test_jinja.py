@@ -1,0 +1,284 @@
+import pickle
+import time
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt._json import JsonText
+from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.text import jinja
+from lazyprompt.text.jinja import JinjaTemplate
+
+
+def parts(text: str, **values: Any) -> list[str]:
+    """The parts of a filled template, its values made plain data first."""
+    data = {name: JinjaTemplate.coerce(value, name) for name, value in values.items()}
+    return list(JinjaTemplate(text).fill(data))
+
+
+def test_values_are_the_odd_parts() -> None:
+    assert parts("Say {{ a }} to {{ b }}!\n", a="hi", b="Bob") == ["Say ", "hi", " to ", "Bob", "!\n"]
+    assert parts("{{ a }}{{ b }}", a="hi", b="Bob") == ["", "hi", "", "Bob", ""]
+    assert parts("plain") == ["plain"]
+    assert parts("") == [""]
+
+
+def test_a_constant_expression_is_the_developers_own() -> None:
+    assert parts("a{{ 'b' }}{{ 1 + 1 }}c") == ["ab2c"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{{ x }}]",
+        "[{{ x|upper|lower }}]",
+        "[{{ x ~ '' }}]",
+        "[{{ (x ~ x)[:2] }}]",
+        "[{% if x %}{{ x }}{% endif %}]",
+        "[{% for item in [x] %}{{ item }}{% endfor %}]",
+        "[{% for item in [x] recursive %}{{ item }}{% endfor %}]",
+        "[{% for item in [[x]] recursive %}{{ loop(item) if item is not string else item }}{% endfor %}]",
+        "[{% set y %}{{ x }}{% endset %}{{ y }}]",
+        "[{% set y = x %}{{ y }}]",
+        "[{% filter lower %}{{ x }}{% endfilter %}]",
+        "[{% macro m(y) %}{{ y }}{% endmacro %}{{ m(x) }}]",
+        "[{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}{{ x }}{% endcall %}]",
+        "[{% with y = x %}{{ y }}{% endwith %}]",
+        "[{% block b %}{{ x }}{% endblock %}]",
+        "[{{ x|safe }}]",
+        "[{{ x|e }}]",
+        "[{{ [x]|join }}]",
+        "[{{ '%s'|format(x) }}]",
+        "[{{ '{}'.format(x) }}]",
+        "[{{ {'k': x}.k }}]",
+        "[{{ x or y }}]",
+    ],
+)
+def test_a_value_is_an_odd_part_whichever_way_it_takes(text: str) -> None:
+    found = parts(text, x="ev", y="")
+    assert "ev" not in "".join(found[0::2])
+    assert "".join(found) == "[ev]"
+    assert found[0].startswith("[")
+    assert found[-1].endswith("]")
+
+
+@given(st.text())
+def test_a_value_is_never_read_as_a_template(value: str) -> None:
+    hostile = value + "{{ y }}{% raw %}{x}"
+    assert parts("[{{ x }}]", x=hostile) == ["[", hostile, "]"]
+
+
+def test_loops_and_conditions_are_the_developers() -> None:
+    text = "{% for m in ms if m.on %}{{ loop.index }}. {{ m.name }}\n{% else %}none{% endfor %}"
+    assert "".join(parts(text, ms=[{"on": True, "name": "a"}, {"on": False}, {"on": True, "name": "b"}])) == (
+        "1. a\n2. b\n"
+    )
+    assert parts(text, ms=[]) == ["none"]
+
+
+def test_a_dict_or_list_is_written_as_json_and_marked_as_such() -> None:
+    found = parts("{{ d }} {{ t }}", d={"城": [None, True]}, t=("a",))
+    assert found == ["", '{"城": [null, true]}', " ", '["a"]', ""]
+    assert [isinstance(part, JsonText) for part in found] == [False, True, False, True, False]
+    assert not isinstance(parts("{{ s }}", s="[1]")[1], JsonText)
+
+
+def test_scalars_keep_their_kind_for_tests_and_arithmetic() -> None:
+    assert "".join(parts("{{ n + 1 }} {{ f * 2 }} {{ b and 'yes' }} {{ z is none }}", n=1, f=1.5, b=True, z=None)) == (
+        "2 3.0 yes True"
+    )
+
+
+def test_slots_are_the_variables_it_looks_up_in_order() -> None:
+    text = "{{ b }} {{ a.x }} {% for i in c %}{{ i }}{% endfor %}{% set d = 1 %}{{ d }}{{ range(1) }}"
+    template = JinjaTemplate(text)
+    assert template.slots == ("b", "a", "c")
+    assert template.literals[0] == " "
+    assert template.text == text
+
+
+def test_all_of_it_counts_as_one_slot() -> None:
+    template = JinjaTemplate("a {{ x }}", "user")
+    assert template.origins(template.fill({"x": "1"})) == ("user", "user", "user")
+    assert JinjaTemplate("a").origins(["a"]) == ("instruction",)
+
+
+def test_a_template_can_be_pickled() -> None:
+    template = JinjaTemplate("a {{ x }}", "user")
+    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    assert (twin.text, twin.slots, twin.literals) == (template.text, template.slots, template.literals)
+    found = twin.fill({"x": "1"})
+    assert found == ["a ", "1", ""]
+    assert twin.origins(found) == ("user",) * 3
+    assert not hasattr(template, "__dict__")
+
+
+def test_values_are_copied_to_plain_data() -> None:
+    value = {"a": [1]}
+    copy: Any = JinjaTemplate.coerce(value, "x")
+    assert copy == value
+    assert copy is not value
+    assert copy["a"] is not value["a"]
+    assert type(JinjaTemplate.coerce(MappingProxyType({}), "x")) is str
+
+
+@pytest.mark.parametrize("value", ["\ud800", b"x", {"a"}, float("nan"), [float("inf")], {1: 2}, {"k": object()}])
+def test_a_value_that_is_no_plain_data_is_refused_with_its_slot(value: object) -> None:
+    with pytest.raises(SlotError, match=r"^the value of slot 'x'"):
+        JinjaTemplate.coerce(value, "x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ x.__class__ }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ x['__class__'] }}",
+        "{{ x|attr('__class__') }}",
+        "{{ ().__class__.__base__.__subclasses__() }}",
+        "{{ range.__globals__ }}",
+        "{{ namespace.__init__.__globals__ }}",
+        "{{ self.__init__ }}",
+        "{{ cycler.__init__.__globals__.os }}",
+        "{{ '{0.__class__}'.format(x) }}",
+        "{{ d.update({'a': 1}) }}",
+        "{{ l.append(1) }}",
+        "{{ d.pop('k') }}",
+        "{% set d.k = 1 %}",
+        "{% include 'x' %}",
+        "{% import 'x' as y %}",
+        "{% extends 'x' %}",
+    ],
+)
+def test_the_sandbox_holds(text: str) -> None:
+    with pytest.raises((TemplateError, SlotError)):
+        parts(text, x="1", d={"k": 1}, l=[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ range(100001)|list }}", r"range\(\) gave more than 100000 numbers"),
+        ("{% for i in range(400) %}{% for j in range(400) %}{% endfor %}{% endfor %}", r"range\(\) gave more"),
+        ("{{ 'x' * 1000001 }}", r"'\*' would make more than 1000000 items"),
+        ("{{ 1000001 * 'x' }}", r"'\*' would make more than 1000000 items"),
+        ("{{ l * 500001 }}", r"'\*' would make more than 1000000 items"),
+        ("{{ 2 ** 65 }}", r"'\*\*' takes exponents up to 64"),
+        ("{{ 2.0 ** -65 }}", r"'\*\*' takes exponents up to 64"),
+        ("{{ ((((9 ** 64) ** 64) ** 64) ** 64) ** 64 }}", r"'\*\*' would make a number of more than 10000 bits"),
+        (
+            "{% set n = namespace(x=9) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}",
+            r"'\*' would make a number of more than 10000 bits",
+        ),
+    ],
+)
+def test_what_would_eat_time_or_memory_is_refused_at_once(text: str, said: str) -> None:
+    before = time.monotonic()
+    with pytest.raises(TemplateError, match=f"^Jinja: {said}"):
+        parts(text, l=[1, 2])
+    assert time.monotonic() - before < 5
+
+
+def test_the_bounds_leave_room_for_honest_templates() -> None:
+    assert "".join(parts("{{ range(100000)|length }} {{ ('x' * 1000000)|length }} {{ 2 ** 64 }} {{ 3 * 4 }}")) == (
+        f"100000 1000000 {2**64} 12"
+    )
+    assert "".join(parts("{{ 2 * 0.5 }} {{ [1] * 2 }} {{ -1 * 'x' }} {{ 2 ** -1 }}")) == "1.0 [1, 1]  0.5"
+
+
+def test_the_bound_of_range_is_for_each_rendering() -> None:
+    template = JinjaTemplate("{{ range(n)|length }}")
+    for _ in range(3):
+        assert "".join(template.fill({"n": 60_000})) == "60000"
+
+
+def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jinja, "MAX_OUTPUT", 10)
+    template = JinjaTemplate("{% for i in range(n) %}ab{% endfor %}")
+    assert template.fill({"n": 5}) == ["abababababa"[:10]]
+    with pytest.raises(TemplateError, match=r"^Jinja: the output is longer than 10 characters$"):
+        template.fill({"n": 10_000})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ missing }}", "'missing' is undefined; the slots are 'missing'"),
+        ("{{ d.missing }}", "'dict object' has no attribute 'missing'; the slots are 'd'"),
+        ("{{ d.missing.more }}", "'dict object' has no attribute 'missing'"),
+        ("{% for i in missing %}{% endfor %}", "'missing' is undefined"),
+        ("{% if missing %}{% endif %}", "'missing' is undefined"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+    ],
+)
+def test_what_is_not_there_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(SlotError, match=f"^Jinja: {said}"):
+        parts(text, d={})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ 1 + 'a' }}", "unsupported operand"),
+        ("{{ '{a}'.format(b=1) }}", "KeyError 'a'"),
+        ("{{ '{}'.format() }}", "IndexError"),
+        ("{{ 'a'.index('b') }}", "substring not found"),
+        ("{{ [1]|map('nothing')|list }}", "No filter named 'nothing'"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "maximum recursion depth"),
+        ("{{ 'x'.center(10 ** 15) }}", "MemoryError"),
+        ("{{ x() }}", "'str' object is not callable"),
+        ("{{ 1.0 ** 'a' }}", "unsupported operand"),
+    ],
+)
+def test_a_failing_template_is_an_error_of_ours(text: str, said: str) -> None:
+    with pytest.raises(TemplateError, match=f"^Jinja: {said}"):
+        parts(text, x="1")
+
+
+def test_an_expression_that_is_no_text_is_refused() -> None:
+    with pytest.raises(SlotError, match="lone surrogate"):
+        parts(r"{{ '\ud800' }}")
+    with pytest.raises(SlotError, match="is bytes; decode"):
+        parts("{{ x.encode() }}", x="a")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\n{{ b", "line 2: unexpected end of template"),
+        ("{% if x %}", "line 1: Unexpected end of template"),
+        ("\n\n{{ x|nothing }}", "line 3: No filter named 'nothing'"),
+        ("{{ x is nothing }}", "line 1: No test named 'nothing'"),
+        ("{{ [1, 2]|random }}", "line 1: No filter named 'random'"),
+        ("{% nothing %}", "line 1: Encountered unknown tag 'nothing'"),
+        ("\n{% autoescape true %}{{ x }}{% endautoescape %}", "line 2: autoescape is for HTML"),
+    ],
+)
+def test_wrong_syntax_is_an_error_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(TemplateError, match=f"^Jinja, {said}"):
+        JinjaTemplate(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ x(a=1, a=2) }}", f"{{{{ {'(' * 9999}1{')' * 9999} }}}}", f"{{{{ {'1' * 5000} }}}}"], ids=len
+)
+def test_what_python_cannot_compile_is_an_error_of_ours(text: str) -> None:
+    with pytest.raises(TemplateError, match=r"^Jinja cannot compile the template: "):
+        JinjaTemplate(text)
+
+
+def test_a_template_that_is_no_text_is_refused() -> None:
+    for text in (None, 5, b"a"):
+        with pytest.raises(TemplateError, match=f"^a template is text, not a {type(text).__name__}$"):
+            JinjaTemplate(text)  # type: ignore[arg-type]
+    with pytest.raises(TemplateError, match=r"^the template has a lone surrogate"):
+        JinjaTemplate("\ud800")
+
+
+def test_a_template_gives_the_same_each_time_and_keeps_its_last_newline() -> None:
+    template = JinjaTemplate("{{ x }}\n\n")
+    assert template.fill({"x": "a"}) == template.fill({"x": "a"}) == ["", "a", "\n\n"]
