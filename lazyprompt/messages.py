@@ -14,7 +14,7 @@ from lazyprompt._json import Json, JsonObject, checked_object, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _T = TypeVar("_T")
@@ -353,7 +353,17 @@ def text_of(content: str | Iterable[Block]) -> str:
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))
 
 
-@dataclass(frozen=True, slots=True)
+def _content(content: str | Sequence[BlockLike] | None, name: str) -> str | tuple[Block, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return well_formed(content, f"the message of {name!r}", HistoryError)
+    if not isinstance(cast("object", content), list | tuple):
+        raise HistoryError(f"the content of {name!r} is a {type(content).__name__}; give text or a list of blocks")
+    return blocks_from(content, "content")
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Msg:
     """One message of a conversation.
 
@@ -371,33 +381,35 @@ class Msg:
     name: str
     content: str | tuple[Block, ...]
     role: Role
-    url: str | None = None
-    metadata: Mapping[str, Json] = field(default_factory=dict[str, Json], hash=False)
+    url: str | None
+    metadata: Mapping[str, Json] = field(hash=False)
 
-    def __post_init__(self) -> None:
-        _text(self.name, "the name of a message")
-        if self.url is not None:
-            _text(self.url, f"the url of the message of {self.name!r}")
-        if self.role not in ROLES:
+    def __init__(
+        self,
+        name: str,
+        content: str | Sequence[BlockLike] | None,
+        role: Role,
+        url: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        _text(name, "the name of a message")
+        if url is not None:
+            _text(url, f"the url of the message of {name!r}")
+        if role not in ROLES:
             raise HistoryError(
-                f"role {self.role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(self.role), ROLES)}"
+                f"role {role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(role), ROLES)}"
             )
-        given = cast("object", self.content)
-        if given is None:
-            object.__setattr__(self, "content", ())
-        elif isinstance(given, str):
-            well_formed(given, f"the message of {self.name!r}", HistoryError)
-        else:
-            if not isinstance(given, list | tuple):
-                raise HistoryError(
-                    f"the content of {self.name!r} is a {type(given).__name__}; give text or a list of blocks"
-                )
-            object.__setattr__(self, "content", blocks_from(cast("list[BlockLike]", given), "content"))
-        # AgentScope's messages have None where there is no metadata.
-        metadata = cast("object", self.metadata)
-        if not isinstance(metadata, Mapping | None):
-            raise HistoryError(f"the metadata of {self.name!r} is a {type(metadata).__name__}, not a dict")
-        object.__setattr__(self, "metadata", checked_object(self.metadata or {}, "metadata", HistoryError))
+        if not isinstance(cast("object", metadata), Mapping | None):
+            raise HistoryError(f"the metadata of {name!r} is a {type(metadata).__name__}, not a dict")
+        values = {
+            "name": name,
+            "content": _content(content, name),
+            "role": role,
+            "url": url,
+            "metadata": checked_object(metadata or {}, "metadata", HistoryError),
+        }
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
 
     @property
     def text(self) -> str:

@@ -8,12 +8,12 @@ text is trusted is therefore its place in the list, which costs nothing to keep 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
+from lazyprompt.history import History, HistoryLike
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
@@ -136,7 +136,14 @@ class Text:
         return any(self.parts)
 
 
-@dataclass(frozen=True, slots=True)
+def _developers(given: Text | str, slot: str) -> Text:
+    """A part of an instruction: what has no origins is the developer's own."""
+    if isinstance(given, Text):
+        return given
+    return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Prompt:
     """What a model is to be told, before it takes any model's form.
 
@@ -156,25 +163,35 @@ class Prompt:
         ToolsError: A tool cannot be described.
     """
 
-    system: str | None = None
-    instruction: Text = field(default_factory=Text)
-    user: Text = field(default_factory=Text)
-    input: str | None = None
-    history: History = EMPTY_HISTORY
-    tools: ToolSet = ToolSet.of(None)  # noqa: RUF009 - a frozen value
-    label: str | None = None
+    system: str | None
+    instruction: Text
+    user: Text
+    input: str | None
+    history: History
+    tools: ToolSet
+    label: str | None
 
-    def __post_init__(self) -> None:
-        checked_text(self.system, "the system text", TemplateError)
-        checked_text(self.input, "the input", SlotError)
-        checked_text(self.label, "the label", SlotError)
-        for name in ("instruction", "user"):
-            given = cast("object", getattr(self, name))
-            if not isinstance(given, Text):
-                text = checked_text(given, f"the {name} part", TemplateError)
-                object.__setattr__(self, name, Text.trusted(text or "", name))
-        object.__setattr__(self, "history", History.of(cast("HistoryLike | History | None", self.history)))
-        object.__setattr__(self, "tools", ToolSet.of(cast("Iterable[ToolLike] | ToolSet | None", self.tools)))
+    def __init__(
+        self,
+        system: str | None = None,
+        instruction: Text | str = "",
+        user: Text | str = "",
+        input: str | None = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None = None,
+        tools: Iterable[ToolLike] | ToolSet | None = None,
+        label: str | None = None,
+    ) -> None:
+        values = {
+            "system": checked_text(system, "the system text", TemplateError),
+            "instruction": _developers(instruction, "instruction"),
+            "user": _developers(user, "user"),
+            "input": checked_text(input, "the input", SlotError),
+            "history": History.of(history),
+            "tools": ToolSet.of(tools),
+            "label": checked_text(label, "the label", SlotError),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def evolve(self, **changes: object) -> Self:
         """A copy with some fields changed."""

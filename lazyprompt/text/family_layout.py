@@ -57,8 +57,10 @@ class FamilyLayout:
     def folded(self, fields: Fields, constant: frozenset[str]) -> FamilyLayout:
         """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
         layout = FamilyLayout(self._markers)
-        if constant >= {"system", "instruction", "tools"}:
+        if constant >= {"system", "instruction"}:
             layout._constant_system = self._system(fields)
+            # With other tools, given at a call, the turn is another one.
+            layout._constant_tools = fields.tools
         return layout
 
     @property
@@ -112,9 +114,14 @@ def stripped(parts: Sequence[str]) -> list[str]:
 
 
 def _put_into_first_turn(system: Run, history: History, markers: Markers, laid: Laid) -> None:
-    """A history whose first turn begins with the system text."""
+    """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
     turns = Laid()
     put_history(history, markers, turns)
+    if not history.questions and history.messages[0].role != "user":
+        turns = Laid()
+        turns.own(markers.soh)
+        turns.own(markers.eoh)
+        put_history(history, markers, turns)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
     laid.add(turns.parts[:3], slots[:3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
@@ -12,7 +12,7 @@ from lazyprompt.prompt import Text
 from lazyprompt.text.slots import SlotSyntax, SlotTemplate, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
@@ -270,6 +270,8 @@ def _parts_of(instruction: object) -> tuple[str, str]:
 
 
 def _names(extra_keys: str | Iterable[str] | None) -> tuple[str, ...]:
+    if not isinstance(cast("object", extra_keys), Iterable | None):
+        raise TemplateError(f"extra_keys is a {type(extra_keys).__name__}; give a name or a list of names")
     names = (extra_keys,) if isinstance(extra_keys, str) else tuple(extra_keys or ())
     for index, name in enumerate(names):
         if not isinstance(cast("object", name), str) or not name.isidentifier():

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Self, TypeAlias, cast, get_args
 
+from lazyprompt._json import checked_text
 from lazyprompt.errors import TemplateError, did_you_mean
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
@@ -76,8 +77,10 @@ class Markers:
             value = cast("object", getattr(self, name))
             if not isinstance(value, str):
                 raise TemplateError(f"marker {name} is a {type(value).__name__}; a marker is text, '' for none")
-        if isinstance(cast("object", self.stop), str):
-            raise TemplateError(f"stop is a list of texts, not the text {self.stop!r}")
+        stop = cast("object", self.stop)
+        if not isinstance(stop, list | tuple) or not all(isinstance(text, str) for text in cast("list[object]", stop)):
+            raise TemplateError(f"stop is a list of texts, not {self.stop!r}")
+        checked_text(self.system, "the system text of the markers", TemplateError)
         object.__setattr__(self, "stop", tuple(self.stop))
         if isinstance(cast("object", self.trim), bool | str) or not _TRIMMED.issuperset(self.trim):
             raise TemplateError(f"trim {self.trim!r} is no list of roles; known are {', '.join(sorted(_TRIMMED))}")

@@ -1,0 +1,105 @@
+from typing import Any
+
+import pytest
+
+from lazyprompt import (
+    AlpacaInstructionTemplate,
+    ChatInstructionTemplate,
+    InstructionTemplate,
+    SlotError,
+    TemplateError,
+)
+from lazyprompt.text.instruction import ALPACA_PREAMBLE, EXTRA_KEYS
+
+
+def test_a_plain_instruction_has_nothing_around_it() -> None:
+    filled = InstructionTemplate("Do {a}").fill({"a": 1, "input": "x"})
+    assert (filled.system, filled.user, filled.input) == ("Do 1", "", "x")
+    assert repr(filled) == "Filled(system='Do 1', user='', input='x')"
+    assert filled.system_text.slots == ("instruction", "a", "instruction")
+    assert filled.user_text.slots == ("user",)
+
+
+def test_extra_keys_stand_under_headers() -> None:
+    block = f"{EXTRA_KEYS}### a:\n1\n\n### b:\n2\n\n"
+    values = {"a": 1, "b": 2}
+    assert InstructionTemplate("Do", ["a", "b"]).fill(values).system == f"Do\n\n{block}"
+    assert ChatInstructionTemplate("Do", ("a", "b")).fill(values).system == f"Do\n{block}\n"
+    assert AlpacaInstructionTemplate("Do", ["a", "b"]).fill(values).system == f"{ALPACA_PREAMBLE}Do\n\n{block}"
+    assert ChatInstructionTemplate({"system": "S"}, ["a", "b"]).fill(values).user == block
+    assert ChatInstructionTemplate({"system": "S", "user": "U"}, ["a", "b"]).fill(values).user == f"U\n\n{block}"
+    assert InstructionTemplate("Do", ["a", "b"], "jinja2").fill(values).system == f"Do\n\n{block}"
+
+
+def test_alpaca_takes_one_part_alone_as_the_instruction() -> None:
+    whole = f"{ALPACA_PREAMBLE}X\n\n"
+    for instruction in ("X", {"system": "X"}, {"user": "X"}, {"system": "", "user": "X"}):
+        filled = AlpacaInstructionTemplate(instruction).fill()
+        assert (filled.system, filled.user) == (whole, "")
+    both = AlpacaInstructionTemplate({"system": "S", "user": "U"}).fill()
+    assert (both.system, both.user) == (f"{ALPACA_PREAMBLE}S", "U")
+
+
+def test_slots_are_named_in_order_each_once() -> None:
+    assert InstructionTemplate({"system": "{b} {a}", "user": "{a} {c}"}).slots == ("b", "a", "c")
+    assert InstructionTemplate("{x} {名字}", extra_keys="k").slots == ("x", "名字", "k")
+
+
+@pytest.mark.parametrize("wrong", [5, ["a"], b"x", {"system": 5}, {"user": None}, {1: "x"}])
+def test_an_instruction_is_text_or_its_two_parts(wrong: Any) -> None:
+    with pytest.raises(TemplateError, match="instruction"):
+        InstructionTemplate(wrong)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["a", "a"], r"extra_keys\[1\] names 'a' a second time"),
+        (["a b"], r"extra_keys\[0\] is 'a b'"),
+        ([5], r"extra_keys\[0\] is 5"),
+        (5, "extra_keys is a int"),
+        ("", r"extra_keys\[0\] is ''"),
+    ],
+)
+def test_extra_keys_are_names(keys: Any, message: str) -> None:
+    with pytest.raises(TemplateError, match=message):
+        InstructionTemplate("x", keys)
+
+
+def test_an_unknown_syntax_is_refused() -> None:
+    with pytest.raises(TemplateError, match=r"syntax 'jinja' is unknown \(did you mean 'jinja2'\?\)"):
+        InstructionTemplate("x", syntax="jinja")  # type: ignore[arg-type]
+
+
+def test_jinja_faults_name_the_line() -> None:
+    with pytest.raises(TemplateError, match="line 2"):
+        InstructionTemplate("a\n{{ b", syntax="jinja2")
+
+
+def test_a_list_stays_a_list_for_jinja_and_is_json_for_slots() -> None:
+    assert (
+        InstructionTemplate("{% for x in a %}<{{ x }}>{% endfor %}", syntax="jinja2").fill({"a": [1, 2]}).system
+        == "<1><2>"
+    )
+    assert InstructionTemplate("{a}").fill({"a": [1, 2]}).system == "[1, 2]"
+
+
+def test_what_is_wrong_with_an_input_is_said_at_once() -> None:
+    template = InstructionTemplate("{context} {question}")
+    with pytest.raises(SlotError) as caught:
+        template.fill({"contxt": 1, 5: 2})
+    assert str(caught.value) == (
+        "no value for 'context', 'question'; no slot named 'contxt' (did you mean 'context'?); no slot named 5; "
+        "the slots are 'context', 'question'"
+    )
+    with pytest.raises(SlotError, match="there are no slots"):
+        AlpacaInstructionTemplate("x").fill({"a": 1})
+
+
+def test_alpaca_has_no_place_for_a_text_beside_its_slots() -> None:
+    with pytest.raises(SlotError, match=r"put one into the instruction, as \{input\}, or name it in extra_keys"):
+        AlpacaInstructionTemplate("x").fill("y")
+
+
+def test_repr_shows_the_slots() -> None:
+    assert repr(ChatInstructionTemplate("{a}")) == "ChatInstructionTemplate(slots=('a',))"
