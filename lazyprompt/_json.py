@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lazyprompt.errors import LazyPromptError
 
@@ -71,8 +72,8 @@ def checked(value: object, where: str, error: type[LazyPromptError], depth: int 
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         return [checked(item, f"{where}[{index}]", error, depth + 1) for index, item in enumerate(items)]
-    if isinstance(value, dict):
-        return checked_object(cast("dict[str, object]", value), where, error, depth)
+    if isinstance(value, Mapping):
+        return checked_object(cast("Mapping[str, object]", value), where, error, depth)
     raise error(f"{where} is a {type(value).__name__}, which is no JSON value")
 
 

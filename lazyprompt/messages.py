@@ -372,7 +372,8 @@ class Msg:
         content: Text, or blocks (dicts of the same fields are accepted).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
         url: The address of a picture, sound or video that goes with the text.
-        metadata: JSON values that travel with the message and that no model is shown.
+        metadata: JSON values that travel with the message: the OpenAI form has them as keys, flat text has no place for
+            them.
 
     Raises:
         HistoryError: The role is unknown, the content is neither text nor blocks, or another field has a wrong shape.

@@ -97,7 +97,7 @@ def _content(message: Fields, where: str) -> str | tuple[Block, ...]:
     thinking = _text(message.get("reasoning_content"), f"{where}.reasoning_content")
     calls = _list(message.get("tool_calls"), f"{where}.tool_calls")
     content = message.get("content")
-    if content is None and not thinking and not calls:
+    if content is None and not thinking and not calls and not message.get("refusal"):
         raise HistoryError(f"{where} has neither content nor tool_calls")
     if isinstance(content, str) and not thinking and not calls:
         return str.__str__(content)

@@ -49,6 +49,7 @@ class Segment(NamedTuple):
     trusted: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Rendered:
     """A flat prompt that knows where each of its characters came from.
 
@@ -57,20 +58,22 @@ class Rendered:
         slots: The slot of each part.
     """
 
-    __slots__ = ("_parts", "_slots", "text")
-
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
     text: str
+    """The whole text."""
 
-    def __init__(self, parts: Parts, slots: Sequence[str]) -> None:
-        self._parts = tuple(parts)
-        self._slots = tuple(slots)
-        self.text = "".join(parts)
+    def __init__(self, parts: Iterable[str], slots: Iterable[str]) -> None:
+        values = tuple(parts)
+        object.__setattr__(self, "parts", values)
+        object.__setattr__(self, "slots", tuple(slots))
+        object.__setattr__(self, "text", "".join(values))
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments in order; neighbours of one origin are one segment, empty ones are left out."""
         segments: list[Segment] = []
-        for index, (text, slot) in enumerate(zip(self._parts, self._slots, strict=True)):
+        for index, (text, slot) in enumerate(zip(self.parts, self.slots, strict=True)):
             trusted = index % 2 == 0
             if not text:
                 continue

@@ -250,7 +250,7 @@ def test_plain_text_is_one_block_and_empty_text_is_none() -> None:
 
 
 def test_a_message_without_content_or_metadata_has_none() -> None:
-    message = Msg("Bob", None, "assistant", metadata=None)  # type: ignore[arg-type]
+    message = Msg("Bob", None, "assistant", metadata=None)
     assert (message.content, message.metadata) == ((), {})
 
 

@@ -91,10 +91,10 @@ def test_a_rendered_prompt_does_not_change_with_what_it_was_made_of() -> None:
 PROMPT = Prompt(
     system="s",
     instruction=Text(("Say ", "hi", ""), ("instruction", "word", "instruction")),
-    user="u",  # type: ignore[arg-type]
+    user="u",
     input="i",
-    history=[("a", "b")],  # type: ignore[arg-type]
-    tools=TOOLS,  # type: ignore[arg-type]
+    history=[("a", "b")],
+    tools=TOOLS,
     label="l",
 )
 
@@ -124,7 +124,7 @@ def test_a_text_is_its_parts() -> None:
 
 
 def test_plain_text_in_a_prompt_is_the_developers_own() -> None:
-    prompt = Prompt(instruction="do", user="this")  # type: ignore[arg-type]
+    prompt = Prompt(instruction="do", user="this")
     assert prompt.instruction == Text(("do",), ("instruction",))
     assert prompt.user == Text(("this",), ("user",))
 
@@ -136,7 +136,7 @@ def test_a_prompt_reads_history_and_tools_in_any_form() -> None:
 
 
 def test_an_empty_prompt_holds_nothing() -> None:
-    prompt = Prompt(history=None, tools=None)  # type: ignore[arg-type]
+    prompt = Prompt(history=None, tools=None)
     assert prompt == Prompt()
     assert prompt.history is EMPTY_HISTORY
     assert not prompt.instruction
@@ -163,9 +163,9 @@ def test_a_changed_prompt_leaves_the_first_as_it_was() -> None:
 
 def test_a_prompt_refuses_a_history_and_tools_of_a_wrong_shape() -> None:
     with pytest.raises(HistoryError, match=r"^history\[0\] has 3 items"):
-        Prompt(history=[("a", "b", "c")])  # type: ignore[arg-type]
+        Prompt(history=[("a", "b", "c")])  # type: ignore[list-item]
     with pytest.raises(ToolsError, match=r"tools\[0\]"):
-        Prompt(tools=[5])  # type: ignore[arg-type]
+        Prompt(tools=[5])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("field", ["system", "instruction", "user", "input", "label"])

@@ -155,7 +155,7 @@ def test_hooks_run_in_order_and_see_everything() -> None:
 
 
 def test_a_hook_must_return_four() -> None:
-    prompter = ChatPrompter("hi").pre_hook(lambda *given: given[0])  # type: ignore[arg-type, return-value]
+    prompter = ChatPrompter("hi").pre_hook(lambda *given: given[0])
     with pytest.raises(TemplateError, match=r"must return the four \(input, history, tools, label\)"):
         prompter.generate_prompt("x")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +16,7 @@ from lazyprompt.errors import LazyPromptError, SlotError, TemplateError
 from lazyprompt.text.slots import value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jinja2.compiler import Frame
     from jinja2.runtime import Context
@@ -165,7 +166,7 @@ class JinjaTemplate:
     @staticmethod
     def coerce(value: object, slot: str) -> object:
         """A value as plain data: the sandbox never sees an object with methods of its own."""
-        if isinstance(value, dict | list | tuple | bool | int | float) or value is None:
+        if isinstance(value, Mapping | list | tuple | bool | int | float) or value is None:
             return checked(cast("object", value), f"the value of slot {slot!r}", SlotError)
         return value_text(value, slot)
 

@@ -17,15 +17,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
 
 from lazyprompt._json import JsonText
 from lazyprompt.errors import SafetyError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
@@ -41,16 +41,48 @@ _RESERVED = rf"<\|{_NAME}\|>"
 # How a reserved token may begin, end or go on in a trusted text whose neighbours are values.
 _RESERVED_ACROSS = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)|\A\|?(?:{_NAME})?\|?\Z")
 
-# Signs that do not show and that a normaliser may drop: soft hyphen, joiners, zero-width and bidirectional signs, tags.
+# Signs that do not show and that a normaliser may drop: soft hyphen, joiners, fillers, zero-width and bidirectional
+# signs, tags.
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    "\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
-# Where Unicode keeps full-width, small and vertical forms of ASCII signs.
-_WIDE = "".join(map(chr, (*range(0xFE10, 0xFE70), *range(0xFF01, 0xFF5F))))
+# The signs that decompose to text with a sign in it, for the signs that nearly all sequences begin with.
+_DISGUISES = {"<": "\u226e\ufe64\uff1c", "[": "\ufe47\uff3b", "#": "\ufe5f\uff03"}
 
-_LINE_START = "(?:(?<=[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])|\\A)[ \t]*"
 _HEADER = re.compile(r"^[ \t]*(#{2,}[ \t]+\S.*?)[ \t]*$", re.MULTILINE)
+_LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
+
+# Each pass breaks what it finds; a second one is needed where sequences overlap, more only where somebody tries hard.
+_MOST_PASSES = 100
+
+
+class _Forged(NamedTuple):
+    """A control sequence that reaches into untrusted text.
+
+    Attributes:
+        part: The first untrusted part that it reaches into.
+        begin: Where in the part it begins; 0 where it begins before the part.
+        end: Where it ends, counted from the part's beginning.
+        crosses: Whether it begins before the part.
+        sign: What the sign at its beginning is decomposed to.
+        into: At which of these it begins.
+        text: The sequence as it is written.
+    """
+
+    part: int
+    begin: int
+    end: int
+    crosses: bool
+    sign: str
+    into: int
+    text: str
+
+
+# What is put in place of what: from one index to another, this text.
+_Edit: TypeAlias = tuple[int, int, str]
 
 
 class Controls:
@@ -66,23 +98,24 @@ class Controls:
 
     def __init__(self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True) -> None:
         # The longest first, so that of two sequences with one beginning the whole one is found.
-        plain = _longest_first(sequences)
-        headers = _longest_first(headers)
+        plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
-        self._texts = plain + [text.lower() for text in headers]
-        anywhere = [(text[0], re.escape(text)) for text in plain]
-        anywhere += [("<", _RESERVED)] if reserved else []
-        at_line_start = [("#", f"(?i:{re.escape(text)})") for text in headers]
-        self._pattern = re.compile(
-            "|".join([pattern for _, pattern in anywhere] + [_LINE_START + pattern for _, pattern in at_line_start])
-        )
+        self._texts = [text.lower() for text in (*plain, *headers)]
+        by_sign: dict[str, list[str]] = {}
+        for text in plain:
+            by_sign.setdefault(text[0], []).append(re.escape(text[1:]))
+        if reserved:
+            by_sign.setdefault("<", []).append(_RESERVED[1:])
+        if headers:
+            known = "|".join(re.sub(r"(?:\\?[ \t])+", r"[ \\t]+", re.escape(text[1:])) for text in headers)
+            by_sign.setdefault("#", []).append(f"(?P<header>(?i:{known}))")
+        # Grouped by their first sign, sequences cost one look a sign of the text, however many there are.
+        patterns = {sign: f"{re.escape(sign)}(?:{'|'.join(rest)})" for sign, rest in by_sign.items()}
+        self._pattern = re.compile("|".join(patterns.values()) or "(?!)")
         # Looking for one sign costs a thirtieth of a search: text without any first sign is clean at once. Values are
         # looked at joined, where a line's start is not to be seen, so a header anywhere counts.
-        by_sign: dict[str, list[str]] = {}
-        for sign, pattern in anywhere + at_line_start:
-            by_sign.setdefault(sign, []).append(pattern)
         self._searches = [
-            (sign, _wide_forms(sign), re.compile("|".join(patterns)).search) for sign, patterns in by_sign.items()
+            (sign, tuple(_DISGUISES.get(sign, "")), re.compile(pattern).search) for sign, pattern in patterns.items()
         ]
 
     def clean(self, text: str) -> bool:
@@ -93,8 +126,8 @@ class Controls:
                     return False
             return True
         return not any(
-            (sign in text or not wide_forms or any(form in text for form in wide_forms)) and search(_fold(text))
-            for sign, wide_forms, search in self._searches
+            (sign in text or not disguises or any(form in text for form in disguises)) and search(_fold(text))
+            for sign, disguises, search in self._searches
         )
 
     def may_cross(self, literal: str) -> bool:
@@ -106,7 +139,7 @@ class Controls:
             or any(
                 (lower in known and lower != known)
                 or any(lower.endswith(known[:cut]) or lower.startswith(known[cut:]) for cut in range(1, len(known)))
-                for known in map(str.lower, self._texts)
+                for known in self._texts
             )
         )
 
@@ -125,47 +158,109 @@ class Controls:
             SafetyError: There is one, and ``safety`` is ``raise``.
         """
         guarded = list(parts)
-        while forged := self._forged(guarded):
+        for _ in range(_MOST_PASSES):
+            forged = self._forged(guarded)
+            if not forged:
+                return guarded
             if safety == "raise":
-                index, _, found = forged[0]
-                raise SafetyError(
-                    f"{slots[index]!r} holds the control sequence {found!r}; "
-                    'take it out, or use safety="neutralize" to make it harmless'
-                )
-            # From the end, so that the earlier places stay right.
-            for index, at, _ in reversed(forged):
-                guarded[index] = _defuse(guarded[index], at)
-        return guarded
+                break
+            for part, sequences in groupby(forged, key=lambda sequence: sequence.part):
+                guarded[part] = _broken(guarded[part], sequences)
+        else:
+            raise SafetyError(f"{slots[1]!r} and its neighbours hold control sequences that cannot be made harmless")
+        raise SafetyError(
+            f"{slots[forged[0].part]!r} holds the control sequence {forged[0].text!r}; "
+            'take it out, or use safety="neutralize" to make it harmless'
+        )
 
-    def _forged(self, parts: Sequence[str]) -> list[tuple[int, int, str]]:
-        """Where each sequence that reaches into untrusted text has to be broken: part, index in it, the sequence."""
+    def _forged(self, parts: Sequence[str]) -> list[_Forged]:
+        """The sequences that reach into untrusted text."""
         whole = "".join(parts)
         folded, places = _fold_with_places(whole)
         starts = list(accumulate(map(len, parts), initial=0))
-        forged: list[tuple[int, int, str]] = []
-        for match in self._pattern.finditer(folded):
-            sequence = match[0].lstrip(" \t")
-            begin, end = places[match.end() - len(sequence)], places[match.end() - 1] + 1
+        forged: list[_Forged] = []
+        at = 0
+        while match := self._pattern.search(folded, at):
+            # Another sequence may begin inside one that is not forged.
+            at = match.start() + 1
+            if match.lastgroup == "header" and not _at_line_start(folded, match.start()):
+                continue
+            begin, end = places[match.start()], places[match.end() - 1] + 1
             first = bisect_right(starts, begin) - 1
             for index in range(first, bisect_left(starts, end)):
                 if index % 2 and parts[index]:
-                    # Behind the first sign, or before the first one that a value adds to what the template began.
-                    at = begin + 1 - starts[index] if index == first else 0
-                    forged.append((index, at, whole[begin:end]))
+                    start = starts[index]
+                    into = match.start() - bisect_left(places, begin)
+                    sign = _fold(whole[begin])
+                    sequence = _Forged(
+                        index, max(begin - start, 0), end - start, begin < start, sign, into, whole[begin:end]
+                    )
+                    forged.append(sequence)
+                    at = match.end()
                     break
         return forged
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:
-    return sorted(set(map(_fold, texts)), key=lambda text: (-len(text), text))
+    return sorted(filter(None, set(map(_fold, texts))), key=lambda text: (-len(text), text))
 
 
-def _defuse(text: str, at: int) -> str:
-    """Text whose control sequence is broken at an index."""
-    if isinstance(text, JsonText):
-        sign = max(at - 1, 0)
-        return JsonText(f"{text[:sign]}\\u{ord(text[sign]):04x}{text[sign + 1 :]}")
-    return f"{text[:at]}\\{text[at:]}"
+def _at_line_start(text: str, at: int) -> bool:
+    """Whether only white space stands before an index in its line."""
+    while at and text[at - 1] in " \t":
+        at -= 1
+    return not at or text[at - 1] in _LINE_ENDS
+
+
+def _broken(text: str, sequences: Iterable[_Forged]) -> str:
+    """Text with its sequences broken, put together in one go."""
+    edit = _json_editor(text) if isinstance(text, JsonText) else _edit
+    pieces: list[str] = []
+    done = 0
+    for sequence in sequences:
+        begin, end, instead = edit(text, sequence)
+        pieces += text[done:begin], instead
+        done = end
+    whole = "".join(pieces) + text[done:]
+    return JsonText(whole) if isinstance(text, JsonText) else whole
+
+
+def _edit(_: str, sequence: _Forged) -> _Edit:
+    """A backslash behind a sequence's first sign, or before the first one it takes from the text."""
+    begin = sequence.begin
+    if sequence.crosses:
+        return begin, begin, "\\"
+    if len(sequence.sign) > sequence.into + 1:
+        # One sign stands for several of the sequence, or for all of it: they are written out, to be broken apart.
+        return begin, begin + 1, f"{sequence.sign[: sequence.into + 1]}\\{sequence.sign[sequence.into + 1 :]}"
+    return begin + 1, begin + 1, "\\"
+
+
+def _json_editor(text: str) -> Callable[[str, _Forged], _Edit]:
+    """How a sequence in this JSON is broken, the value staying the same: a sign in a string is written as an escape.
+
+    A sequence of nothing but brackets and the like gets a space, which JSON allows between them.
+    """
+    strings = [match.span() for match in _JSON_STRING.finditer(text)]
+    inside = {index for begin, end in strings for index in range(begin + 1, end - 1)}
+    for begin, end in strings:
+        for match in _JSON_ESCAPE.finditer(text, begin + 1, end - 1):
+            inside.difference_update(range(*match.span()))
+
+    def edit(text: str, sequence: _Forged) -> _Edit:
+        for index in range(sequence.begin, min(sequence.end, len(text))):
+            if index in inside:
+                return index, index + 1, _json_escape(text[index])
+        at = 0 if sequence.crosses else sequence.begin + 1
+        return at, at, " "
+
+    return edit
+
+
+def _json_escape(sign: str) -> str:
+    """A sign as JSON's escape; one beyond the basic plane as a pair of them."""
+    units = sign.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _fold(text: str) -> str:
@@ -187,12 +282,6 @@ def _fold_with_places(text: str) -> tuple[str, Sequence[int]]:
         signs.append(folded)
         places += [place] * len(folded)
     return "".join(signs), places
-
-
-@lru_cache(maxsize=128)
-def _wide_forms(sign: str) -> tuple[str, ...]:
-    """The other signs that normalisation turns into this one; none for letters, which have too many."""
-    return () if sign.isalnum() else tuple(form for form in _WIDE if normalize("NFKD", form) == sign)
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ LaTeX and regular expressions need no escaping.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -14,7 +15,7 @@ from lazyprompt._json import MAX_INT_BITS, checked, dump, well_formed
 from lazyprompt.errors import SlotError, TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 # What is a name, str.isidentifier decides: re's \w lacks the vowel signs of Hindi and Thai, and has ``²``.
 _NAME = r"[^{}\s]+"
@@ -168,7 +169,7 @@ def value_text(value: object, slot: str) -> str:
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
         return well_formed(str.__str__(value), where, SlotError)
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, Mapping | list | tuple):
         return dump(checked(cast("object", value), where, SlotError))
     if isinstance(value, bytes | bytearray):
         raise SlotError(f"{where} is {type(value).__name__}; decode it to text first")

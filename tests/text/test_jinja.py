@@ -122,7 +122,7 @@ def test_values_are_copied_to_plain_data() -> None:
     assert copy == value
     assert copy is not value
     assert copy["a"] is not value["a"]
-    assert type(JinjaTemplate.coerce(MappingProxyType({}), "x")) is str
+    assert type(JinjaTemplate.coerce(MappingProxyType({}), "x")) is dict
 
 
 @pytest.mark.parametrize("value", ["\ud800", b"x", {"a"}, float("nan"), [float("inf")], {1: 2}, {"k": object()}])
