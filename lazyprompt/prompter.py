@@ -228,6 +228,8 @@ class Prompter:
         Raises:
             SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
         """
+        if self._hooks:
+            input, history, tools, _ = self._hooked(input, history, tools, None)  # noqa: A001
         filled = self._instruction.fill(input)
         past = self._past(history)
         return Prompt(
@@ -282,6 +284,8 @@ class Prompter:
             The prompter itself.
         """
         self._hooks = (*self._hooks, hook)
+        # The copies made for models so far know nothing of it.
+        self._by_model = {}
         return self
 
     def with_markers(self, markers: Markers | str) -> Self:
@@ -354,7 +358,8 @@ class Prompter:
         if self._tools:
             constant |= {"tools"}
         writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
-        return writer.keep(fields, constant)
+        # Tools of this very call are none of the prompter's own.
+        return writer.keep(fields._replace(tools=self._tools), constant)
 
     def _openai(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> OpenAIPrompt:
         """The OpenAI form; every list and dict in it is new."""
