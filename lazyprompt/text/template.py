@@ -37,10 +37,10 @@ class PromptTemplate:
     exact_families: ClassVar[bool] = False
     """Whether a family's own layout takes the place of the text, where the family has one."""
 
-    def __init__(self, text: str, split: str | None = None, *, optional: Sequence[str] = ()) -> None:
+    def __init__(self, text: str, split: str | None = None, *, optional: str | Sequence[str] = ()) -> None:
         self.text = text
         self.split = split
-        self.optional = tuple(optional)
+        self.optional = (optional,) if isinstance(optional, str) else tuple(optional)
         self.layout(DEFAULT_MARKERS)
 
     def layout(self, markers: Markers) -> Layout:

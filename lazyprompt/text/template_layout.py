@@ -48,7 +48,7 @@ class TemplateLayout:
         self._markers = markers
         self._sections = sections
         # What each section holds, and the fields one of which must be there.
-        self._plan = tuple((section.items, section.names if section.optional else ()) for section in sections)
+        self._plan = tuple((section.items, tuple(section.names) if section.optional else ()) for section in sections)
         placed = {name for section in sections for name in section.names}
         self._unplaced = tuple(name for name in _NO_PLACE if name not in placed)
         fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
@@ -134,9 +134,9 @@ class TemplateLayout:
     @property
     def constant_parts(self) -> int:
         """How many parts stand before the first field."""
-        first = self._sections[0]
-        run = first.items[0]
-        return 1 if first.optional or isinstance(run, str) else 1 + len(run[0])
+        items, needed = self._plan[0] if self._plan else ((), ())
+        run = items[0] if items else ""
+        return 1 if needed or isinstance(run, str) else 1 + len(run[0])
 
     def mark(self, split: str) -> str:
         """The split with the markers in."""

@@ -3,8 +3,10 @@ import pytest
 from lazyprompt import (
     AlpacaPromptTemplate,
     ChatPromptTemplate,
+    InstructionTemplate,
     Markers,
     Prompt,
+    Prompter,
     PromptTemplate,
     SafetyError,
     TemplateError,
@@ -23,6 +25,13 @@ def test_an_optional_part_goes_with_its_fields() -> None:
     assert template.render(Prompt(instruction="I")).text == "I"
     assert template.render(Prompt(instruction="I", input="")).text == "I\n<u></u>"
     assert template.render(Prompt(instruction="I", user="U")).text == "I\n<u>U</u>"
+
+
+def test_one_optional_part_may_be_given_alone_and_a_template_may_be_empty() -> None:
+    template = PromptTemplate("{instruction}<{input}>", optional="<{input}>")
+    assert template.render(Prompt(instruction="I")).text == "I"
+    assert Prompter(InstructionTemplate(), PromptTemplate("")).generate_prompt() == ""
+    assert Prompter(InstructionTemplate(), template).generate_prompt("x") == "<x>"
 
 
 def test_rendering_a_prompt_takes_markers_and_a_policy() -> None:
