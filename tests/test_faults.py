@@ -17,6 +17,7 @@ from lazyprompt import (
     FormatError,
     HistoryError,
     Markers,
+    Msg,
     OpenAIPrompt,
     SlotError,
     TemplateError,
@@ -325,6 +326,13 @@ def test_b19_values_that_are_no_text_become_text(value: object, text: str) -> No
     assert (
         system_text(ChatPrompter("<{v}>", system="").generate_prompt({"v": value}, return_dict=True)) == f"<{text}>\n\n"
     )
+
+
+@pytest.mark.parametrize("value", [Msg("a", "b", "user"), object(), len, [Msg("a", "b", "user")]])
+def test_b19_an_object_is_no_text(value: object) -> None:
+    """Python's repr of it went to the model."""
+    with pytest.raises(SlotError, match="the value of slot 'input'"):
+        ChatPrompter("hi").generate_prompt(value)
 
 
 def test_b19_no_name_is_reserved() -> None:

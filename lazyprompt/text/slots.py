@@ -163,8 +163,8 @@ def value_text(value: object, slot: str) -> str:
         The text; JSON is marked as such.
 
     Raises:
-        SlotError: A dict or list holds something that JSON cannot say, the value is bytes or a set, it is an integer
-            too long to write, or it has a lone surrogate.
+        SlotError: A dict or list holds something that JSON cannot say, the value is bytes, a set, an object that has
+            no text of its own, an integer too long to write, or it has a lone surrogate.
     """
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
@@ -177,4 +177,7 @@ def value_text(value: object, slot: str) -> str:
         raise SlotError(f"{where} is a set, whose order differs from process to process; sort it")
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
         raise SlotError(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
+    kind = type(value)
+    if kind.__str__ is object.__str__ and not isinstance(value, int | float | complex | None):
+        raise SlotError(f"{where} is a {kind.__name__}, which has no text of its own; give its text, or a dict or list")
     return well_formed(str(value), where, SlotError)
