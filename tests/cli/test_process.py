@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_helpers import ERROR, QA, Ran, fault
+
+from lazyprompt import ChatPrompter, __version__
+
+
+def process(*argv: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ran:
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", "lazyprompt", *argv],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **(env or {})},
+    )
+    return Ran(done.returncode, done.stdout, done.stderr.decode())
+
+
+def test_process_renders_what_is_piped_in() -> None:
+    ran = process("render", "--model", "qwen2.5", "--system", "", stdin="你好\r\n".encode())
+    assert ran == Ran(0, "<|im_start|>user\n你好\r<|im_end|>\n<|im_start|>assistant\n".encode(), "")
+
+
+def test_process_writes_utf8_in_every_locale() -> None:
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    assert "你好".encode() in process("render", stdin="你好".encode(), env=env).out
+    env_error = process("render", "--input", "@你好", env={**env, "PYTHONUTF8": "1"})
+    assert fault(env_error).startswith("--input: ")
+
+
+def test_process_with_wrong_use() -> None:
+    assert fault(process("render", *QA)).startswith("--set: no value for 'question', 'context'; ")
+    assert fault(process("render", "--typ")).startswith("--typ: No such option")
+
+
+def test_standard_input_that_cannot_be_read(tmp_path: Path) -> None:
+    with (tmp_path / "x").open("wb") as written:
+        done = subprocess.run(
+            [sys.executable, "-m", "lazyprompt", "render"], stdin=written, capture_output=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(f"{ERROR}stdin: the standard input: ")
+    assert done.stderr.count(b"\n") == 1
+    assert b"None" not in done.stderr
+
+
+def test_console_script_is_the_same() -> None:
+    script = Path(sys.executable).with_name("lazyprompt")
+    done = subprocess.run([script, "--version"], capture_output=True, check=True, timeout=60)  # noqa: S603
+    assert done.stdout.decode() == f"lazyprompt {__version__}\n"
+
+
+def test_rich_and_yaml_are_not_imported_for_plain_text() -> None:
+    code = (
+        "import sys; from lazyprompt.cli import main; main(['render', '--input', 'x']); "
+        "sys.exit(', '.join({'rich', 'yaml', 'jinja2', 'pydantic', 'tiktoken'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("argv", [["render", "--input", "x" * 100], ["render", "--help"]])
+def test_reader_that_goes_away_ends_it_quietly(argv: list[str]) -> None:
+    command = [sys.executable, "-m", "lazyprompt", *argv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:  # noqa: S603
+        if running.stdout is None or running.stderr is None:
+            pytest.fail("no pipes")
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) in {1, 141}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("argv", [["render", "--input", "x"], ["render", "--help"], ["families"]])
+def test_full_disk_is_one_line(argv: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "lazyprompt", *argv], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+    assert (done.returncode, done.stderr.decode()) == (2, f"{ERROR}stdout: No space left on device\n")
+
+
+def test_interrupt_ends_it_quietly() -> None:
+    # The program says on a pipe of its own when it has come to reading, so that no interrupt hits its start.
+    code = (
+        "import sys, lazyprompt._cli_io as io; from lazyprompt.cli import main; read = io.Stdin.read\n"
+        "def told(self, reader):\n"
+        "    print('reading', flush=True)\n"
+        "    return read(self, reader)\n"
+        "io.Stdin.read = told; sys.exit(main(['render']))"
+    )
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        if running.stdout is None or running.stderr is None:
+            pytest.fail("no pipes")
+        assert running.stdout.readline() == b"reading\n"
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        assert running.stderr.read().strip() == b""
+
+
+def on_terminal(*argv: str, **env: str) -> str:
+    """What the program shows on a pseudo-terminal, with the terminal's own line ends undone."""
+    main_end, process_end = pty.openpty()
+    clean = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR", "TERM"}}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-m", "lazyprompt", *argv],
+        stdin=process_end,
+        stdout=process_end,
+        stderr=process_end,
+        env={**clean, "TERM": "xterm", **env},
+    ) as running:
+        os.close(process_end)
+        shown = b""
+        while chunk := read_terminal(main_end):
+            shown += chunk
+        assert running.wait(60) == 0
+    os.close(main_end)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def read_terminal(end: int) -> bytes:
+    try:
+        return os.read(end, 65536)
+    except OSError:  # Linux's way to say that the other end is closed
+        return b""
+
+
+def test_terminal_is_coloured_with_a_legend() -> None:
+    shown = on_terminal("render", "--instruction", "Say {x}.", "--set", "x=\x1b[2J中")
+    assert "\x1b[4;35m\\u001b[2J中\x1b[0m" in shown
+    assert "── \x1b[36mmarkers\x1b[0m · " in shown
+
+
+def test_terminal_without_colour() -> None:
+    argv = ("render", "--instruction", "Say {x}.", "--set", "x=\x1b[2J中")
+    plain = ChatPrompter("Say {x}.").generate_prompt("\x1b[2J中").replace("\x1b", "\\u001b")
+    assert on_terminal(*argv, NO_COLOR="1") == plain
+    assert on_terminal(*argv, "--color", "never") == plain
+    assert on_terminal(*argv, TERM="dumb") == plain
+
+
+@pytest.mark.parametrize("form", [["--json"], ["--format", "openai"]])
+def test_terminal_obeys_nothing_in_json(form: list[str]) -> None:
+    shown = on_terminal("render", "--system", "", "--input", "\x9b31m\x7f", *form)
+    assert "\\u009b31m\\u007f" in shown
+    assert "\x1b" not in shown
+    assert "\x9b31m\x7f" in json.dumps(json.loads(shown), ensure_ascii=False)

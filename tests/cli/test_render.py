@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
+
+from lazyprompt import AlpacaPrompter, ChatPrompter
+from lazyprompt.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+# --- From options ------------------------------------------------------------------------------------------------
+
+
+def test_slots_and_input(run: Callable[..., Ran]) -> None:
+    ran = run("render", *QA, "--set", "question=who", "--set", "context=a=b", "--input", "hi")
+    expected = ChatPrompter(QA[1]).generate_prompt({"question": "who", "context": "a=b", "input": "hi"})
+    assert ran == Ran(0, expected.encode(), "")
+
+
+def test_input_fills_the_only_slot(run: Callable[..., Ran]) -> None:
+    assert b"Say hi." in run("render", "--instruction", "Say {x}.", "--input", "hi").out
+
+
+def test_type_alpaca(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--type", "alpaca", "--instruction", "Add {a}", "--set", "a=1")
+    assert ran == Ran(0, AlpacaPrompter("Add {a}").generate_prompt("1").encode(), "")
+
+
+def test_user_instruction(run: Callable[..., Ran]) -> None:
+    both = run("render", "--instruction", "S", "--user-instruction", "U", "--format", "openai", "--system", "").json
+    assert both["messages"] == [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+    alone = run("render", "--user-instruction", "U{x}", "--input", "1", "--format", "openai", "--system", "").json
+    assert alone["messages"] == [{"role": "user", "content": "U1"}]
+
+
+def test_extra_keys(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--instruction", "x", "--extra-key", "a", "--extra-key", "b", "--set", "a=1", "--set", "b=2")
+    assert ran.out.decode() == ChatPrompter("x", extra_keys=["a", "b"]).generate_prompt({"a": "1", "b": "2"})
+
+
+def test_system_history_tools_label_model(run: Callable[..., Ran], tmp_path: Path) -> None:
+    history = write(tmp_path / "h.json", [["问", "答"]])
+    tools = write(tmp_path / "t.json", TOOLS)
+    options = ["--system", "S", "--history", history, "--tools", tools, "--label", "L", "--model", "qwen2.5"]
+    expected = ChatPrompter(system="S").generate_prompt("hi", [["问", "答"]], TOOLS, "L", model="qwen2.5")
+    assert run("render", "--input", "hi", *options).out.decode() == expected
+
+
+def test_empty_system(run: Callable[..., Ran]) -> None:
+    assert b"LazyLLM" in run("render", "--input", "hi").out
+    assert b"LazyLLM" not in run("render", "--input", "hi", "--system", "").out
+
+
+def test_history_alone_is_enough(run: Callable[..., Ran], tmp_path: Path) -> None:
+    history = write(tmp_path / "h.json", [{"role": "user", "content": "hi"}])
+    assert run("render", "--history", history, "--format", "openai", "--system", "").json == {
+        "messages": [{"role": "user", "content": "hi"}]
+    }
+
+
+def test_safety(run: Callable[..., Ran]) -> None:
+    given = ("render", "--input", "<|im_end|>", "--model", "qwen2.5")
+    assert b"<\\|im_end|>" in run(*given).out
+    assert b"\n<|im_end|><|im_end|>" in run(*given, "--safety", "off").out
+    message = fault(run(*given, "--safety", "raise"))
+    assert message.startswith("--safety: 'input' holds the control sequence '<|im_end|>'; ")
+
+
+# --- Values ------------------------------------------------------------------------------------------------------
+
+
+def test_value_from_a_file_is_exact(run: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_bytes("a\r\n中\n\n".encode())
+    ran = run("render", "--instruction", "[{x}]", "--set", "x=@v.txt")
+    assert "[a\r\n中\n\n]".encode() in ran.out
+    assert "\na\r\n中\n\n\n".encode() in run("render", "--input", "@v.txt").out
+
+
+def test_value_from_a_file_with_a_byte_order_mark(run: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbfa")
+    assert b"[a]" in run("render", "--instruction", "[{x}]", "--set", "x=@v.txt").out
+
+
+def test_value_from_the_standard_input(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--instruction", "[{x}]", "--set", "x=@-", stdin=b'{"a": 1}\n')
+    assert b'[{"a": 1}\n]' in ran.out
+    assert b"\nhi\n\n" in run("render", "--input", "@-", stdin=b"hi\n").out
+
+
+def test_literal_at(run: Callable[..., Ran]) -> None:
+    assert b"[@x]" in run("render", "--instruction", "[{x}]", "--set", "x=@@x").out
+    assert b"[@@x]" in run("render", "--instruction", "[{x}]", "--input", "@@@x").out
+
+
+# --- What is piped in --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stdin", "said"),
+    [
+        (b"hi\n", "hi"),
+        (b"hi\n\n", "hi\n"),
+        (b"hi", "hi"),
+        (b"\n", ""),
+        (b"[1]\n", "[1]"),
+        (b"5", "5"),
+        (b"{not json}", "{not json}"),
+        (b'{"input": "a\\nb"}\n', "a\nb"),
+        ("\ufeff中\r\n".encode(), "中\r"),
+        (b"[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_piped_text(run: Callable[..., Ran], stdin: bytes, said: str) -> None:
+    made = run("render", "--system", "", "--format", "openai", stdin=stdin).json
+    assert made == {"messages": [{"role": "user", "content": said}]}
+
+
+def test_piped_object_fills_the_slots(run: Callable[..., Ran]) -> None:
+    given = {"question": "谁", "context": [1, {"a": None}]}
+    ran = run("render", *QA, stdin=json.dumps(given).encode())
+    assert ran.out.decode() == ChatPrompter(QA[1]).generate_prompt(given)
+
+
+def test_empty_pipe_is_no_input(run: Callable[..., Ran]) -> None:
+    assert fault(run("render", *QA, stdin=b"")).startswith("--set: no value for 'question', 'context'; ")
+    assert run("render", "--instruction", "x", stdin=b"").out == ChatPrompter("x").generate_prompt().encode()
+
+
+def test_pipe_is_not_read_beside_values(run: Callable[..., Ran]) -> None:
+    assert b"piped" not in run("render", "--input", "hi", stdin=b"piped").out
+    assert b"piped" not in run("render", "--instruction", "{x}", "--set", "x=1", stdin=b"piped").out
+
+
+def test_pipe_is_not_read_where_nothing_could_take_it(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--type", "alpaca", "--instruction", "x", stdin=b"\xff")
+    assert ran == Ran(0, AlpacaPrompter("x").generate_prompt().encode(), "")
+
+
+def test_process_without_a_standard_input(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    run("--version")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["render", "--instruction", "x"]) == 0
+    assert main(["render", "--input", "@-"]) == 0
+
+
+# --- From a prompt file ------------------------------------------------------------------------------------------
+
+
+def test_prompt_file(run: Callable[..., Ran]) -> None:
+    ran = run("render", str(EXAMPLES / "document_qa.yaml"), "--set", "document=合同", "--set", "question=谁？")
+    text = ran.out.decode()
+    assert text.startswith("<|im_start|>system\n")
+    assert text.endswith("文档：\n合同\n\n问题：谁？<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_prompt_file_with_examples(run: Callable[..., Ran]) -> None:
+    made = run("render", str(EXAMPLES / "translate.yaml"), "--format", "openai", stdin=b"Save {x}?\n").json
+    said = [turn["content"] for turn in made["messages"]]
+    assert said[1:3] == ["Are you sure you want to delete {file_name}?", "确定要删除 {file_name} 吗？"]
+    assert said[-1] == "Save {x}?"
+    assert "such as {name} and" in str(said[0])
+
+
+def test_prompt_file_with_tools(run: Callable[..., Ran]) -> None:
+    given = ("--set", "today=2026-11-20", "--input", "明天北京冷吗？", "--format", "openai")
+    made = run("render", str(EXAMPLES / "assistant.yaml"), *given).json
+    assert [turn["role"] for turn in made["messages"]] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert made["tools"][0]["type"] == "function"
+
+
+def test_options_that_override_a_prompt_file(run: Callable[..., Ran], tmp_path: Path) -> None:
+    file = write(tmp_path / "p.yaml", "instruction: x\nsystem: old\nmodel: chatml\nhistory: [[a, b]]")
+    history = write(tmp_path / "h.json", [["c", "d"]])
+    tools = write(tmp_path / "t.json", TOOLS)
+    options = ["--system", "new", "--model", "qwen2.5", "--history", history, "--tools", tools]
+    prompter = ChatPrompter("x", system="new", history=[["a", "b"], ["c", "d"]]).with_markers("qwen2.5")
+    assert run("render", file, *options, "--input", "hi").out.decode() == prompter.generate_prompt("hi", tools=TOOLS)
+
+
+@pytest.mark.parametrize(
+    "option", [("--instruction", ""), ("--user-instruction", "u"), ("--type", "chat"), ("--extra-key", "k")]
+)
+def test_options_that_a_prompt_file_leaves_no_room_for(run: Callable[..., Ran], option: tuple[str, str]) -> None:
+    message = fault(run("render", str(EXAMPLES / "translate.yaml"), *option))
+    assert message == f"{option[0]}: the prompt file says that; give one of the two"
+
+
+# --- What comes out ----------------------------------------------------------------------------------------------
+
+
+def test_json_of_flat_text(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--instruction", "答{q}", "--input", "谁", "--json")
+    rendered = ChatPrompter("答{q}").render("谁")
+    assert ran.out.count(b"\n") == 1
+    assert "谁".encode() in ran.out
+    assert ran.json == {
+        "text": rendered.text,
+        "segments": [{"text": text, "slot": slot, "trusted": trusted} for text, slot, trusted in rendered.segments],
+    }
+
+
+def test_openai(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--system", "", "--input", "谁", "--format", "openai")
+    assert ran.out.decode() == (
+        '{\n  "messages": [\n    {\n      "role": "user",\n      "content": "谁"\n    }\n  ]\n}\n'
+    )
+    ran = run("render", "--system", "", "--input", "谁", "--format", "openai", "--json")
+    assert ran.out.decode() == '{"messages":[{"role":"user","content":"谁"}]}\n'
+
+
+def test_plain_text_has_no_newline_of_its_own(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--type", "alpaca", "--user-instruction", "x\r\n\x1b[0m", "--label", "end")
+    assert ran.out.endswith(b"end")
+    assert b"x\r\n\x1b[0m" in ran.out
+
+
+def test_color_always(run: Callable[..., Ran]) -> None:
+    ran = run("render", "--input", "hi", "--color", "always")
+    assert b"\x1b[4;33mhi\x1b[0m" in ran.out
+    assert "── ".encode() in ran.out
+
+
+def test_output_file(run: Callable[..., Ran], tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    old = os.umask(0o027)
+    try:
+        assert run("render", "--input", "中\r\n", "-o", str(path)) == Ran(0, b"", "")
+    finally:
+        os.umask(old)
+    assert path.read_bytes() == ChatPrompter().generate_prompt("中\r\n").encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_output_file_is_replaced_in_one_step(run: Callable[..., Ran], tmp_path: Path) -> None:
+    path, link = tmp_path / "out.txt", tmp_path / "link"
+    path.write_text("old")
+    path.chmod(0o604)
+    link.symlink_to(path)
+    with path.open() as before:
+        assert run("render", "--input", "new", "--output", str(link)).status == 0
+        assert before.read() == "old"
+    assert b"new" in path.read_bytes()
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604
+
+
+def test_failed_output_leaves_the_old_file(
+    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self), str(target))
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert fault(run("render", "--input", "x", "-o", str(path))) == f"--output: {path}: No space left on device"
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_output_to_a_pipe_writes_into_it(run: Callable[..., Ran], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert run("render", "--input", "x", "-o", str(pipe)).status == 0
+    reader.join(10)
+    assert read == [ChatPrompter().generate_prompt("x").encode()]
+    assert pipe.is_fifo()

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from cli_helpers import ERROR, EXAMPLES, QA, TOOLS, Ran, fault, write
+
+from lazyprompt import ChatPrompter
+from lazyprompt.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["redner"], "COMMAND: No such command 'redner'."),
+        (["--modle"], "--modle: No such option"),
+        (["render", "--modle", "x"], "--modle: No such option"),
+        (["render", "--set"], "--set: Option '--set' requires an argument."),
+        (["render", "--json=1"], "--json: "),
+        (["render", "a", "b"], "render: Got unexpected extra argument (b)"),
+        (["render", "--type", "x"], "--type: 'x' is not one of 'chat', 'alpaca'."),
+        (["render", "--format", "x"], "--format: 'x' is not one of "),
+        (["render", "--safety", "x"], "--safety: 'x' is not one of "),
+        (["render", "--color", "x"], "--color: 'x' is not one of "),
+        (["families", "x"], "families: Got unexpected extra argument (x)"),
+        (["render"], "PROMPT_FILE: nothing to render; give a prompt file, --instruction or --input"),
+        (["render", *QA], "--set: no value for 'question', 'context'; the slots are 'question', 'context'"),
+        (
+            ["render", *QA, "--set", "question=x"],
+            "--set: no value for 'context'; the slots are 'question', 'context'",
+        ),
+        (
+            ["render", *QA, "--set", "question=x", "--set", "contxt=y"],
+            "--set: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); the slots are",
+        ),
+        (["render", *QA, "--input", "x"], "--input: the input is one str, but there are 2 slots; "),
+        (["render", "--type", "alpaca", "--input", "x"], "--input: the input has no slot to go to; "),
+        (["render", "--input", "x", "--set", "a"], "--set: 'a' is not of the form name=value"),
+        (["render", "--input", "x", "--set", "=a"], "--set: '=a' is not of the form name=value"),
+        (["render", "--set", "a=1", "--set", "a=2"], "--set: 'a' is given twice"),
+        (["render", "--set", "input=1", "--input", "2"], "--input: --set gives a value for 'input' too; "),
+        (["render", "--set", "a=@no.txt"], "--set: no.txt: No such file or directory (a text that begins with @ is"),
+        (["render", "--set", "a=@"], "--set: the name of the file is empty (a text"),
+        (["render", "--input", "@."], "--input: .: Is a directory"),
+        (["render", "--input", "@a\0b"], "--input: a\\u0000b: embedded null byte"),
+        (["render", "--input", "x", "--history", "no.json"], "--history: no.json: No such file or directory"),
+        (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
+        (["render", "no.yaml"], "PROMPT_FILE: no.yaml:1:1: cannot be read: No such file or directory"),
+        (["render", "--extra-key", "a"], "--extra-key: extra_keys need an instruction"),
+        (["render", "--instruction", "x", "--extra-key", "a b"], "--extra-key: extra_keys[0] is 'a b'; "),
+        (["render", "--input", "x", "--model", "no-such"], "--model: no model family is known for 'no-such'"),
+        (["render", "--input", "x", "--safety", "off", "--format", "openai"], "--safety: only flat text"),
+        (["render", "--input", "x", "--color", "always", "--json"], "--color: only flat text has colour"),
+        (["render", "--input", "x", "--color", "always", "--format", "openai"], "--color: only flat text has colour"),
+        (["render", "--input", "x", "-o", "no/dir"], "--output: no/dir: No such file or directory"),
+        (["render", "--input", "x", "-o", "."], "--output: .: Is a directory"),
+        (["render", "--input", "x", "-o", "a\0b"], "--output: a\\u0000b: "),
+        (["render", "--input", "\udcff"], "--input: the text is not UTF-8"),
+        (["render", "--instruction", "\udcff"], "--instruction: the text is not UTF-8"),
+        (["render", "--extra-key", "\udcff"], "--extra-key: the text is not UTF-8"),
+        (["render", "--set", "a=1", "--set", "b=\udcff"], "--set: the text is not UTF-8"),
+        (["render", "--input", "x", "--label", "\udcff"], "--label: the text is not UTF-8"),
+        (["render", "--input", "x", "--system", "\udcff"], "--system: the text is not UTF-8"),
+    ],
+    ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
+)
+def test_wrong_use_is_one_line(run: Callable[..., Ran], argv: list[str], message: str) -> None:
+    assert fault(run(*argv)).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "message"),
+    [
+        ("--history", "{", "x.json: not JSON: Expecting property name"),
+        ("--history", "{}", "x.json: must hold a JSON list, but holds an object"),
+        ("--history", "null", "x.json: must hold a JSON list, but holds null"),
+        ("--history", '"x"', "x.json: must hold a JSON list, but holds a string"),
+        ("--history", "[" * 100_000, "x.json: not JSON: "),
+        ("--history", "9" * 5000, "x.json: not JSON: "),
+        ("--history", '[["a", "b"], ["c"]]', "history[1] has 1 items; "),
+        ("--history", '[["a", "\\ud800"]]', "history[0]"),
+        ("--tools", "5", "x.json: must hold a JSON list, but holds a number"),
+        ("--tools", "true", "x.json: must hold a JSON list, but holds a boolean"),
+        ("--tools", '[{"type": "function"}]', "tools[0]"),
+    ],
+)
+def test_wrong_json(run: Callable[..., Ran], tmp_path: Path, option: str, content: str, message: str) -> None:
+    write(tmp_path / "x.json", content)
+    assert fault(run("render", "--input", "x", option, "x.json")).startswith(f"{option}: {message}")
+
+
+def test_wrong_bytes_in_files(run: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"ab\xff")
+    assert fault(run("render", "--input", "@x")) == "--input: x: byte 0xff at 2 is not UTF-8"
+    assert fault(run("render", "--input", "x", "--tools", "x")) == "--tools: x: byte 0xff at 2 is not UTF-8"
+    assert fault(run("render", stdin=b"ab\xff")) == "stdin: the standard input: byte 0xff at 2 is not UTF-8"
+
+
+def test_history_for_alpaca(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "h.json", [["a", "b"]])
+    message = fault(run("render", "--type", "alpaca", "--instruction", "x", "--history", "h.json"))
+    assert message.startswith("--history: the Alpaca form has no turns")
+
+
+def test_tools_given_twice(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "t.json", TOOLS)
+    message = fault(
+        run("render", str(EXAMPLES / "assistant.yaml"), "--set", "today=x", "--input", "y", "--tools", "t.json")
+    )
+    assert message.startswith("--tools: this prompter has the tools get_weather")
+
+
+def test_standard_input_read_twice(run: Callable[..., Ran]) -> None:
+    message = fault(run("render", *QA, "--set", "question=@-", "--set", "context=@-", stdin=b"x"))
+    assert message == "--set: the standard input was read already, by --set"
+
+
+def test_piped_object_with_wrong_names(run: Callable[..., Ran]) -> None:
+    message = fault(run("render", *QA, stdin=b'{"question": 1, "contxt": 2}'))
+    assert message.startswith("stdin: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); ")
+    assert message.endswith("; --set name=value gives one slot its value")
+
+
+def test_prompt_file_error_is_joined_to_one_line(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "p.yaml", "type: chat\ninstruction: a: b\n")
+    message = fault(run("render", "p.yaml"))
+    assert message.startswith("PROMPT_FILE: p.yaml:2:15: mapping values are not allowed")
+    assert message.endswith("; instruction: a: b")
+
+
+def test_errors_cannot_speak_to_the_terminal(run: Callable[..., Ran]) -> None:
+    assert fault(run("render", "a\n\x1b[31m\rb")).startswith("PROMPT_FILE: a; \\u001b[31m; b:1:1: ")
+
+
+def test_long_wrong_setting_is_shortened(run: Callable[..., Ran]) -> None:
+    assert len(fault(run("render", "--set", "x" * 10_000))) < 100
+
+
+def test_interrupt_is_130(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lazyprompt.cli.json_list", interrupted)
+    assert run("render", "--input", "x").status == 130
+
+
+def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["render", "--input", "x"]) == 2
+    assert capsys.readouterr().err == f"{ERROR}stdout: {os.strerror(errno.EBADF)}\n"
+
+
+def test_faults_of_the_program_are_not_hidden(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ChatPrompter, "render", broken)
+    with pytest.raises(ZeroDivisionError):
+        run("render", "--input", "x")
+
+
+def test_click_errors_without_an_option_name_the_command(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise click.ClickException("no")
+
+    monkeypatch.setattr("lazyprompt.cli.json_list", refuse)
+    assert fault(run("render", "--input", "x")) == "COMMAND: no"
