@@ -27,7 +27,7 @@ def test_values_are_the_odd_parts() -> None:
 
 
 def test_a_constant_expression_is_the_developers_own() -> None:
-    assert parts("a{{ 'b' }}{{ 1 + 1 }}c") == ["ab2c"]
+    assert parts("a{{ 'b' }}{{ 3 - 1 }}c") == ["ab2c"]
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,38 @@ def test_the_sandbox_holds(text: str) -> None:
     [
         ("{{ range(100001)|list }}", r"range\(\) gave more than 100000 numbers"),
         ("{% for i in range(400) %}{% for j in range(400) %}{% endfor %}{% endfor %}", r"range\(\) gave more"),
-        ("{{ 'x' * 1000001 }}", r"'\*' would make more than 1000000 items"),
-        ("{{ 1000001 * 'x' }}", r"'\*' would make more than 1000000 items"),
-        ("{{ l * 500001 }}", r"'\*' would make more than 1000000 items"),
+        ("{{ 'x' * 1000001 }}", "a value would become longer than 1000000 characters or items"),
+        ("{{ 1000001 * 'x' }}", "a value would become longer than 1000000 characters or items"),
+        ("{{ l * 500001 }}", "a value would become longer than 1000000 characters or items"),
+        ("{{ 'x'|center(10001) }}", "center takes numbers up to 10000"),
+        ("{{ 'x'.center(10 ** 15) }}", "center takes numbers up to 10000"),
+        ("{{ l|batch(10 ** 9, 'x')|list }}", "batch takes numbers up to 10000"),
+        ("{{ '%99999d' % 1 }}", "% takes widths up to 10000"),
+        ("{{ '%99999d'|format(1) }}", "format takes widths up to 10000"),
+        ("{{ '{:99999}'.format(1) }}", "format takes widths up to 10000"),
+        ("{{ '{:{w}}'.format(1, w=10 ** 9) }}", "format takes numbers up to 10000"),
+        ("{{ '%*d' % (10 ** 9, 1) }}", "% takes numbers up to 10000"),
+        ("{{ ('a' * 100000)|replace('a', 'b' * 1000) }}", "a value would become longer"),
+        ("{{ ('a' * 100000).replace('a', 'b' * 1000) }}", "a value would become longer"),
+        ("{{ range(1000)|list|join('x' * 10000) }}", "a value would become longer"),
+        ("{{ ('x' * 10000).join(['a'] * 1000) }}", "a value would become longer"),
+        ("{{ 'a'.translate({97: 'b' * 1000}) }}", "translate is not for templates"),
+        (
+            "{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+            "a value would become longer than 20000000",
+        ),
+        (
+            "{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+            "a value would become longer than 20000000",
+        ),
+        (
+            "{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x %}{{ n.x * 2 }}{% endset %}{% endfor %}",
+            "a value would become longer than 1000000",
+        ),
+        (
+            "{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}",
+            "the loops went round more than 1000000 times",
+        ),
         ("{{ 2 ** 65 }}", r"'\*\*' takes exponents up to 64"),
         ("{{ 2.0 ** -65 }}", r"'\*\*' takes exponents up to 64"),
         ("{{ ((((9 ** 64) ** 64) ** 64) ** 64) ** 64 }}", r"'\*\*' would make a number of more than 10000 bits"),
@@ -229,7 +258,6 @@ def test_what_is_not_there_is_an_error(text: str, said: str) -> None:
         ("{{ 'a'.index('b') }}", "substring not found"),
         ("{{ [1]|map('nothing')|list }}", "No filter named 'nothing'"),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "maximum recursion depth"),
-        ("{{ 'x'.center(10 ** 15) }}", "MemoryError"),
         ("{{ x() }}", "'str' object is not callable"),
         ("{{ 1.0 ** 'a' }}", "unsupported operand"),
     ],
