@@ -9,7 +9,7 @@ text is trusted is therefore its place in the list, which costs nothing to keep 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import SlotError, TemplateError
@@ -17,10 +17,7 @@ from lazyprompt.history import History, HistoryLike
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-# Even items trusted, odd items not; see the module's docstring.
-Parts: TypeAlias = "Sequence[str]"
+    from collections.abc import Iterable
 
 # The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
 MARKERS = "markers"

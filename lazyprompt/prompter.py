@@ -200,10 +200,8 @@ class Prompter:
             return self._for_model(model).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
-        if self._hooks:
-            input, history, tools, label = self._hooked(input, history, tools, label)  # noqa: A001
-        if label is not None:
-            checked_text(label, "the label", SlotError)
+        if self._hooks or label is not None:
+            input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
         made = (
             self._openai(input, history, tools, label)
@@ -229,7 +227,7 @@ class Prompter:
             SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
         """
         if self._hooks:
-            input, history, tools, _ = self._hooked(input, history, tools, None)  # noqa: A001
+            input, history, tools, _ = self._prepared(input, history, tools, None)  # noqa: A001
         filled = self._instruction.fill(input)
         past = self._past(history)
         return Prompt(
@@ -267,10 +265,8 @@ class Prompter:
         """
         if model is not None:
             return self._for_model(model).render(input, history, tools, label)
-        if self._hooks:
-            input, history, tools, label = self._hooked(input, history, tools, label)  # noqa: A001
-        if label is not None:
-            checked_text(label, "the label", SlotError)
+        if self._hooks or label is not None:
+            input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         laid = self._lay(input, history, tools, label)
         return Rendered(laid.parts, laid.slots)
 
@@ -403,7 +399,8 @@ class Prompter:
             self._by_model[model] = made
         return made
 
-    def _hooked(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
+    def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
+        """The arguments of a call after the hooks, with the label checked."""
         for hook in self._hooks:
             result = hook(*deepcopy(args))
             if not isinstance(cast("object", result), tuple) or len(result) != len(args):
@@ -412,6 +409,7 @@ class Prompter:
                     "it must return the four (input, history, tools, label)"
                 )
             args = result
+        checked_text(args[3], "the label", SlotError)
         return args
 
     def __getstate__(self) -> dict[str, object]:

@@ -51,27 +51,11 @@ def visible(text: str) -> str:
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def print_rendered(rendered: Rendered, console: Console) -> None:
-    """Print a flat prompt: coloured on a terminal, byte-exact anywhere else.
+def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
+    """A flat prompt to be written: coloured for a terminal, byte-exact for anything else.
 
     On a terminal each slot has a colour, text that is not trusted is underlined, and a legend follows; control
-    characters are written out. Where the terminal has no colour, or ``NO_COLOR`` is set, there is neither colour nor
-    legend.
-
-    Args:
-        rendered: The prompt.
-        console: The console to print to.
-    """
-    if not console.is_terminal:
-        console.file.write(rendered.text)
-    elif console.no_color or console.color_system is None:
-        console.file.write(_whole_lines(visible(rendered.text)))
-    else:
-        _print_colored(rendered, console)
-
-
-def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
-    """What :func:`print_rendered` would print, for a program that writes it itself.
+    characters are written out. Without colour there is no legend.
 
     Args:
         rendered: The prompt.

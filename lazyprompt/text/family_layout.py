@@ -116,12 +116,10 @@ def stripped(parts: Sequence[str]) -> list[str]:
 def _put_into_first_turn(system: Run, history: History, markers: Markers, laid: Laid) -> None:
     """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
     turns = Laid()
-    put_history(history, markers, turns)
     if not history.questions and history.messages[0].role != "user":
-        turns = Laid()
         turns.own(markers.soh)
         turns.own(markers.eoh)
-        put_history(history, markers, turns)
+    put_history(history, markers, turns)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
     laid.add(turns.parts[:3], slots[:3])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.errors import SlotError, TemplateError, did_you_mean
-from lazyprompt.text.slots import SlotTemplate, value_text
+from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.text.slots import SlotTemplate, misfit, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +75,5 @@ def _example(template: SlotTemplate, example: object, index: int) -> str:
 
 
 def _check(values: Mapping[str, object], slots: tuple[str, ...], where: str) -> None:
-    missing = [name for name in slots if name not in values]
-    if missing:
-        raise SlotError(f"{where}: no value for {', '.join(map(repr, missing))}")
-    for name in values:
-        if name not in slots:
-            known = f"the slots are {', '.join(map(repr, slots))}" if slots else "there are no slots"
-            raise SlotError(f"{where}: no slot named {name!r}{did_you_mean(str(name), slots)}; {known}")
+    if fault := misfit(values, slots):
+        raise SlotError(f"{where}: {fault}")

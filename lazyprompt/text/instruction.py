@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
-from lazyprompt.text.slots import SlotSyntax, SlotTemplate, value_text
+from lazyprompt.text.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,21 +27,19 @@ ALPACA_PREAMBLE = (
 _INPUT = "input"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Filled:
     """An instruction with its values.
 
-    Attributes:
+    Args:
         system_text: The system-level part.
         user_text: The user-level part.
         input: What the user says beside the slots; ``None`` where nothing was given.
     """
 
-    __slots__ = ("input", "system_text", "user_text")
-
-    def __init__(self, system_text: Text, user_text: Text, text: str | None) -> None:
-        self.system_text = system_text
-        self.user_text = user_text
-        self.input = text
+    system_text: Text
+    user_text: Text
+    input: str | None
 
     @property
     def system(self) -> str:
@@ -152,11 +151,8 @@ class InstructionTemplate:
             SlotError: A value is missing, left over, or cannot become text.
         """
         system, user, text = self.parts(input)
-        return Filled(
-            Text(tuple(system), self._system.origins(system)),
-            Text(tuple(user), self._user.origins(user)),
-            text,
-        )
+        system_slots, user_slots = self.origins(system, user)
+        return Filled(Text(tuple(system), system_slots), Text(tuple(user), user_slots), text)
 
     def parts(self, given: object) -> tuple[Sequence[str], Sequence[str], str | None]:
         """The same as :meth:`fill`, as bare parts: system, user and input. Made for speed."""
@@ -169,7 +165,7 @@ class InstructionTemplate:
         text: str | None = None
         if values.keys() != self._names:
             if values.keys() != self._names_with_input:
-                raise self._mismatch(values)
+                raise SlotError(misfit(values, self.slots, (_INPUT,) if self._names_with_input else ()))
             text = value_text(values[_INPUT], _INPUT)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
@@ -193,27 +189,13 @@ class InstructionTemplate:
         if self.slots:
             raise SlotError(
                 f"the input is one {type(given).__name__}, but there are {len(self.slots)} slots; "
-                f"give a dict with a value for each of {_listed(self.slots)}"
+                f"give a dict with a value for each of {listed(self.slots)}"
             )
         if not self.accepts_input:
             raise SlotError(
                 "the input has no slot to go to; put one into the instruction, as {input}, or name it in extra_keys"
             )
         return {_INPUT: given}
-
-    def _mismatch(self, values: Mapping[str, object]) -> SlotError:
-        """What is missing and what is left over, in words."""
-        takes = self._names_with_input or self._names
-        missing = [name for name in self.slots if name not in values]
-        unknown = [name for name in values if name not in takes]
-        faults: list[str] = []
-        if missing:
-            faults.append(f"no value for {_listed(missing)}")
-        for name in unknown:
-            hint = did_you_mean(str(name), [*(missing or self.slots), *([_INPUT] if _INPUT in takes else [])])
-            faults.append(f"no slot named {name!r}{hint}")
-        known = f"the slots are {_listed(self.slots)}" if self.slots else "there are no slots"
-        return SlotError(f"{'; '.join(faults)}; {known}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
@@ -259,13 +241,13 @@ def _parts_of(instruction: object) -> tuple[str, str]:
     for key, value in parts.items():
         if key not in known:
             raise TemplateError(
-                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; it takes {_listed(known)}"
+                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; it takes {listed(known)}"
             )
         if not isinstance(value, str):
             raise TemplateError(
                 f"the {key} part of the instruction is a {type(value).__name__}; leave it out or give text"
             )
-        checked_text(value, f"the {key} part of the instruction", TemplateError)
+        well_formed(value, f"the {key} part of the instruction", TemplateError)
     return str(parts.get("system", "")), str(parts.get("user", ""))
 
 
@@ -296,12 +278,8 @@ def _parser(syntax: str) -> type[SlotSyntax]:
 
         return JinjaTemplate
     known = get_args(Syntax)
-    raise TemplateError(f"syntax {syntax!r} is unknown{did_you_mean(str(syntax), known)}; known are {_listed(known)}")
+    raise TemplateError(f"syntax {syntax!r} is unknown{did_you_mean(str(syntax), known)}; known are {listed(known)}")
 
 
 def _join(text: str, extra: str) -> str:
     return f"{text}\n\n{extra}" if text and extra else text or extra
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -172,9 +172,5 @@ _THOUGHT = frozenset(("<think>", "</think>"))
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
 
 # The form of tool calls and results where the markers name none: that of Hermes, which most open models have seen.
-PLAIN_TOOL_MARKERS = {
-    "tool_start": '<tool_call>\n{"name": "',
-    "tool_args": '", "arguments": ',
-    "tool_end": "}\n</tool_call>",
-}
-PLAIN_RESULT_MARKERS = {"soe": "<tool_response>\n", "eoe": "\n</tool_response>"}
+PLAIN_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
+PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")

@@ -12,14 +12,18 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lazyprompt._json import MAX_INT_BITS, checked, dump, well_formed
-from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
 # What is a name, str.isidentifier decides: re's \w lacks the vowel signs of Hindi and Thai, and has ``²``.
 _NAME = r"[^{}\s]+"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+
+
+# How many parts a template with one slot has: text, value, text.
+_ONE_SLOT = 3
 
 
 class SlotSyntax(Protocol):
@@ -82,7 +86,7 @@ class SlotTemplate:
         self.text = text
         self.literals: tuple[str, ...] = tuple(literals)
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(names))
-        self._get = _getter(names)
+        self._get = itemgetter(*names or ("",))
         blank = [""] * (2 * len(names) + 1)
         blank[0::2] = literals
         self._blank = tuple(blank)
@@ -104,10 +108,14 @@ class SlotTemplate:
         Returns:
             The parts: the developer's text and the values in turn.
         """
-        if self._get is None:
+        if not self.slots:
             return self._blank
         parts = [*self._blank]
-        parts[1::2] = self._get(values)
+        # An itemgetter of one name gives a bare value, of more a tuple; a loop would take twice as long as both.
+        if len(parts) > _ONE_SLOT:
+            parts[1::2] = self._get(values)
+        else:
+            parts[1] = self._get(values)
         return parts
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they are the same each time
@@ -120,24 +128,33 @@ def _is_slot(match: re.Match[str]) -> bool:
     return (match[1] or match[2]).isidentifier()
 
 
-def _getter(names: list[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]] | None:
-    """What takes the values of these names out of a mapping, as a tuple; nothing where there are no names."""
-    if not names:
-        return None
-    # itemgetter gives a bare value, not a tuple, for one name.
-    return itemgetter(*names) if len(names) > 1 else _One(names[0])
+def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] = ()) -> str:
+    """What is missing and what is left over, in words.
+
+    Args:
+        values: The names that values were given for.
+        slots: The names that need one.
+        takes: Further names that may have one.
+
+    Returns:
+        The whole account, or ``""`` where all fits.
+    """
+    given = list(values)
+    missing = [name for name in slots if name not in given]
+    near = [*(missing or slots), *takes]
+    faults = [f"no value for {listed(missing)}"] if missing else []
+    faults += [
+        f"no slot named {name!r}{did_you_mean(str(name), near)}"
+        for name in given
+        if name not in slots and name not in takes
+    ]
+    known = f"the slots are {listed(slots)}" if slots else "there are no slots"
+    return f"{'; '.join(faults)}; {known}" if faults else ""
 
 
-class _One:
-    """The getter of a single name. A class, because a closure could not be pickled."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, values: Mapping[str, str]) -> tuple[str]:
-        return (values[self._name],)
+def listed(names: Iterable[str]) -> str:
+    """Names as a message lists them."""
+    return ", ".join(map(repr, names))
 
 
 def escape(text: str) -> str:

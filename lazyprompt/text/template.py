@@ -178,9 +178,8 @@ class Writer:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         laid = self._layout.lay(fields)
-        if self._safety != "off" and (
-            self._crossed or not self._controls.clean("".join(laid.parts[self._unseen :: 2]))
-        ):
+        first = self._unseen if fields.tools is self._tools else 1
+        if self._safety != "off" and (self._crossed or not self._controls.clean("".join(laid.parts[first::2]))):
             laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
         if label is not None:
             answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)

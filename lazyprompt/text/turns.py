@@ -8,7 +8,7 @@ from lazyprompt._json import JsonText, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.prompt import MARKERS
-from lazyprompt.text.markers import PLAIN_RESULT_MARKERS, PLAIN_TOOL_MARKERS
+from lazyprompt.text.markers import PLAIN_CALL, PLAIN_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,15 +64,16 @@ def _put_blocks(blocks: Sequence[Block], markers: Markers, laid: Laid, where: st
     text = text.strip() if trim else text
     laid.extend((text, ""), _HISTORY)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+    of_family = markers.tool_start, markers.tool_args, markers.tool_end
+    start, between, end = of_family if markers.tool_start else PLAIN_CALL
     for index, call in enumerate(calls):
         if index or text:
             laid.own("\n")
-        marker = PLAIN_TOOL_MARKERS if not markers.tool_start else {}
-        laid.own(marker.get("tool_start", markers.tool_start))
+        laid.own(start)
         laid.extend((JsonText(dump(call.name)[1:-1]), ""), _HISTORY)
-        laid.own(marker.get("tool_args", markers.tool_args))
+        laid.own(between)
         laid.extend((dump(call.input), ""), _HISTORY)
-        laid.own(marker.get("tool_end", markers.tool_end))
+        laid.own(end)
 
 
 def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: str, *, joined: bool) -> None:
@@ -80,8 +81,7 @@ def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: st
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
     soe, eoe = markers.soe, markers.eoe
     if not soe:
-        soe = markers.soh + PLAIN_RESULT_MARKERS["soe"]
-        eoe = PLAIN_RESULT_MARKERS["eoe"] + markers.eoh
+        soe, eoe = markers.soh + PLAIN_RESULT[0], PLAIN_RESULT[1] + markers.eoh
     if joined and markers.result_join is not None and laid.parts[-1] == eoe:
         laid.parts[-1] = markers.result_join
     else:

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import re
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from lazyprompt import ChatPrompter, Rendered
-from lazyprompt.inspect.terminal import PALETTE, print_rendered, rendered_text, visible
+from lazyprompt.inspect.terminal import PALETTE, rendered_text, visible
 
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 
@@ -24,12 +22,7 @@ def rendered(*parts: tuple[str, str]) -> Rendered:
 
 
 def printed(prompt: Rendered, *, terminal: bool = True, no_color: bool | None = None) -> str:
-    file = StringIO()
-    console = Console(
-        file=file, force_terminal=terminal, color_system="standard", no_color=no_color, width=20, legacy_windows=False
-    )
-    print_rendered(prompt, console)
-    return file.getvalue()
+    return rendered_text(prompt, "never" if no_color else "auto", terminal=terminal)
 
 
 def test_slots_take_the_palette_in_order_of_first_appearance() -> None:
