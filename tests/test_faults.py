@@ -215,6 +215,13 @@ def test_b13_errors_name_what_was_given() -> None:
         ChatPrompter("n").generate_prompt("c", [5])  # type: ignore[list-item]
 
 
+def test_b14_a_system_message_in_the_history_does_not_replace_the_prompters() -> None:
+    """It took the place of the prompter's system text."""
+    history = [{"role": "system", "content": "RULE"}, {"role": "user", "content": "a"}]
+    made = ChatPrompter("S", system="").generate_prompt("c", history, return_dict=True)
+    assert [message["content"] for message in made["messages"]] == ["S\n\n", "RULE", "a", "c"]
+
+
 def test_b15_nothing_is_changed_and_nothing_is_shared() -> None:
     """Messages were the caller's own dicts, tools the prompter's own list."""
     history = copy.deepcopy(CALL_TURNS)
@@ -354,6 +361,26 @@ def test_b22_plain_prose_with_braces_is_an_instruction() -> None:
     prose = "Write code like `for (;;) { run(); }`, CSS like a{color:red} and sets like {1, 2}."
     made = ChatPrompter(prose).generate_prompt("hello", return_dict=True)
     assert user_text(made) == "hello"
+
+
+@pytest.mark.parametrize("model", [None, "qwen2.5"])
+def test_b23_a_user_instruction_is_not_put_before_a_tools_result(model: str | None) -> None:
+    """The result became "U42"."""
+    prompter = ChatPrompter({"system": "S", "user": "U"}, system="")
+    made = prompter.generate_prompt(history=CALL_TURNS, return_dict=True, model=model)
+    assert made["messages"][-2:] == [CALL_TURNS[-1], {"role": "user", "content": "U"}]
+    flat = prompter.generate_prompt(history=CALL_TURNS, model=model)
+    assert "U42" not in flat
+    assert flat.index("42") < flat.rindex("U")
+
+
+def test_b23_a_history_of_content_parts_is_shown_as_its_text() -> None:
+    """A list of parts was a TypeError, or Python's repr in flat text."""
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    history: Turns = [{"role": "user", "content": parts}, {"role": "assistant", "content": "ok"}]
+    prompter = ChatPrompter({"system": "S", "user": "U"}, system="")
+    assert "<|Human|>:one\ntwo<|Assistant|>:ok" in prompter.generate_prompt("x", history)
+    assert prompter.generate_prompt("x", history, return_dict=True)["messages"][1]["content"] == parts
 
 
 def test_b24_an_alpaca_user_part_ends_in_a_blank_line() -> None:
