@@ -68,6 +68,14 @@ def _text(text: object, where: str, error: type[HistoryError | MediaError] = His
     well_formed(text, where, error)
 
 
+def _optional(block: _Block, *fields: str) -> None:
+    """Check the fields of a block that are text where they are given."""
+    for name in fields:
+        value = getattr(block, name)
+        if value is not None:
+            _text(value, f"the {name} of a {type(block).__name__}")
+
+
 Source: TypeAlias = URLSource | Base64Source
 
 
@@ -85,15 +93,23 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class TextBlock(_Block):
-    """Plain text."""
+    """Plain text.
+
+    Args:
+        text: The text.
+        type: Always ``"text"``.
+        signature: Gemini's thought signature in base64, where the text came with one.
+    """
 
     kind: ClassVar[str] = "text"
     text: str
     type: Literal["text"] = "text"
+    signature: str | None = None
 
     def __post_init__(self) -> None:
         super(TextBlock, self).__post_init__()
         _text(self.text, "the text of a TextBlock")
+        _optional(self, "signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +118,26 @@ class ThinkingBlock(_Block):
 
     Args:
         thinking: The text of the thought.
-        signature: The provider's proof that the thought is its own, where it gives one.
+        signature: The provider's proof that the thought is its own, where it gives one: Anthropic's signature, the
+            encrypted content of OpenAI's reasoning items.
         type: Always ``"thinking"``.
+        redacted: A thought that only the provider can read, in place of its text.
+        id: The provider's name for the thought, where it has one (the id of OpenAI's reasoning items).
+        provider: Whose signature, redacted data or id this is; ``None`` where nobody wrote it down.
     """
 
     kind: ClassVar[str] = "thinking"
-    thinking: str
+    thinking: str = ""
     signature: str | None = None
     type: Literal["thinking"] = "thinking"
+    redacted: str | None = None
+    id: str | None = None
+    provider: str | None = None
 
     def __post_init__(self) -> None:
         super(ThinkingBlock, self).__post_init__()
         _text(self.thinking, "the text of a ThinkingBlock")
-        if self.signature is not None:
-            _text(self.signature, "the signature of a ThinkingBlock")
+        _optional(self, "signature", "redacted", "id", "provider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +149,8 @@ class ToolUseBlock(_Block):
         name: The tool.
         input: The arguments; copied.
         type: Always ``"tool_use"``.
+        raw_input: What the model wrote for arguments, where that is no JSON object (it was cut off, as a rule).
+        signature: Gemini's thought signature in base64, where the call came with one.
 
     Raises:
         HistoryError: The arguments are no JSON object.
@@ -137,14 +161,22 @@ class ToolUseBlock(_Block):
     name: str
     input: JsonObject = field(default_factory=dict[str, Json], hash=False)
     type: Literal["tool_use"] = "tool_use"
+    raw_input: str | None = None
+    signature: str | None = None
 
     def __post_init__(self) -> None:
         super(ToolUseBlock, self).__post_init__()
         _text(self.id, "the id of a ToolUseBlock")
         _text(self.name, "the name of a ToolUseBlock")
+        _optional(self, "raw_input", "signature")
         if not isinstance(cast("object", self.input), dict):
             raise HistoryError(f"the input of tool call {self.name!r} is a {type(self.input).__name__}, not a dict")
         object.__setattr__(self, "input", checked_object(self.input, f"{self.name}.input", HistoryError))
+
+    @property
+    def arguments(self) -> JsonObject:
+        """What a provider is told: the input, or what the model wrote where that is no JSON object."""
+        return self.input if self.raw_input is None else {"raw_input": self.raw_input}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +279,7 @@ class ImageBlock(_MediaBlock):
 
     def __post_init__(self) -> None:
         super(ImageBlock, self).__post_init__()
-        if self.detail is not None:
-            _text(self.detail, "the detail of an ImageBlock")
+        _optional(self, "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +314,7 @@ class FileBlock(_MediaBlock):
 
     def __post_init__(self) -> None:
         super(FileBlock, self).__post_init__()
-        if self.filename is not None:
-            _text(self.filename, "the filename of a FileBlock")
+        _optional(self, "filename")
 
     @classmethod
     def _of(cls, source: Base64Source, name: str) -> Self:
@@ -363,17 +393,21 @@ def _content(content: str | Sequence[BlockLike] | None, name: str) -> str | tupl
     return blocks_from(content, "content")
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False)
 class Msg:
     """One message of a conversation.
+
+    Two messages are equal where name, role, blocks, url and metadata are: plain text equals a single text block.
 
     Args:
         name: Who speaks; the role itself where nobody is named.
         content: Text, or blocks (dicts of the same fields are accepted).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
-        url: The address of a picture, sound or video that goes with the text.
+        url: The address of a picture, sound or video that goes with the text, or several.
         metadata: JSON values that travel with the message: the OpenAI form has them as keys, flat text has no place for
             them.
+        usage: The tokens the message cost, where a provider told: ``prompt_tokens``, ``completion_tokens`` and
+            ``total_tokens``. It is sent nowhere.
 
     Raises:
         HistoryError: The role is unknown, the content is neither text nor blocks, or another field has a wrong shape.
@@ -382,20 +416,20 @@ class Msg:
     name: str
     content: str | tuple[Block, ...]
     role: Role
-    url: str | None
-    metadata: Mapping[str, Json] = field(hash=False)
+    url: str | tuple[str, ...] | None
+    metadata: Mapping[str, Json]
+    usage: Mapping[str, int] | None
 
     def __init__(
         self,
         name: str,
         content: str | Sequence[BlockLike] | None,
         role: Role,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         metadata: Mapping[str, object] | None = None,
+        usage: Mapping[str, int] | None = None,
     ) -> None:
         _text(name, "the name of a message")
-        if url is not None:
-            _text(url, f"the url of the message of {name!r}")
         if role not in ROLES:
             raise HistoryError(
                 f"role {role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(role), ROLES)}"
@@ -406,8 +440,9 @@ class Msg:
             "name": name,
             "content": _content(content, name),
             "role": role,
-            "url": url,
+            "url": _urls(url, name),
             "metadata": checked_object(metadata or {}, "metadata", HistoryError),
+            "usage": None if usage is None else dict(usage),
         }
         for key, value in values.items():
             object.__setattr__(self, key, value)
@@ -423,3 +458,29 @@ class Msg:
         if isinstance(self.content, str):
             return (TextBlock(self.content),) if self.content else ()
         return self.content
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of ``url``, be it one, several or none."""
+        return (self.url,) if isinstance(self.url, str) else self.url or ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Msg):
+            return NotImplemented
+        mine = (self.name, self.role, self.urls, self.blocks, self.metadata)
+        return mine == (other.name, other.role, other.urls, other.blocks, other.metadata)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.role, self.urls, self.blocks))
+
+
+def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] | None:
+    if url is None or isinstance(url, str):
+        urls: Sequence[str] = () if url is None else (url,)
+    elif isinstance(cast("object", url), list | tuple):
+        urls = url = tuple(url)
+    else:
+        raise HistoryError(f"the url of the message of {name!r} is a {type(url).__name__}; give text or a list of it")
+    for each in urls:
+        _text(each, f"the url of the message of {name!r}")
+    return url

@@ -185,8 +185,8 @@ def _parts(content: object, where: str) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _source(url: str) -> Source:
-    """A ``data:`` address is the media itself."""
+def source_of(url: str) -> Source:
+    """Where the media of an address is: a ``data:`` address is the media itself."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return Base64Source(head.removeprefix("data:").removesuffix(";base64"), data)
@@ -201,7 +201,7 @@ def _needed(value: object, where: str) -> str:
 
 
 def _read_image(image: Fields, where: str) -> Block:
-    source = _source(_needed(image.get("url"), f"{where}.image_url.url"))
+    source = source_of(_needed(image.get("url"), f"{where}.image_url.url"))
     return ImageBlock(source, detail=_text(image.get("detail"), f"{where}.image_url.detail") or None)
 
 
@@ -214,7 +214,7 @@ def _read_file(file: Fields, where: str) -> Block:
     data = _text(file.get("file_data"), f"{where}.file.file_data")
     if not data:
         raise HistoryError(f"{where}.file has no 'file_data'; a file known only to one service cannot travel")
-    return FileBlock(_source(data), filename=_text(file.get("filename"), f"{where}.file.filename") or None)
+    return FileBlock(source_of(data), filename=_text(file.get("filename"), f"{where}.file.filename") or None)
 
 
 _PART_READERS: dict[str, Callable[[Fields, str], Block]] = {
@@ -299,8 +299,7 @@ def to_openai(message: Msg) -> list[JsonObject]:
     dicts = [_write_result(block) for block in blocks if isinstance(block, ToolResultBlock)]
     said = tuple(block for block in blocks if not isinstance(block, ToolResultBlock | ThinkingBlock | ToolUseBlock))
     calls = [_write_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
-    if message.url is not None:
-        said = (*said, ImageBlock(_source(message.url)))
+    said = (*said, *(ImageBlock(source_of(url)) for url in message.urls))
     if said or calls or not dicts:
         whole: JsonObject = {"role": message.role}
         if message.name not in ("", message.role):
@@ -324,7 +323,7 @@ def _write_call(block: ToolUseBlock) -> JsonObject:
     return {
         "id": block.id,
         "type": "function",
-        "function": {"name": block.name, "arguments": str(dump(block.input))},
+        "function": {"name": block.name, "arguments": str(dump(block.arguments))},
     }
 
 

@@ -269,7 +269,7 @@ def test_each_role_is_accepted(role: Any) -> None:
         ({"content": 5}, "the content of 'Bob' is a int; give text or a list of blocks"),
         ({"content": {"type": "text", "text": "x"}}, "the content of 'Bob' is a dict; give text or a list"),
         ({"content": [5]}, r"content\[0\] is a int, not a block"),
-        ({"url": 5}, "the url of the message of 'Bob' is a int, not text"),
+        ({"url": 5}, "the url of the message of 'Bob' is a int; give text or a list of it"),
         ({"metadata": [("a", 1)]}, "the metadata of 'Bob' is a list, not a dict"),
     ],
 )

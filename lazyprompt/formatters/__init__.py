@@ -1,0 +1,1 @@
+"""Every provider's payload from one list of messages."""
