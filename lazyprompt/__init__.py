@@ -24,6 +24,11 @@ if TYPE_CHECKING:
         ToolsError,
     )
     from lazyprompt.files.prompt_file import PromptFile
+    from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+    from lazyprompt.formatters.media import MediaResolver
+    from lazyprompt.formatters.profile import Breakpoints, Layout, Media, Profile
+    from lazyprompt.formatters.prompt_engine import PromptEngine
+    from lazyprompt.formatters.report import Entry, Payload
     from lazyprompt.history import messages_from
     from lazyprompt.messages import (
         AudioBlock,
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     )
     from lazyprompt.text.markers import Markers
     from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
+    from lazyprompt.tokens import CharTokenCounter, TokenCounter
 
 __all__ = [
     "AlpacaInstructionTemplate",
@@ -57,12 +63,16 @@ __all__ = [
     "AlpacaPrompter",
     "AudioBlock",
     "Base64Source",
+    "Breakpoints",
     "BudgetError",
+    "CharTokenCounter",
+    "ChatFormatter",
     "ChatInstructionTemplate",
     "ChatPromptTemplate",
     "ChatPrompter",
     "EmptyPrompter",
     "EngineError",
+    "Entry",
     "FewShotTemplate",
     "FileBlock",
     "Filled",
@@ -70,14 +80,21 @@ __all__ = [
     "HistoryError",
     "ImageBlock",
     "InstructionTemplate",
+    "Layout",
     "LazyPromptError",
     "Markers",
+    "Media",
     "MediaError",
+    "MediaResolver",
     "MissingExtraError",
     "ModuleError",
     "Msg",
+    "MultiAgentFormatter",
     "OpenAIPrompt",
+    "Payload",
+    "Profile",
     "Prompt",
+    "PromptEngine",
     "PromptFile",
     "PromptFileError",
     "PromptTemplate",
@@ -90,6 +107,7 @@ __all__ = [
     "Text",
     "TextBlock",
     "ThinkingBlock",
+    "TokenCounter",
     "TokenizerError",
     "ToolResultBlock",
     "ToolUseBlock",
@@ -108,6 +126,11 @@ _HOMES = {
         "ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError"
     ),
     "files.prompt_file": "PromptFile",
+    "formatters.profile": "Breakpoints Layout Media Profile",
+    "formatters.formatter": "ChatFormatter MultiAgentFormatter",
+    "formatters.media": "MediaResolver",
+    "formatters.prompt_engine": "PromptEngine",
+    "formatters.report": "Entry Payload",
     "history": "messages_from",
     "messages": (
         "AudioBlock Base64Source FileBlock ImageBlock Msg TextBlock ThinkingBlock ToolResultBlock "
@@ -119,6 +142,7 @@ _HOMES = {
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "text.markers": "Markers",
+    "tokens": "CharTokenCounter TokenCounter",
     "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -132,3 +133,20 @@ def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str
     if not isinstance(value, str):
         raise error(f"{where} is a {type(value).__name__}, not text")
     return well_formed(value, where, error)
+
+
+def fresh(value: JsonObject) -> JsonObject:
+    """A deep copy of a checked JSON object, made as fast as it can be.
+
+    Args:
+        value: A value that :func:`checked_object` returned.
+
+    Returns:
+        The copy, sharing nothing mutable with the value.
+    """
+    for item in value.values():
+        kind = type(item)
+        if kind is dict or kind is list:
+            copy: JsonObject = marshal.loads(marshal.dumps(value))  # noqa: S302 - bytes of our own making
+            return copy
+    return value.copy()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._json import Json, JsonObject, checked_object, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 _T = TypeVar("_T")
@@ -336,11 +336,11 @@ def _source_from(source: Mapping[str, object]) -> Source:
     return _build(_SOURCES[kind], source, MediaError)
 
 
-def _build(kind: type[_T], fields: Mapping[str, object], error: type[HistoryError | MediaError]) -> _T:
+def _build(kind: type[_T], given: Mapping[str, object], error: type[HistoryError | MediaError]) -> _T:
     try:
-        return kind(**fields)
+        return kind(**given)
     except TypeError as fault:
-        raise error(f"{kind.__name__} does not fit the fields {', '.join(map(str, fields))}: {fault}") from fault
+        raise error(f"{kind.__name__} does not fit the fields {', '.join(map(str, given))}: {fault}") from fault
 
 
 def blocks_from(content: Iterable[BlockLike], where: str) -> tuple[Block, ...]:
@@ -367,13 +367,13 @@ def block_from(item: object, where: str) -> Block:
         raise HistoryError(
             f"{where} is a {type(item).__name__}, not a block such as TextBlock or {{'type': 'text', ...}}"
         )
-    fields = cast("dict[str, object]", item)
-    kind = fields.get("type")
+    given = cast("dict[str, object]", item)
+    kind = given.get("type")
     if not isinstance(kind, str) or kind not in _BLOCKS:
         raise HistoryError(
             f"{where} has type {kind!r}; known are {', '.join(_BLOCKS)}{did_you_mean(str(kind), _BLOCKS)}"
         )
-    return _build(_BLOCKS[kind], fields, HistoryError)
+    return _build(_BLOCKS[kind], given, HistoryError)
 
 
 def text_of(content: str | Iterable[Block]) -> str:
@@ -484,3 +484,44 @@ def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] |
     for each in urls:
         _text(each, f"the url of the message of {name!r}")
     return url
+
+
+def trusted_call(call_id: str, name: str, arguments: JsonObject) -> ToolUseBlock:
+    """A tool call of parts that a reader has checked itself, in a fifth of the time.
+
+    Args:
+        call_id: The id.
+        name: The tool.
+        arguments: Fresh JSON that nobody else holds.
+
+    Returns:
+        The block.
+    """
+    made = object.__new__(ToolUseBlock)
+    fill_id, fill_name, fill_input, fill_type, fill_raw, fill_signature = _CALL
+    fill_id(made, call_id)
+    fill_name(made, name)
+    fill_input(made, arguments)
+    fill_type(made, "tool_use")
+    fill_raw(made, None)
+    fill_signature(made, None)
+    return made
+
+
+def trusted_result(call_id: str, name: str, output: str) -> ToolResultBlock:
+    """The same as :func:`trusted_call` for a tool's result that is plain text."""
+    made = object.__new__(ToolResultBlock)
+    fill_id, fill_name, fill_output, fill_type = _RESULT
+    fill_id(made, call_id)
+    fill_name(made, name)
+    fill_output(made, output)
+    fill_type(made, "tool_result")
+    return made
+
+
+def _fills(kind: type[Block]) -> tuple[Callable[[object, object], None], ...]:
+    """What fills the fields of a frozen value that has slots, in their order."""
+    return tuple(vars(kind)[each.name].__set__ for each in fields(kind))
+
+
+_CALL, _RESULT = _fills(ToolUseBlock), _fills(ToolResultBlock)

@@ -335,20 +335,25 @@ def _write_content(content: str | tuple[Block, ...]) -> Json:
         return ""
     if len(content) == 1 and isinstance(content[0], TextBlock):
         return content[0].text
-    return [_write_part(block) for block in content]
+    return [write_part(block) for block in content]
 
 
-def _write_part(block: Block) -> JsonObject:
+def write_part(block: Block) -> JsonObject:
+    """A block as a part of a message's content.
+
+    Raises:
+        FormatError: The form has no place for it.
+    """
     match block:
         case TextBlock(text):
             return {"type": "text", "text": text}
         case ImageBlock(source, detail=detail):
-            return {"type": "image_url", "image_url": _given("detail", detail) | {"url": _address(source)}}
+            return {"type": "image_url", "image_url": _given("detail", detail) | {"url": address_of(source)}}
         case AudioBlock(Base64Source(media_type, data)):
             kind = media_type.removeprefix("audio/")
             return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS.get(kind, kind)}}
         case FileBlock(Base64Source() as source, filename=filename):
-            return {"type": "file", "file": _given("filename", filename) | {"file_data": _address(source)}}
+            return {"type": "file", "file": _given("filename", filename) | {"file_data": address_of(source)}}
         case _:
             raise FormatError(f"the OpenAI form has no place for this {block.kind} block: {block!r}")
 
@@ -358,5 +363,6 @@ def _given(name: str, value: str | None) -> JsonObject:
     return form
 
 
-def _address(source: Source) -> str:
+def address_of(source: Source) -> str:
+    """The address of a medium; base64 as a ``data:`` address."""
     return source.url if isinstance(source, URLSource) else f"data:{source.media_type};base64,{source.data}"

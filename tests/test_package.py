@@ -20,12 +20,13 @@ HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", 
 ROOMS = [
     ("errors", "_version"),
     ("_json",),
-    ("messages", "openai_form", "history", "tools"),
+    ("messages", "openai_form", "history", "tools", "tokens"),
     ("prompt",),
     ("text",),
+    ("formatters",),
     ("prompter",),
     ("prompters",),
-    ("inspect", "files"),
+    ("inspect", "files", "compat"),
     ("cli", "_cli_io", "__main__"),
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}

@@ -92,11 +92,15 @@ class Controls:
         sequences: The sequences, as they are written.
         headers: Section headers that are structure at the start of a line, as ``### Response:``.
         reserved: Whether anything of the form ``<|name|>`` counts.
+        any_case: Whether large and small letters are the same.
     """
 
     __slots__ = ("_pattern", "_reserved", "_searches", "_texts")
 
-    def __init__(self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True) -> None:
+    def __init__(
+        self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
+    ) -> None:
+        flags = re.IGNORECASE if any_case else re.NOFLAG
         # The longest first, so that of two sequences with one beginning the whole one is found.
         plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
@@ -111,11 +115,12 @@ class Controls:
             by_sign.setdefault("#", []).append(f"(?P<header>(?i:{known}))")
         # Grouped by their first sign, sequences cost one look a sign of the text, however many there are.
         patterns = {sign: f"{re.escape(sign)}(?:{'|'.join(rest)})" for sign, rest in by_sign.items()}
-        self._pattern = re.compile("|".join(patterns.values()) or "(?!)")
+        self._pattern = re.compile("|".join(patterns.values()) or "(?!)", flags)
         # Looking for one sign costs a thirtieth of a search: text without any first sign is clean at once. Values are
         # looked at joined, where a line's start is not to be seen, so a header anywhere counts.
         self._searches = [
-            (sign, tuple(_DISGUISES.get(sign, "")), re.compile(pattern).search) for sign, pattern in patterns.items()
+            (sign, tuple(_DISGUISES.get(sign, "")), re.compile(pattern, flags).search)
+            for sign, pattern in patterns.items()
         ]
 
     def clean(self, text: str) -> bool:

@@ -72,7 +72,7 @@ def _put_blocks(blocks: Sequence[Block], markers: Markers, laid: Laid, where: st
         laid.own(start)
         laid.extend((JsonText(dump(call.name)[1:-1]), ""), _HISTORY)
         laid.own(between)
-        laid.extend((dump(call.input), ""), _HISTORY)
+        laid.extend((dump(call.arguments), ""), _HISTORY)
         laid.own(end)
 
 

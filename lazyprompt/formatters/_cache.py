@@ -1,0 +1,150 @@
+"""Cache breakpoints: marks that tell a provider up to where a prompt stays the same.
+
+Source: Anthropic's and OpenAI's guides on prompt caching. Both take at most four marks; Anthropic refuses a longer
+lifetime behind a shorter one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from lazyprompt.errors import FormatError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.formatters.profile import Breakpoints, Profile
+    from lazyprompt.formatters.report import Notes
+
+# The places that can be marked, in the order in which a provider reads them.
+PLACES = ("tools", "system", "history")
+CacheLike: TypeAlias = "Iterable[str] | Mapping[str, str]"
+
+
+def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str]:
+    """A cache policy: the places to mark, each with its lifetime.
+
+    Args:
+        cache: The places of ``PLACES``; as a mapping, with a lifetime for each.
+        profile: The provider's rules.
+
+    Returns:
+        A lifetime for each place, in the order of ``PLACES``.
+
+    Raises:
+        FormatError: A place or lifetime is unknown, or a longer lifetime stands behind a shorter one.
+    """
+    if not cache:
+        return {}
+    if isinstance(cache, str) or not isinstance(cast("object", cache), Iterable):
+        raise FormatError(f"cache is {cache!r}; give the places to mark, as cache=('tools', 'system', 'history')")
+    marks = profile.breakpoints
+    given = dict(cache) if isinstance(cache, Mapping) else dict.fromkeys(cache, marks.lifetimes[0] if marks else "")
+    for place, lifetime in given.items():
+        if place not in PLACES:
+            known = ", ".join(PLACES)
+            raise FormatError(f"cache names {place!r}{did_you_mean(str(place), PLACES)}; places are {known}")
+        if marks and lifetime not in marks.lifetimes:
+            known = ", ".join(marks.lifetimes)
+            raise FormatError(f"cache gives {place!r} the lifetime {lifetime!r}; {profile.name} knows {known}")
+    ordered = {place: given[place] for place in PLACES if place in given}
+    ranks = [marks.lifetimes.index(lifetime) for lifetime in ordered.values()] if marks else []
+    if ranks != sorted(ranks, reverse=True):
+        raise FormatError(f"cache has a longer lifetime behind a shorter one: {ordered}; longer ones come first")
+    return ordered
+
+
+def with_marks(
+    payload: dict[str, Any], cache: Mapping[str, str], profile: Profile, model: str | None, notes: Notes
+) -> None:
+    """Put the marks of a policy into a fresh payload, as far as the provider's limit allows; marks that are there stay.
+
+    Args:
+        payload: The payload; changed.
+        cache: A lifetime for each place.
+        profile: The provider's rules.
+        model: The model, for providers where only some know marks.
+        notes: Where it is written down that there are none.
+    """
+    marks = profile.breakpoints
+    if marks is None or (marks.models is not None and not marks.models.match(model or "")):
+        who = profile.name if model is None else f"{profile.name} ({model})"
+        notes.add("cache", "cache", "left out", f"{who} takes no cache breakpoints")
+        return
+    there = marked_blocks(payload, marks)
+    shortest = min((rank for _, rank in there), default=len(marks.lifetimes))
+    free = marks.most - len(there)
+    for place in reversed(list(cache)):
+        block = _last_of(payload, place, marks)
+        if block is None or marks.key in block:
+            continue
+        if not free:
+            notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} takes at most {marks.most} breakpoints")
+            continue
+        free -= 1
+        rank = min(marks.lifetimes.index(cache[place]), shortest if place == "history" else len(marks.lifetimes))
+        lifetime = {"ttl": marks.lifetimes[rank]} if rank else {}
+        block[marks.key] = {**marks.mark, **lifetime}
+
+
+def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints) -> list[tuple[str, int]]:
+    """The marks of a payload: where each is, and the rank of its lifetime; a lifetime nobody knows has rank -1."""
+    found: list[tuple[str, int]] = []
+    for where, block in _blocks(payload):
+        mark = block.get(marks.key)
+        if isinstance(mark, dict):
+            lifetime = cast("JsonObject", mark).get("ttl", marks.lifetimes[0])
+            found.append((where, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1))
+    return found
+
+
+def _blocks(payload: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """All that may hold a mark, in the order in which a provider reads it."""
+    for key in ("tools", "system", "messages", "input"):
+        items = payload.get(key)
+        for index, item in enumerate(cast("list[object]", items) if isinstance(items, list) else ()):
+            where = f"{key}[{index}]"
+            if isinstance(item, dict):
+                fields = cast("dict[str, Any]", item)
+                yield where, fields
+                content = fields.get("content")
+                for at, block in enumerate(cast("list[object]", content) if isinstance(content, list) else ()):
+                    if isinstance(block, dict):
+                        yield f"{where}.content[{at}]", cast("dict[str, Any]", block)
+
+
+def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints) -> dict[str, Any] | None:
+    """The block at the end of a place, its text made a block first; None where the place is empty."""
+    if place == "tools":
+        tools = payload.get("tools") if marks.tools else None
+        return tools[-1] if tools else None
+    if place == "system" and "system" in payload:
+        payload["system"] = _as_parts(payload["system"], "text")
+        return cast("dict[str, Any]", payload["system"][-1])
+    messages: list[dict[str, Any]] = payload.get("messages") or payload.get("input") or []
+    kind = "text" if "messages" in payload else "input_text"
+    if place == "system":
+        chosen = next((item for item in messages if item.get("role") in ("system", "developer")), None)
+    else:
+        chosen = _last_stable(messages, assistant=marks.tools)
+    if chosen is None:
+        return None
+    chosen["content"] = _as_parts(chosen["content"], kind)
+    # A thought cannot be marked.
+    blocks = [part for part in chosen["content"] if part.get("type") not in ("thinking", "redacted_thinking")]
+    return blocks[-1] if blocks else None
+
+
+def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str, Any] | None:
+    """The last message before the newest user's turn, of those that can be marked."""
+    newest = next((at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), 0)
+    roles = ("user", "assistant") if assistant else ("user", "system", "developer")
+    return next(
+        (item for item in reversed(messages[:newest]) if item.get("role") in roles and item.get("content")), None
+    )
+
+
+def _as_parts(content: object, kind: str) -> list[dict[str, Any]]:
+    return [{"type": kind, "text": content}] if isinstance(content, str) else cast("list[dict[str, Any]]", content)

@@ -1,0 +1,311 @@
+"""What a provider can carry: block by block, kept, changed or left out, and always accounted for.
+
+The one media pass is here too. It runs twice over the same table of rules: once to find what must be loaded, once, with
+all of that at hand, to put it in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from lazyprompt.errors import MediaError
+from lazyprompt.formatters._fetch import check_url
+from lazyprompt.formatters.media import checked_source, is_local, media_type_of
+from lazyprompt.messages import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.openai_form import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lazyprompt.formatters._turns import MessageLike, Turn
+    from lazyprompt.formatters.media import MediaResolver
+    from lazyprompt.formatters.profile import Media, MediaKind, Profile
+    from lazyprompt.formatters.report import Notes
+    from lazyprompt.messages import Block, Role, Source
+
+MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
+Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
+_Fate: TypeAlias = Literal["as it is", "load", "pass on"]
+
+_BY_KIND: dict[str, type[MediaBlock]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+    "application": FileBlock,
+    "text": FileBlock,
+}
+
+
+def with_urls(turns: Iterable[Turn], messages: list[MessageLike], profile: Profile, notes: Notes) -> list[Turn]:
+    """The turns with what the ``url`` of a message points to as blocks behind its content.
+
+    An address whose ending tells nothing counts as a picture.
+    """
+    found: list[Turn] = []
+    for role, name, content, at in turns:
+        message = messages[at]
+        blocks = list(_blocks(content))
+        for index, url in enumerate(message.urls if isinstance(message, Msg) else ()):
+            kind = _BY_KIND[(media_type_of(url) or "image/*").partition("/")[0]]
+            if kind.kind in profile.url_media:
+                blocks.append(kind(source_of(url)))
+            else:
+                where = f"messages[{at}].url[{index}]"
+                notes.add(where, kind.kind, "left out", f"{profile.name} takes no {kind.kind} as the url", url)
+        found.append((role, name, content if len(blocks) == len(_blocks(content)) else tuple(blocks), at))
+    return found
+
+
+def _blocks(content: str | tuple[Block, ...]) -> tuple[Block, ...]:
+    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
+
+
+def shown_by(role: Role, content: str | tuple[Block, ...], *, merges: bool) -> Role:
+    """Whose the media of a turn are: what an agent shows becomes the user's where all that is said does."""
+    calls = isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
+    return "user" if merges and role == "assistant" and not calls else role
+
+
+def sources_to_load(
+    turns: Iterable[Turn], profile: Profile, resolver: MediaResolver | None, *, merges: bool
+) -> dict[URLSource, str]:
+    """What must be loaded before the turns can be written, and where each is first met.
+
+    Args:
+        turns: The turns.
+        profile: The provider's rules.
+        resolver: Who may load.
+        merges: Whether all speakers become the user.
+
+    Raises:
+        MediaError: Something may not be loaded, or not be passed on.
+    """
+    found: dict[URLSource, str] = {}
+    for role, _, content, at in turns:
+        for where, block in _with_places(content, at):
+            if isinstance(block, MediaBlock):
+                rule = profile.media.get(cast("MediaKind", block.kind))
+                if (
+                    rule
+                    and _fits(rule, shown_by(role, content, merges=merges))
+                    and _fate(block.source, rule, resolver, where) == "load"
+                ):
+                    found.setdefault(cast("URLSource", block.source), where)
+    return found
+
+
+def _with_places(content: str | tuple[Block, ...], at: int) -> Iterator[tuple[str, Block]]:
+    """The blocks of a turn, those within results as well, each with its place."""
+    for index, block in enumerate(content if isinstance(content, tuple) else ()):
+        where = f"messages[{at}].content[{index}]"
+        yield where, block
+        if isinstance(block, ToolResultBlock) and isinstance(block.output, tuple):
+            yield from ((f"{where}.output[{at}]", inner) for at, inner in enumerate(block.output))
+
+
+def _fits(rule: Media, role: Role) -> bool:
+    return {"assistant": rule.assistant, "system": rule.system, "developer": rule.system}.get(role, True)
+
+
+def _fate(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Fate | None:
+    """What becomes of a medium; None where the provider cannot have it."""
+    if isinstance(source, Base64Source):
+        return "as it is" if rule.data else None
+    url = source.url
+    scheme = url.partition(":")[0].lower() if ":" in url else ""
+    if scheme in ("http", "https"):
+        if rule.url:
+            check_url(url, where) if resolver is None else resolver.check(url, where)
+            return "pass on"
+        return "load" if resolver is not None and rule.data else None
+    if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
+        return "pass on"
+    if not is_local(url):
+        raise MediaError(f"{where} has the address {url!r}; expected http(s), a local path, or base64 data")
+    if resolver is None:
+        raise MediaError(
+            f"{where} is the local file {url!r}, which a message may not make anyone read; allow its directory with "
+            f"media=MediaResolver(roots=[...]), or read it yourself with ImageBlock.from_file({url!r}) and the like"
+        )
+    return "load" if rule.data else None
+
+
+def carried(
+    turns: Iterable[Turn],
+    profile: Profile,
+    resolver: MediaResolver | None,
+    loaded: Loaded,
+    notes: Notes,
+    *,
+    merges: bool,
+) -> list[Turn]:
+    """The turns with only such blocks as the provider can carry.
+
+    Args:
+        turns: The turns.
+        profile: The provider's rules.
+        resolver: Who loaded the media, if anyone did.
+        loaded: What was loaded.
+        notes: Where what is left out or changed is written down.
+        merges: Whether all speakers become the user.
+
+    Returns:
+        The turns; those that nothing is left of are gone.
+
+    Raises:
+        MediaError: A medium is not what it says it is, or may not be used.
+    """
+    pass_on = _Carrier(profile, resolver, loaded, notes)
+    kept: list[Turn] = []
+    for role, name, content, at in turns:
+        if isinstance(content, str):
+            new: str | tuple[Block, ...] = pass_on.text(content, f"messages[{at}].content")
+            keep = bool(new) or (profile.empty_text and not content)
+        else:
+            whose = shown_by(role, content, merges=merges)
+            new = tuple(
+                block
+                for index, given in enumerate(content)
+                for block in pass_on.block(given, role, whose, f"messages[{at}].content[{index}]")
+            )
+            new = new if profile.thinking == "text" and profile.empty_text else _without_last_thoughts(new, at, notes)
+            keep = bool(new)
+        if keep:
+            kept.append((role, name, new, at))
+        else:
+            notes.add(f"messages[{at}]", "message", "left out", "nothing is left of it")
+    return kept
+
+
+def _without_last_thoughts(blocks: tuple[Block, ...], at: int, notes: Notes) -> tuple[Block, ...]:
+    """The blocks without thoughts that nothing follows: those that sign them refuse such an end."""
+    while blocks and isinstance(blocks[-1], ThinkingBlock):
+        notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", blocks[-1].thinking)
+        blocks = blocks[:-1]
+    return blocks
+
+
+class _Carrier:
+    """The rules of one provider over one conversation, block by block."""
+
+    def __init__(self, profile: Profile, resolver: MediaResolver | None, loaded: Loaded, notes: Notes) -> None:
+        self.profile, self.resolver, self.loaded, self.notes = profile, resolver, loaded, notes
+
+    def text(self, text: str, where: str) -> str:
+        """The text, or nothing where it shows nothing and the provider refuses that."""
+        if self.profile.empty_text or not text or not text.isspace():
+            return text
+        self.notes.add(where, "text", "changed", f"white space alone is no text to {self.profile.name}", text)
+        return ""
+
+    def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
+        """The block as the provider takes it, or nothing."""
+        kept: Block | None = block
+        match block:
+            case TextBlock(text, signature=signature):
+                if signature and not self._signed(where):
+                    kept = block = TextBlock(text)
+                kept = block if self.text(text, where) or block.signature else None
+            case ThinkingBlock():
+                kept = block if self._thinks(block, role, where) else None
+            case ToolUseBlock() | ToolResultBlock() if not self.profile.calls_tools:
+                self.notes.add(where, block.kind, "left out", f"{self.profile.name} knows no tools", _text_in(block))
+                kept = None
+            case ToolUseBlock():
+                kept = self._call(block, where)
+            case ToolResultBlock(output=tuple(output)):
+                inner = [new for at, each in enumerate(output) for new in self._inner(each, f"{where}.output[{at}]")]
+                kept = replace(block, output=tuple(inner))
+            case ToolResultBlock():
+                pass
+            case _:
+                return self.medium(cast("MediaBlock", block), whose, where)
+        return () if kept is None else (kept,)
+
+    def _inner(self, block: Block, where: str) -> tuple[Block, ...]:
+        if isinstance(block, TextBlock):
+            return (block,) if block.text else ()
+        if isinstance(block, MediaBlock):
+            return self.medium(block, "user", where)
+        self.notes.add(where, block.kind, "left out", "a result holds text and media only", _text_in(block))
+        return ()
+
+    def _signed(self, where: str) -> bool:
+        if not self.profile.signs_parts:
+            self.notes.add(where, "signature", "left out", f"{self.profile.name} signs no texts and calls")
+        return self.profile.signs_parts
+
+    def _call(self, call: ToolUseBlock, where: str) -> ToolUseBlock:
+        if call.raw_input is not None:
+            self.notes.add(where, "tool_use", "changed", "arguments that are no JSON object stand under raw_input")
+        return replace(call, signature=None) if call.signature and not self._signed(where) else call
+
+    def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
+        """Whether the provider wants a thought back."""
+        wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
+        reason = {
+            "none": f"{self.profile.name} takes no thoughts back",
+            "text": "" if block.thinking else "it has no text",
+            "signed": "" if mine and (block.signature or block.redacted) else f"{self.profile.name} did not sign it",
+            "items": "" if mine and block.id else f"it has no id that {self.profile.name} gave it",
+        }[wanted]
+        if role != "assistant":
+            reason = f"the role {role} has no thoughts"
+        if reason:
+            self.notes.add(where, "thinking", "left out", reason, block.thinking)
+        return not reason
+
+    def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
+        """A medium with a source that the provider takes, or nothing."""
+        name, kind = self.profile.name, block.kind
+        rule = self.profile.media.get(cast("MediaKind", kind))
+        address = block.source.url if isinstance(block.source, URLSource) else ""
+        if rule is None or not _fits(rule, role):
+            whose = "" if rule is None else f" from the {role}"
+            self.notes.add(where, kind, "left out", f"{name} takes no {kind}{whose}", address)
+            return ()
+        fate = _fate(block.source, rule, self.resolver, where)
+        if fate is None:
+            way = (
+                f"{name} takes no {kind} by address; give media=MediaResolver(hosts=[...]) to have it loaded"
+                if address and rule.data
+                else f"{name} takes no {kind} {'by address' if address else 'as data'}"
+            )
+            self.notes.add(where, kind, "left out", way, address)
+            return ()
+        if fate == "pass on":
+            return (block,)
+        given = self.loaded[cast("URLSource", block.source)] if fate == "load" else cast("Base64Source", block.source)
+        source = checked_source(given, kind, where)
+        if source.media_type != given.media_type:
+            self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")
+        if not rule.takes(source.media_type):
+            takes = ", ".join(rule.types)
+            self.notes.add(where, kind, "left out", f"{name} takes {takes}, not {source.media_type}", address)
+            return ()
+        return (block if source is block.source else replace(block, source=source),)
+
+
+def _text_in(block: Block) -> str:
+    match block:
+        case ThinkingBlock(thinking):
+            return thinking
+        case ToolResultBlock():
+            return block.text
+        case ToolUseBlock():
+            return str(block.arguments)
+        case _:
+            return ""

@@ -1,0 +1,399 @@
+"""Which addresses may be asked, and the asking: every hop vetted, every answer bounded in bytes and in time.
+
+Nothing that costs at import (sockets, TLS, URL parsing) is imported before an address needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing, suppress
+from threading import Lock, Thread, Timer
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from lazyprompt._version import __version__
+from lazyprompt.errors import MediaError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from ipaddress import IPv4Address, IPv6Address
+
+    from urllib3.connection import HTTPConnection
+    from urllib3.response import HTTPResponse
+
+    from lazyprompt.formatters.media import MediaResolver
+
+_PORTS = {"http": 80, "https": 443}
+_HOPS = 5
+_CHUNK = 65_536
+# What stays as it is where a URL is percent-encoded.
+_KEPT = "!#$%&'()*+,/:;=?@[]~"
+_SHOWN = 200
+# Stricter than any parser a provider may use: what two parsers could read in two ways is no address here.
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#@]*\]|[^\[\]/?#@:]*)(?::(?P<port>[0-9]{0,5}))?"
+    r"(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)(?:#.*)?",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
+# What some Python versions take for public: IETF assignments (clouds keep metadata there) and the old 6to4 relays.
+_NOT_PUBLIC = ("192.0.0.0/24", "192.88.99.0/24")
+
+
+class Address(NamedTuple):
+    """An http(s) address in its parts; ``host`` in lower case, IP literals in their usual spelling."""
+
+    scheme: str
+    host: str
+    literal: bool
+    port: int
+    target: str
+
+    @property
+    def authority(self) -> str:
+        """What the Host header says."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+class Answer(NamedTuple):
+    """What a server gave: the bytes, the MIME type it named, and the address it was found at in the end."""
+
+    data: bytes
+    media_type: str | None
+    url: str
+
+
+class Deadline:
+    """A time after which the connection at work is cut, be it in a header, a body or a pause of either."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timer = Timer(seconds, self.stop)
+        self._timer.daemon = True
+        self._lock = Lock()
+        self._end = monotonic() + seconds
+        self._seconds = seconds
+        self._sock: socket.socket | None = None
+        self._stopped = False
+
+    def __enter__(self) -> Self:
+        self._end = monotonic() + self._seconds
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    @property
+    def over(self) -> bool:
+        """Whether it has passed, or was ended before."""
+        return self._stopped or monotonic() >= self._end
+
+    def left(self) -> float:
+        """The seconds left; TimeoutError where there are none."""
+        left = self._end - monotonic()
+        if self._stopped or left <= 0:
+            raise TimeoutError("the time is over")
+        return left
+
+    def watch(self, sock: socket.socket | None) -> None:
+        """Cut this connection when time is over."""
+        with self._lock:
+            self._sock = sock
+        self.left()
+
+    def stop(self) -> None:
+        """End it now."""
+        import socket  # noqa: PLC0415 - see the module docstring
+
+        with self._lock:
+            self._stopped = True
+            # The peer may have ended the connection first. A TLS socket's own shutdown would race with its reader.
+            with suppress(OSError):
+                if self._sock is not None:
+                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+
+def shown(url: str) -> str:
+    """A URL as errors print it: without what may be secret (credentials, query) and not too long."""
+    found = _ADDRESS.fullmatch(url)
+    if found:
+        port = f":{found['port']}" if found["port"] else ""
+        text = f"{found['scheme']}://{found['host']}{port}{found['path']}"
+    elif (scheme := _SCHEME.match(url)) and scheme[1].lower() != "file":
+        text = f"{scheme[0]}…"
+    else:
+        text = re.split("[?#]", url, maxsplit=1)[0]
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def refused(where: str, url: str, reason: str) -> MediaError:
+    """The error for a URL: where it was met, and what is wrong with it and to be done."""
+    return MediaError(f"{where}: {shown(url)} {reason}")
+
+
+def scheme_of(url: str) -> str:
+    """The scheme in lower case, or nothing; a single letter is a drive."""
+    found = _SCHEME.match(url)
+    return found[1].lower() if found else ""
+
+
+def checked_host(entry: object) -> str:
+    """An entry of ``hosts`` in its usual spelling; MediaError where it is none."""
+    if isinstance(entry, str):
+        name = entry.removeprefix("*.")
+        found = _host(name)
+        if found and not (found[1] and name != entry):
+            return entry[: len(entry) - len(name)] + found[0]
+    raise MediaError(
+        f"hosts has {entry!r}; give host names ('example.com'), names with all below them ('*.example.com') "
+        "or IP addresses ('127.0.0.1'), without scheme, port and path"
+    )
+
+
+def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
+    """Check that an address may be passed on to a provider, which will fetch it; nothing is asked here.
+
+    Args:
+        url: The address.
+        where: How an error names the place, as ``messages[2].content[1]``.
+        hosts: The only hosts that may be passed on, as a MediaResolver has them; none given, all public ones may.
+
+    Raises:
+        MediaError: It is no http(s) address, has credentials in it, or its host is private or not listed.
+    """
+    address = _address(url, where)
+    if address.host in hosts:
+        return
+    if address.literal:
+        outward = _public(_ip(address.host))
+    else:
+        outward = address.host != "localhost" and not address.host.endswith((".localhost", ".localdomain"))
+    if not outward:
+        raise refused(
+            where, url, "is on a private host; give the content itself, or allow it with MediaResolver(hosts=[...])"
+        )
+    if hosts and not _listed(address.host, hosts):
+        raise refused(where, url, "is on a host that hosts= of the media resolver does not list; add it there")
+
+
+def fetched(url: str, where: str, rules: MediaResolver, deadline: Deadline) -> Answer:
+    """The content at an address; MediaError where it may not be asked, or gives none within the limits."""
+    from http.client import HTTPException  # noqa: PLC0415 - see the module docstring
+
+    # The package first: threads that import its modules at the same time would meet them half made.
+    import urllib3  # noqa: PLC0415
+
+    place = where
+    with deadline:
+        for _ in range(_HOPS + 1):
+            address = _address(url, place)
+            if not _listed(address.host, rules.hosts):
+                raise refused(
+                    place, url, "is on a host that may not be asked; allow it with MediaResolver(hosts=['...'])"
+                )
+            try:
+                answer = _asked(address, url, place, rules, deadline)
+            except (urllib3.exceptions.HTTPError, HTTPException, OSError) as error:
+                late = f"did not come within {rules.timeout:g} s; give the media resolver a longer timeout="
+                fault = f"cannot be fetched: {str(error)[:_SHOWN] or type(error).__name__}; check it by hand"
+                raise refused(place, url, late if deadline.over else fault) from error
+            if isinstance(answer, Answer):
+                return answer
+            if address.scheme == "https" and scheme_of(answer) == "http":
+                raise refused(
+                    place, url, f"leads from https to http ({shown(answer)}); give an address that stays safe"
+                )
+            place = f"{where}, redirected from {shown(url)}"
+            url = answer
+    raise refused(place, url, f"is redirected on, after {_HOPS} redirects already; give the final address")
+
+
+def _address(url: str, where: str) -> Address:
+    scheme = scheme_of(url)
+    if scheme not in _PORTS:
+        raise refused(where, url, "is no http(s) address; give one, or the content itself as a Base64Source")
+    found = _ADDRESS.fullmatch(url)
+    if _UNSAFE.search(url):
+        raise refused(where, url, "has a space, a control character or a backslash in it; percent-encode it")
+    if not found:
+        raise refused(where, url, "is malformed; give it as 'https://host/path'")
+    if found["user"]:
+        raise refused(where, url, "has credentials in it; give an address that needs none, or the content itself")
+    port = int(found["port"] or _PORTS[scheme])
+    given = found["host"]
+    host = _host(given[1:-1]) if given.startswith("[") and ":" in given else _host(given)
+    if not host or not 0 < port < 65_536:  # noqa: PLR2004 - ports have 16 bits
+        raise refused(where, url, "has no valid host and port; write names in ASCII (xn--...) and addresses plainly")
+    target = (found["path"] or "/") + found["query"]
+    if not target.isascii():
+        from urllib.parse import quote  # noqa: PLC0415 - see the module docstring
+
+        target = quote(target, safe=_KEPT)
+    return Address(scheme, *host, port, target)
+
+
+def _onward(url: str, location: str, where: str) -> str:
+    """Where a redirect leads."""
+    from urllib.parse import quote, urljoin  # noqa: PLC0415
+
+    try:
+        # HTTP hands over the bytes of a header as Latin-1.
+        return urljoin(url, quote(location.strip().encode("latin-1", "replace"), safe=_KEPT))
+    except ValueError as error:
+        raise refused(where, url, f"redirects to a malformed address ({error}); give the final address") from error
+
+
+def _host(given: str) -> tuple[str, bool] | None:
+    """A host in its usual spelling, and whether it is an IP address; None where it is no host."""
+    host = given.lower().removesuffix(".")
+    if _UNSAFE.search(host):
+        return None
+    if ":" in host:
+        from ipaddress import IPv6Address  # noqa: PLC0415
+
+        try:
+            ip = IPv6Address(host)
+        except ValueError:
+            return None
+        # A zone is one machine's own name for a network card.
+        return None if ip.scope_id else (str(ip.ipv4_mapped or ip), True)
+    if _NUMERIC.fullmatch(host):
+        from socket import inet_aton, inet_ntoa  # noqa: PLC0415
+
+        try:
+            return inet_ntoa(inet_aton(host)), True
+        except OSError:
+            return None
+    return (host, False) if _NAME.fullmatch(host) else None
+
+
+def _listed(host: str, hosts: Sequence[str]) -> bool:
+    return host in hosts or any(entry.startswith("*.") and host.endswith(entry[1:]) for entry in hosts)
+
+
+def _ip(text: str) -> IPv4Address | IPv6Address:
+    from ipaddress import ip_address  # noqa: PLC0415
+
+    ip = ip_address(text)
+    return (ip.version == 6 and ip.ipv4_mapped) or ip  # noqa: PLR2004 - IPv6
+
+
+def _public(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether an address is one of the whole internet; addresses that carry an IPv4 address are judged by that."""
+    from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
+
+    if isinstance(ip, IPv4Address):
+        odd = any(ip in ip_network(network) for network in _NOT_PUBLIC)
+        return ip.is_global and not (odd or ip.is_multicast or ip.is_reserved)
+    if ip.sixtofour:
+        return _public(ip.sixtofour)
+    if ip in ip_network("64:ff9b::/96"):
+        return _public(IPv4Address(ip.packed[-4:]))
+    return ip in ip_network("2000::/3") and ip.is_global
+
+
+def _resolved(address: Address, url: str, where: str, rules: MediaResolver, deadline: Deadline) -> list[str]:
+    """The IP addresses of a host, all of them vetted."""
+    if address.literal:
+        return [address.host]
+    answers: list[list[str] | OSError] = []
+
+    def ask() -> None:
+        import socket  # noqa: PLC0415
+
+        try:
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            answers.append(list(dict.fromkeys(str(entry[4][0]) for entry in found)))
+        except OSError as error:
+            answers.append(error)
+
+    # A resolver knows no deadline, so it is asked beside, and left to itself where it is late.
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(deadline.left())
+    answer = answers[0] if answers else TimeoutError("the DNS did not answer")
+    if isinstance(answer, OSError):
+        raise answer
+    for text in answer:
+        ip = _ip(text)
+        # localhost was listed, or it would not be asked.
+        own = str(ip) in rules.hosts or (address.host == "localhost" and ip.is_loopback)
+        if not own and not _public(ip):
+            raise refused(
+                where, url, f"is on a host with the private address {ip}; list that in hosts= too where it is meant"
+            )
+    return answer
+
+
+def _connected(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnection:
+    """A connection to one of the vetted IP addresses, so that a second answer of the DNS cannot change it."""
+    from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+    failure: Exception = OSError("its host has no address")
+    for index, ip in enumerate(ips):
+        share = deadline.left() / (len(ips) - index)
+        connection: HTTPConnection
+        if address.scheme == "https":
+            # TCP and TLS may take this long each.
+            connection = HTTPSConnection(ip, address.port, timeout=share / 2, server_hostname=address.host)
+        else:
+            connection = HTTPConnection(ip, address.port, timeout=share)
+        try:
+            connection.connect()
+        except (HTTPError, OSError) as error:
+            connection.close()
+            failure = error
+        else:
+            connection.timeout = deadline.left()
+            return connection
+    raise failure
+
+
+def _asked(address: Address, url: str, where: str, rules: MediaResolver, deadline: Deadline) -> Answer | str:
+    """The answer, or where it redirects to."""
+    ips = _resolved(address, url, where, rules, deadline)
+    headers = {
+        "Host": address.authority,
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        "User-Agent": f"lazyprompt/{__version__}",
+    }
+    with closing(_connected(address, ips, deadline)) as connection:
+        deadline.watch(connection.sock)
+        connection.request("GET", address.target, headers=headers, preload_content=False, decode_content=False)
+        with closing(connection.getresponse()) as response:
+            return _answer(response, url, where, rules, deadline)
+
+
+def _answer(response: HTTPResponse, url: str, where: str, rules: MediaResolver, deadline: Deadline) -> Answer | str:
+    location = response.headers.get("Location")
+    if response.status in {301, 302, 303, 307, 308} and location:
+        return _onward(url, location, where)
+    if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+        raise refused(where, url, f"is answered with status {response.status}, not with content; check it by hand")
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    if coding != "identity":
+        raise refused(where, url, f"comes compressed ({coding[:20]!r}) unasked; give the content itself")
+    too_much = f"has more than the {rules.max_bytes} bytes that max_bytes= of the media resolver allows"
+    length = response.headers.get("Content-Length", "")
+    if length.isdecimal() and int(length[:20]) > rules.max_bytes:
+        raise refused(where, url, too_much)
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := response.read(_CHUNK):
+        deadline.left()
+        size += len(chunk)
+        if size > rules.max_bytes:
+            raise refused(where, url, too_much)
+        chunks.append(chunk)
+    # Where no length was told, a connection cut at the deadline looks like one that has ended.
+    deadline.left()
+    return Answer(b"".join(chunks), response.headers.get("Content-Type"), url)

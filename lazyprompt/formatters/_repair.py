@@ -1,0 +1,192 @@
+"""Turns put into the order and the alphabets that a provider asks for, without losing what was said.
+
+Each function is one rule, from turns to turns; what it had to do is written down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2s
+from typing import TYPE_CHECKING
+
+from lazyprompt.errors import FormatError
+from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable
+
+    from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters.report import Action, Notes
+    from lazyprompt.messages import Block
+
+# What stands where a provider asks for a user's turn and the conversation has none.
+FIRST_TURN = "(The conversation begins.)"
+LAST_TURN = "(Please go on.)"
+
+_MAPPED_LENGTH = 64
+
+
+def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) -> str:
+    """A name or id in a provider's alphabet: the text itself, or what is left of it with a mark of its own.
+
+    The mark is made of the text, so that the same one gives the same name in every process, and another one another.
+    """
+    if pattern.fullmatch(text):
+        return text
+    mark = blake2s(text.encode(), digest_size=4).hexdigest()
+    left = "".join(sign if pattern.fullmatch(f"a{sign}") else "_" for sign in text).strip("_")[: length - 9]
+    return f"{left}_{mark}" if left and pattern.fullmatch(f"{left}_{mark}") else f"x_{mark}"
+
+
+def with_fitting_names(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:
+    """The turns with ids and names of tools, and names of speakers, that the provider takes."""
+    new: list[Turn] = []
+    for role, name, content, at in turns:
+        speaker = name if profile.names is None or not name else fitted(name, profile.names)
+        if speaker != name:
+            notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
+        blocks = (
+            content if isinstance(content, str) else tuple(_fitting(block, at, profile, notes) for block in content)
+        )
+        new.append((role, speaker, blocks, at))
+    return new
+
+
+def _fitting(block: Block, at: int, profile: Profile, notes: Notes) -> Block:
+    if not isinstance(block, ToolUseBlock | ToolResultBlock):
+        return block
+    new_id = fitted(block.id, profile.ids, profile.id_length)
+    new_name = fitted(block.name, profile.tool_names)
+    if (new_id, new_name) == (block.id, block.name):
+        return block
+    if isinstance(block, ToolUseBlock):
+        for what, old, new in (("id", block.id, new_id), ("name", block.name, new_name)):
+            if old != new:
+                notes.add(f"messages[{at}]", what, "changed", f"{old!r} is written {new!r} for {profile.name}", old)
+    return replace(block, id=new_id, name=new_name)
+
+
+def with_media_behind(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:
+    """The turns with the media of results in a user's turn behind all results of an exchange, where they must be."""
+    new: list[Turn] = []
+    for turn in turns:
+        role, name, content, at = turn
+        shown: list[Block] = []
+        results: list[Block] = []
+        for block in content if role == "tool" and isinstance(content, tuple) else ():
+            kept, media = _parted(block, profile)
+            results.append(kept)
+            for medium in media:
+                shown += [TextBlock(f"({medium.kind} from the tool {_name_of(block)})"), medium]
+        if not shown:
+            new.append(turn)
+            continue
+        notes.add(f"messages[{at}]", "tool_result", "moved", f"{profile.name} takes its media from the user only")
+        new += [(role, name, tuple(results), at), ("user", "", tuple(shown), at)]
+    return new
+
+
+def _parted(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
+    """A result without the media that it cannot hold, and those media."""
+    if not isinstance(block, ToolResultBlock) or isinstance(block.output, str):
+        return block, []
+    media = [each for each in block.output if each.kind != "text" and each.kind not in profile.result_media]
+    if not media:
+        return block, []
+    left = tuple(each for each in block.output if each not in media)
+    note = TextBlock(f"({', '.join(each.kind for each in media)}: in the next message)")
+    return replace(block, output=left or (note,)), media
+
+
+def _name_of(block: Block) -> str:
+    return block.name if isinstance(block, ToolResultBlock) else ""
+
+
+def joined(first: Content, second: Content, between: str = "\n\n") -> Content:
+    """Two contents as one: texts with something between, blocks behind each other."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}{between}{second}" if first and second else first or second
+    return (*_as_blocks(first), *_as_blocks(second))
+
+
+def _as_blocks(content: Content) -> tuple[Block, ...]:
+    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
+
+
+def with_system_first(turns: Iterable[Turn], profile: Profile, notes: Notes, *, always: bool = False) -> list[Turn]:
+    """The turns with all system text in one turn at the front, where the provider asks for that (or always)."""
+    known = [turn if profile.developer or turn[0] != "developer" else ("system", *turn[1:]) for turn in turns]
+    if profile.system == "anywhere" and not always:
+        return known
+    system: Turn | None = None
+    others: list[Turn] = []
+    for turn in known:
+        if turn[0] not in ("system", "developer"):
+            others.append(turn)
+            continue
+        if others:
+            notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands at the front")
+        system = turn if system is None else (system[0], system[1], joined(system[2], turn[2]), system[3])
+    return others if system is None else [system, *others]
+
+
+def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:
+    """The turns with user and assistant in turn, the user first and last, as far as the provider asks for that."""
+    new: list[Turn] = []
+    for turn in turns:
+        role = turn[0]
+        if profile.alternate and new and new[-1][0] == role and role in ("user", "assistant"):
+            before = new[-1]
+            new[-1] = (role, before[1], _thoughts_first(joined(before[2], turn[2], "\n")), before[3])
+        else:
+            new.append(turn)
+    front = 0
+    while front < len(new) and new[front][0] in ("system", "developer"):
+        front += 1
+
+    def put(index: int, text: str, reason: str, action: Action = "added") -> None:
+        new.insert(index, ("user", "", text, 0))
+        notes.add("messages", "message", action, f"{profile.name} {reason}")
+
+    if profile.needs_user and not any(turn[0] == "user" for turn in new[front:]):
+        if front == len(new) and front:
+            role, _, content, at = new.pop()
+            new.append(("user", "", content, at))
+            notes.add(
+                f"messages[{at}]", "text", "moved", f"{profile.name} needs a user's turn; the {role}'s is one now"
+            )
+        else:
+            put(front, FIRST_TURN, "needs a user's turn")
+    if profile.user_first and new[front:] and new[front][0] != "user":
+        put(front, FIRST_TURN, "begins with the user's turn")
+    if profile.user_last and new[-1][0] == "assistant":
+        put(len(new), LAST_TURN, "ends with the user's turn")
+    if not new:
+        raise FormatError("there is no message with any content; give at least one")
+    return new
+
+
+def _thoughts_first(content: Content) -> Content:
+    """Blocks with the thoughts before the rest, as the turn of one answer has them, and calls behind it."""
+    if isinstance(content, str):
+        return content
+    return tuple(
+        sorted(content, key=lambda block: (not isinstance(block, ThinkingBlock), isinstance(block, ToolUseBlock)))
+    )
+
+
+def without_last_space(turns: list[Turn], profile: Profile, notes: Notes) -> list[Turn]:
+    """The turns without the white space that ends an unfinished last answer, where the provider refuses it."""
+    role, name, content, at = turns[-1]
+    if profile.prefix or role != "assistant":
+        return turns
+    blocks = list(_as_blocks(content))
+    last = blocks[-1]
+    if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
+        return turns
+    notes.add(f"messages[{at}]", "text", "changed", f"{profile.name} takes no white space at its end", last.text)
+    blocks[-1] = replace(last, text=last.text.rstrip())
+    new: Content = blocks[-1].text if isinstance(content, str) and isinstance(blocks[-1], TextBlock) else tuple(blocks)
+    return [*turns[:-1], (role, name, new, at)]

@@ -1,0 +1,151 @@
+"""The shape of JSON, as small checks put together: what is wrong, where, and what to do.
+
+A check takes a value and gives back its faults, none where it is fine. Where a fault is, is put together on the way
+back, so that a value without faults costs no paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from lazyprompt.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+Path: TypeAlias = tuple[str | int, ...]
+# Where it is, what is wrong, and what to do.
+Fault: TypeAlias = tuple[Path, str, str]
+Check: TypeAlias = Callable[[object], Sequence[Fault]]
+
+FINE: Sequence[Fault] = ()
+
+
+def shown(path: Path) -> str:
+    """A path as one writes it: ``messages[3].content[0]``."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def _named(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value)
+    kind = type(value).__name__
+    return f"the {kind} {value!r:.60}" if isinstance(value, str | int | float) else f"a {kind}"
+
+
+def _wrong(value: object, expected: str) -> Sequence[Fault]:
+    return [((), f"is {_named(value)}", f"give {expected}")]
+
+
+def anything(_: object) -> Sequence[Fault]:
+    """Any value."""
+    return FINE
+
+
+def text(value: object) -> Sequence[Fault]:
+    """A text."""
+    return FINE if type(value) is str else _wrong(value, "text")
+
+
+def mapping(value: object) -> Sequence[Fault]:
+    """An object with any keys."""
+    return FINE if isinstance(value, dict) else _wrong(value, "a JSON object")
+
+
+def base64(value: object) -> Sequence[Fault]:
+    """Bytes as base64 text."""
+    fine = isinstance(value, bytes) or (type(value) is str and _BASE64.fullmatch(value) and len(value) % 4 == 0)
+    return FINE if fine else _wrong(value, "base64")
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+
+
+def one_of(*known: str) -> Check:
+    """One of some texts."""
+
+    def check(value: object) -> Sequence[Fault]:
+        if value in known:
+            return FINE
+        near = did_you_mean(value, known) if isinstance(value, str) else ""
+        return _wrong(value, f"{' or '.join(map(repr, known))}{near}")
+
+    return check
+
+
+def nullable(inner: Check) -> Check:
+    """What a check takes, or null."""
+    return lambda value: FINE if value is None else inner(value)
+
+
+def listed(item: Check, least: int = 0) -> Check:
+    """A list of what a check takes."""
+
+    def check(value: object) -> Sequence[Fault]:
+        if type(value) is not list:
+            return _wrong(value, "a list")
+        items = cast("list[object]", value)
+        if len(items) < least:
+            return [((), "is empty", f"give at least {least}, or leave the key out")]
+        faults: list[Fault] = []
+        for at, each in enumerate(items):
+            if found := item(each):
+                faults += _at(at, found)
+        return faults
+
+    return check
+
+
+def text_or(other: Check) -> Check:
+    """A text, or what a check takes."""
+    return lambda value: FINE if type(value) is str else other(value)
+
+
+def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False) -> Check:
+    """An object with known keys.
+
+    Args:
+        required: The keys that must be there.
+        optional: The keys that may be.
+        more: Whether others may be too.
+    """
+    checks = {**required, **(optional or {})}
+    needed: AbstractSet[str] = required.keys()
+
+    def check(value: object) -> Sequence[Fault]:
+        if type(value) is not dict and not isinstance(value, Mapping):
+            return _wrong(value, "a JSON object")
+        given = cast("Mapping[str, object]", value)
+        faults: list[Fault] = []
+        for key, each in given.items():
+            rule = checks.get(key)
+            if rule is None:
+                if not more:
+                    faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
+            elif found := rule(each):
+                faults += _at(key, found)
+        if not needed <= given.keys():
+            missing = [key for key in required if key not in given]
+            faults += [((key,), "is missing", "add it") for key in missing]
+        return faults
+
+    return check
+
+
+def tagged(key: str, kinds: Mapping[str, Check]) -> Check:
+    """An object whose shape another of its values tells, as its ``type`` or ``role``."""
+
+    def check(value: object) -> Sequence[Fault]:
+        if not isinstance(value, Mapping):
+            return _wrong(value, "a JSON object")
+        tag = cast("Mapping[str, object]", value).get(key)
+        rule = kinds.get(tag) if isinstance(tag, str) else None
+        return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
+
+    return check
+
+
+def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
+    return [((step, *path), what, fix) for path, what, fix in faults]

@@ -1,0 +1,231 @@
+"""Messages in any accepted form, read into turns: what every later step works on.
+
+A turn is a plain tuple, for there are many of them and a formatter is in a hurry. Most conversations need nothing but
+to be written down; reading finds out, on the way, whether this is one of them.
+"""
+
+from __future__ import annotations
+
+from json import JSONDecodeError, JSONDecoder
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
+
+from lazyprompt._json import well_formed
+from lazyprompt.errors import FormatError, HistoryError, MediaError
+from lazyprompt.messages import (
+    Block,
+    Msg,
+    Role,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    trusted_call,
+    trusted_result,
+)
+from lazyprompt.openai_form import Fields, message_from_openai, messages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.history import HistoryLike
+
+Content: TypeAlias = str | tuple[Block, ...]
+# The role, the speaker's name (empty where there is none), what was said, and the index of the message it came from.
+Turn: TypeAlias = tuple[Role, str, Content, int]
+MessageLike: TypeAlias = "Msg | Fields"
+Messages: TypeAlias = "MessageLike | HistoryLike | None"
+
+
+_MESSAGES = frozenset({Msg, dict})
+
+
+class Reading:
+    """The turns of a conversation, and what was seen while reading them.
+
+    Attributes:
+        messages: The messages, each as it was given.
+        turns: One for each message.
+        rough: Whether something must be put right first, or decided by the provider's rules: results away from their
+            calls, empty texts, thoughts, media, texts beside results.
+        repeats: Whether two turns of the user, or of the assistant, follow each other.
+        late_system: Whether system text stands behind another turn.
+        has_developer: Whether the role ``developer`` speaks.
+        names: The names of all speakers.
+        ids: The ids of all tool calls, with the tools they call.
+    """
+
+    __slots__ = (
+        "has_developer",
+        "ids",
+        "late_system",
+        "messages",
+        "names",
+        "repeats",
+        "rough",
+        "turns",
+    )
+
+    def __init__(self, messages: list[MessageLike]) -> None:
+        self.messages = messages
+        self.turns: list[Turn] = []
+        self.rough = self.repeats = self.late_system = self.has_developer = False
+        self.names: set[str] = set()
+        self.ids: dict[str, str] = {}
+
+
+def flat(messages: Iterable[Messages]) -> list[MessageLike]:
+    """The messages of all arguments in one list; pairs become two messages, ``None`` none.
+
+    Raises:
+        FormatError: Something is neither a message nor a list of them.
+    """
+    items = list(messages)
+    if _MESSAGES.issuperset(map(type, items)):
+        return cast("list[MessageLike]", items)
+    found: list[MessageLike] = []
+    for item in items:
+        if isinstance(item, Msg | dict):
+            found.append(item)
+        elif isinstance(item, list | tuple):
+            inner = cast("list[Messages]", item)
+            pair = len(inner) == 2 and all(isinstance(each, str) for each in inner)  # noqa: PLR2004 - a pair
+            found += messages_of([inner]) if pair else flat(inner)
+        elif item is not None:
+            raise FormatError(
+                f"{item!r} is a {type(item).__name__}; give Msg objects, OpenAI dicts, pairs [question, answer], "
+                "or lists of them"
+            )
+    return found
+
+
+def read(messages: list[MessageLike]) -> Reading:
+    """Read messages into turns.
+
+    Args:
+        messages: Msg and OpenAI dicts; left as they are.
+
+    Returns:
+        The turns, and whether they can be written as they are.
+
+    Raises:
+        HistoryError: A dict is no message.
+    """
+    reading = Reading(messages)
+    turns, names = reading.turns, reading.names
+    # The calls without a result yet, by id, with the tool's name.
+    waiting: dict[str, str] = {}
+    rough = False
+    before = ""
+    for at, item in enumerate(messages):
+        if type(item) is Msg:
+            role, name, content = item.role, item.name, item.content
+            if item.url is not None:
+                rough = True
+        else:
+            role, name, content = _dict_turn(cast("Fields", item), at, waiting)
+        if type(content) is str:
+            # Nothing may stand between a call and its results; white space alone is no text to some providers.
+            if waiting or not content or content.isspace() or role == "tool":
+                rough = True
+        elif not _plain_blocks(role, cast("tuple[Block, ...]", content), waiting, reading):
+            rough = True
+        if role == before and role != "tool":
+            reading.repeats = True
+        if role == "system" or role == "developer":  # noqa: PLR1714 - compared one by one, it costs half
+            reading.late_system = reading.late_system or before not in ("", "system", "developer")
+            reading.has_developer = reading.has_developer or role == "developer"
+        before = role
+        names.add(name)
+        turns.append((role, name, content, at))
+    reading.rough = rough or bool(waiting)
+    return reading
+
+
+def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str], reading: Reading) -> bool:
+    """Whether the blocks of a turn can be written as they are."""
+    if role == "tool":
+        for result in blocks:
+            if (
+                type(result) is not ToolResultBlock
+                or waiting.pop(result.id, None) is None
+                or type(result.output) is not str
+                or not result.name
+            ):
+                return False
+        return bool(blocks)
+    if waiting:
+        return False
+    ids = reading.ids
+    for block in blocks:
+        if type(block) is ToolUseBlock:
+            if role != "assistant" or block.id in ids or block.raw_input is not None or block.signature:
+                return False
+            waiting[block.id] = ids[block.id] = block.name
+        # Text behind a call is written before it, or as a turn of its own.
+        elif type(block) is not TextBlock or waiting or block.signature or not block.text or block.text.isspace():
+            return False
+    return bool(blocks)
+
+
+_Turn: TypeAlias = "tuple[Role, str, Content]"
+
+
+def _dict_turn(item: Fields, at: int, waiting: dict[str, str]) -> _Turn:
+    """The turn of an OpenAI dict: of the plain shapes at once, of any other the careful way."""
+    role, content = item.get("role"), item.get("content")
+    try:
+        if role == "tool":
+            output = cast("str", content)
+            if item.keys() == _RESULT and (output.isascii() or well_formed(output, "", HistoryError)):
+                call_id = cast("str", item["tool_call_id"])
+                return "tool", "", (trusted_result(call_id, waiting[call_id], output),)
+        elif type(content) is str and content:
+            if len(item) == 2 and role in _SPEAKERS and (content.isascii() or well_formed(content, "", HistoryError)):  # noqa: PLR2004 - role and content
+                return cast("Role", role), "", content
+        elif role == "assistant" and item.keys() == _CALLS:
+            return "assistant", "", tuple([_quick_call(call) for call in cast("list[Fields]", item["tool_calls"])])
+    except (AttributeError, LookupError, TypeError, ValueError, StopIteration):
+        # Not of a plain shape; what is wrong with it, if anything is, the careful reading says.
+        pass
+    where = f"messages[{at}]"
+    try:
+        message = message_from_openai(item, where, list(waiting))
+    except (HistoryError, MediaError) as error:
+        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
+    # A dict without a name has none; as a Msg it would be called what its role is.
+    return message.role, message.name if item.get("name") else "", message.content
+
+
+# The keys of the plain shapes, and who speaks in them.
+_RESULT = {"role": 0, "tool_call_id": 0, "content": 0}.keys()
+_CALLS = {"role": 0, "content": 0, "tool_calls": 0}.keys()
+_SPEAKERS = frozenset({"system", "user", "assistant"})
+
+
+def _quick_call(call: Fields) -> ToolUseBlock:
+    """A call whose arguments are plain JSON.
+
+    Raises:
+        ValueError: They are not (or LookupError, TypeError: it is no plain call).
+    """
+    function = cast("Mapping[str, str]", call["function"])
+    call_id, name, arguments = cast("str", call["id"]), function["name"], function["arguments"]
+    # Half of a surrogate pair can hide in an escape; what is nested too deep, or too long a number, in a long text.
+    if "\\" in arguments or not (
+        len(arguments) < _LONG and arguments.isascii() and name.isascii() and call_id.isascii()
+    ):
+        raise ValueError("not plain")
+    value, end = _scan(arguments, 0)
+    if type(value) is not dict or end != len(arguments) or not name:
+        raise ValueError("not plain")
+    return trusted_call(call_id, name, cast("JsonObject", value))
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise JSONDecodeError("no JSON", constant, 0)
+
+
+# Within so many signs nothing can be nested deeper than is allowed, and no integer be too long to be written.
+_LONG = 400
+# It stops the iteration where there is no JSON at all.
+_scan: Callable[[str, int], tuple[object, int]] = JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]  # the stubs leave it out

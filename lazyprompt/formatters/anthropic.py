@@ -1,0 +1,292 @@
+"""Anthropic's Messages API.
+
+Source: the API reference, "Create a Message"; the guides on tool use, vision, PDF, extended thinking and prompt
+caching; the types of the official client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt._json import Json, JsonObject, fresh
+from lazyprompt.formatters._answers import from_anthropic
+from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
+from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
+from lazyprompt.messages import (
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt.formatters._shape import Check, Fault
+    from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.messages import Msg, Source
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicForm:
+    """Messages of content blocks, results in the user's."""
+
+    messages_key: str = "messages"
+
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+        """The system text and the messages of turns."""
+        payload: dict[str, Any] = {}
+        messages: list[JsonObject] = []
+        behind_results = False
+        for role, _, content, _ in turns:
+            if role == "system":
+                payload["system"] = content if isinstance(content, str) else _blocks(content)
+            elif role == "tool":
+                results: list[Json] = [_result(cast("ToolResultBlock", block)) for block in content]
+                if behind_results:
+                    cast("list[Json]", messages[-1]["content"]).extend(results)
+                else:
+                    messages.append({"role": "user", "content": results})
+                    behind_results = True
+            elif behind_results and role == "user":
+                # Results are the user's, so what the user says next stands in the same turn.
+                cast("list[Json]", messages[-1]["content"]).extend(_blocks(content))
+            else:
+                messages.append({"role": role, "content": content if type(content) is str else _blocks(content)})
+                behind_results = False
+        payload["messages"] = messages
+        return payload
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """Functions with their ``input_schema``; Anthropic's own tools as they are."""
+        return [_tool(tool) for tool in tools]
+
+    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+        """Messages of the user and the assistant; other keys of a request are the caller's."""
+        said = text_or(listed(tagged("type", {**_SAID, "tool_result": _RESULT_SHAPE}), 1))
+        answered = text_or(listed(tagged("type", {**_ANSWERED, **_SERVER}), 1))
+        roles = {
+            "user": fields({"role": anything, "content": said}),
+            "assistant": fields({"role": anything, "content": answered}),
+        }
+        return fields(
+            {"messages": listed(tagged("role", roles), 1)},
+            {"system": text_or(listed(tagged("type", {"text": _TEXT}), 1)), "tools": listed(_tool_shape)},
+            more=True,
+        )
+
+    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+        """The system text and the messages, results apart from what the user says behind them."""
+        system = payload.get("system")
+        if system is not None:
+            yield View("system", "system", _seen(system, ""))
+        for at, message in objects(payload.get("messages")):
+            seen = _seen(message.get("content"), ".content")
+            results = [each for each in seen if each.kind == "result"]
+            where = f"messages[{at}]"
+            if results and message.get("role") == "user":
+                if seen[: len(results)] != results:
+                    # Text before a result parts it from its call, and the exchange is no longer one.
+                    results = results[: next((n for n, each in enumerate(seen) if each.kind != "result"), 0)]
+                if results:
+                    yield View(where, "tool", results)
+                seen = seen[len(results) :]
+                if not seen:
+                    continue
+            yield View(where, str(message.get("role")), seen)
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_anthropic(answer, provider)
+
+
+def _blocks(content: Content) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_WRITERS[block.kind](block) for block in content]
+
+
+def _text(block: TextBlock) -> JsonObject:
+    return {"type": "text", "text": block.text}
+
+
+def _call(block: ToolUseBlock) -> JsonObject:
+    return {"type": "tool_use", "id": block.id, "name": block.name, "input": fresh(block.arguments)}
+
+
+def _thought(block: ThinkingBlock) -> JsonObject:
+    if block.redacted is not None:
+        return {"type": "redacted_thinking", "data": block.redacted}
+    return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+
+
+def _image(block: ImageBlock) -> JsonObject:
+    return {"type": "image", "source": _source(block.source)}
+
+
+def _document(block: FileBlock) -> JsonObject:
+    document: JsonObject = {"type": "document", "source": _source(block.source)}
+    return document | {"title": block.filename} if block.filename else document
+
+
+_WRITERS: dict[str, Callable[[Any], JsonObject]] = {
+    "text": _text,
+    "tool_use": _call,
+    "thinking": _thought,
+    "image": _image,
+    "file": _document,
+}
+
+
+def _source(source: Source) -> JsonObject:
+    if isinstance(source, Base64Source):
+        return {"type": "base64", "media_type": source.media_type, "data": source.data}
+    return {"type": "url", "url": source.url}
+
+
+def _result(block: ToolResultBlock) -> JsonObject:
+    output = block.output
+    result: JsonObject = {"type": "tool_result", "tool_use_id": block.id}
+    # A result that is empty has no content; an empty text would be refused.
+    if output:
+        result["content"] = output if isinstance(output, str) else _blocks(output)
+    return result
+
+
+def _tool(tool: JsonObject) -> JsonObject:
+    if tool["type"] != "function":
+        return tool
+    function = cast("JsonObject", tool["function"])
+    form: JsonObject = {"name": function["name"]}
+    if function.get("description"):
+        form["description"] = function["description"]
+    form["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
+    # What stands beside the function is Anthropic's: a mark for its cache.
+    return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
+
+
+def _seen(content: object, where: str) -> list[Seen]:
+    if isinstance(content, str):
+        return [Seen("text", where, content)]
+    return [seen for at, block in objects(content) if (seen := _seen_block(block, f"{where}[{at}]"))]
+
+
+def _seen_block(block: Mapping[str, Any], where: str) -> Seen | None:
+    match block.get("type"):
+        case "text":
+            return Seen("text", where, str(block.get("text")))
+        case "tool_use":
+            return Seen("call", where, str(block.get("id")), str(block.get("name")))
+        case "tool_result":
+            return Seen("result", where, str(block.get("tool_use_id")))
+        case "thinking" | "redacted_thinking":
+            return Seen("thinking", where)
+        case "image" | "document" as kind:
+            source = cast("JsonObject", block.get("source") or {})
+            address = source.get("url", f"data:{source.get('media_type', '')}")
+            return Seen("image" if kind == "image" else "file", where, str(address))
+        case _:
+            return None
+
+
+_MARK: dict[str, Check] = {"cache_control": nullable(mapping)}
+_TEXT = fields({"type": anything, "text": text}, {**_MARK, "citations": anything})
+_ENCODED = fields({"type": anything, "media_type": text, "data": base64})
+_SOURCES: dict[str, Check] = {
+    "base64": _ENCODED,
+    "url": fields({"type": anything, "url": text}),
+    "file": fields({"type": anything, "file_id": text}),
+}
+_DOCUMENTS: dict[str, Check] = {
+    "text": fields({"type": anything, "media_type": text, "data": text}),
+    "content": fields({"type": anything, "content": anything}),
+}
+_SAID: dict[str, Check] = {
+    "text": _TEXT,
+    "image": fields({"type": anything, "source": tagged("type", _SOURCES)}, {**_MARK, "transformations": anything}),
+    "document": fields(
+        {"type": anything, "source": tagged("type", {**_SOURCES, **_DOCUMENTS})},
+        {**_MARK, "citations": anything, "context": nullable(text), "title": nullable(text)},
+    ),
+    "search_result": mapping,
+    "container_upload": mapping,
+}
+_RESULT_SHAPE = fields(
+    {"type": anything, "tool_use_id": text},
+    {
+        **_MARK,
+        "content": text_or(listed(tagged("type", {**_SAID, "tool_reference": mapping}))),
+        "is_error": anything,
+        "toolset_name": anything,
+    },
+)
+_ANSWERED: dict[str, Check] = {
+    "text": _TEXT,
+    "thinking": fields({"type": anything, "thinking": text, "signature": text}),
+    "redacted_thinking": fields({"type": anything, "data": text}),
+    "tool_use": fields(
+        {"type": anything, "id": text, "name": text, "input": mapping},
+        {**_MARK, "caller": anything, "toolset_name": anything},
+    ),
+}
+# What Anthropic's own tools leave in its answers; their form is not judged.
+_SERVER: dict[str, Check] = dict.fromkeys(
+    (
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "container_upload",
+    ),
+    mapping,
+)
+
+
+def _tool_shape(tool: object) -> Sequence[Fault]:
+    """A tool with its schema; Anthropic's own have a type instead."""
+    own = isinstance(tool, Mapping) and cast("JsonObject", tool).get("type") not in (None, "custom")
+    return _OWN_TOOL(tool) if own else _FUNCTION(tool)
+
+
+_OWN_TOOL = fields({"type": text, "name": text}, more=True)
+_FUNCTION = fields(
+    {"name": text, "input_schema": mapping},
+    {
+        **_MARK,
+        "type": nullable(text),
+        "description": text,
+        "strict": anything,
+        "input_examples": anything,
+        "defer_loading": anything,
+        "allowed_callers": anything,
+        "eager_input_streaming": anything,
+    },
+)
+
+ANTHROPIC = Profile(
+    name="anthropic",
+    form=AnthropicForm(),
+    source="https://platform.claude.com/docs/en/api/messages",
+    media={"image": Media(IMAGES), "file": Media(PDF)},
+    result_media=frozenset({"image", "file"}),
+    thinking="signed",
+    system="apart",
+    alternate=True,
+    user_first=True,
+    needs_user=True,
+    empty_text=False,
+    ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    tool_names=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    prefix=False,
+    breakpoints=Breakpoints(key="cache_control", mark={"type": "ephemeral"}, lifetimes=("5m", "1h"), tools=True),
+)

@@ -1,0 +1,172 @@
+"""The OpenAI chat form of turns, and the ways in which other providers' forms differ from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt._json import Json, JsonObject, dump
+from lazyprompt.formatters._answers import from_openai_chat
+from lazyprompt.formatters._chat_shape import (
+    MEDIA_KINDS,
+    PART_SHAPES,
+    PARTS,
+    call_shape,
+    chat_shape,
+    json_text,
+    url_shape,
+)
+from lazyprompt.formatters._shape import listed, tagged, text_or
+from lazyprompt.formatters._url_parts import UrlPart
+from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.openai_form import write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt.formatters._shape import Check
+    from lazyprompt.formatters._turns import Turn
+    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.messages import Block, Msg
+
+
+@dataclass(frozen=True, slots=True)
+class ChatForm:
+    """The form of the Chat Completions API.
+
+    Args:
+        no_text: What stands for the content of a message that only calls tools.
+        text_lists: Whether several texts stay apart, as a list of parts; else they are lines of one text.
+        named_results: Whether a result says the name of its tool.
+        thinking: The key of a message for what the model thought.
+        parts: How blocks are written where OpenAI's own parts do not fit, by kind.
+    """
+
+    no_text: Json = None
+    text_lists: bool = False
+    named_results: bool = False
+    thinking: str | None = None
+    parts: Mapping[str, UrlPart] = field(default_factory=dict[str, UrlPart])
+    messages_key: str = "messages"
+
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+        """The messages of turns."""
+        named = profile.names is not None
+        messages: list[JsonObject] = []
+        for role, name, content, _ in turns:
+            if role == "tool":
+                messages += [self.result(cast("ToolResultBlock", block)) for block in content]
+                continue
+            message: JsonObject = {"role": role, "name": name} if named and name else {"role": role}
+            if isinstance(content, str):
+                message["content"] = self.content((TextBlock(content),)) if self.lists else content
+            else:
+                self.fill(message, content)
+            messages.append(message)
+        return {"messages": messages}
+
+    @property
+    def lists(self) -> bool:
+        """Whether content is always a list."""
+        return False
+
+    def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
+        """Put the blocks of a turn into its message."""
+        calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
+        thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
+        said = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
+        message["content"] = self.content(said) if said or not calls else _copy(self.no_text)
+        if thoughts and self.thinking:
+            message[self.thinking] = "\n".join(thoughts)
+        if calls:
+            message["tool_calls"] = list(calls)
+
+    def content(self, blocks: tuple[Block, ...]) -> Json:
+        """What was said: a text where it is text alone, else parts."""
+        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        if len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
+            return "\n".join(texts)
+        return [self.part(block) for block in blocks]
+
+    def part(self, block: Block) -> JsonObject:
+        """A block as a part of a content."""
+        return self.parts.get(block.kind, write_part)(block)
+
+    def call(self, block: ToolUseBlock) -> JsonObject:
+        """A call of a tool."""
+        function: JsonObject = {"name": block.name, "arguments": str(dump(block.arguments))}
+        return {"id": block.id, "type": "function", "function": function}
+
+    def result(self, block: ToolResultBlock) -> JsonObject:
+        """The result of a call as a message."""
+        output: Json = block.output if isinstance(block.output, str) else text_of(block.output)
+        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": output}
+        if self.named_results and block.name:
+            message["name"] = block.name
+        return message
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """The tools as they are: the form is their own."""
+        return tools
+
+    def shape(self, profile: Profile) -> Check:
+        """Messages by role, content of text or parts; other keys of a request are the caller's."""
+        kinds = {"text": PART_SHAPES["text"]}
+        for kind in profile.media:
+            own = self.parts.get(kind)
+            kinds[own.kind if own else PARTS[kind]] = url_shape(own.kind) if own else PART_SHAPES[PARTS[kind]]
+        said = text_or(listed(tagged("type", kinds), 1))
+        plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
+        return chat_shape(said, plain, call_shape(json_text))
+
+    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+        """The messages."""
+        for at, message in objects(payload.get("messages")):
+            where = f"messages[{at}]"
+            role, content = message.get("role"), message.get("content")
+            if role == "tool":
+                yield View(where, "tool", [Seen("result", "", str(message.get("tool_call_id")))])
+                continue
+            seen: list[Seen] = []
+            if isinstance(content, str):
+                # Beside calls an empty content says that there is none.
+                if content or not message.get("tool_calls"):
+                    seen.append(Seen("text", ".content", content))
+            else:
+                seen += [self.seen(part, f".content[{index}]") for index, part in objects(content)]
+            for index, call in objects(message.get("tool_calls")):
+                function = call.get("function")
+                name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
+                seen.append(Seen("call", f".tool_calls[{index}]", str(call.get("id")), str(name)))
+            seen += self.beside(message)
+            given = message.get("name")
+            yield View(where, str(role), seen, given if isinstance(given, str) else None)
+
+    def seen(self, part: Mapping[str, Any], where: str) -> Seen:
+        """A part of a content."""
+        kind = str(part.get("type"))
+        inner = part.get(kind)
+        if kind not in MEDIA_KINDS or not isinstance(inner, Mapping):
+            return Seen("text", where, str(part.get("text", "")))
+        medium = cast("Mapping[str, object]", inner)
+        if kind == "input_audio":
+            return Seen(
+                "audio", where, f"data:audio/{'mpeg' if medium.get('format') == 'mp3' else medium.get('format')}"
+            )
+        address = medium.get("file_data", "data:") if kind == "file" else medium.get("url", "")
+        return Seen(MEDIA_KINDS[kind], where, str(address))
+
+    def beside(self, message: Mapping[str, Any]) -> list[Seen]:  # noqa: ARG002 - a form with media beside its content uses it
+        """What a message holds beside its content."""
+        return []
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_openai_chat(answer, provider)
+
+
+def _copy(content: Json) -> Json:
+    """Content of a table, never the table's own list."""
+    return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content

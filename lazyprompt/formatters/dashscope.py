@@ -1,0 +1,115 @@
+"""DashScope's own API (Qwen): OpenAI's messages with content of parts of one key each.
+
+Source: the API references of Generation and MultiModalConversation; the documented form of a message that only calls
+tools (its text is null).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt.formatters._answers import from_dashscope
+from lazyprompt.formatters._chat_shape import call_shape, chat_shape, json_text
+from lazyprompt.formatters._shape import anything, fields, listed, nullable, text, text_or
+from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.form import Seen
+from lazyprompt.formatters.profile import Layout, Media, Profile
+from lazyprompt.messages import TextBlock, ToolResultBlock, text_of
+from lazyprompt.openai_form import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.formatters._shape import Check, Fault
+    from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.messages import Block, ImageBlock, Msg
+
+
+@dataclass(frozen=True, slots=True)
+class DashScopeForm(ChatForm):
+    """Content of parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``.
+
+    Args:
+        always_lists: Whether text alone is a list as well.
+    """
+
+    always_lists: bool = False
+
+    @property
+    def lists(self) -> bool:
+        """Whether content is always a list."""
+        return self.always_lists
+
+    def content(self, blocks: tuple[Block, ...]) -> Json:
+        """What was said: a text where it is text alone and may be, else parts."""
+        if self.always_lists:
+            return [self.part(block) for block in blocks]
+        return ChatForm.content(self, blocks)
+
+    def part(self, block: Block) -> JsonObject:
+        """A block as a part of one key."""
+        if isinstance(block, TextBlock):
+            return {"text": block.text}
+        return {block.kind: address_of(cast("ImageBlock", block).source)}
+
+    def result(self, block: ToolResultBlock) -> JsonObject:
+        """The result of a call as a message."""
+        message = ChatForm.result(self, block)
+        if self.always_lists:
+            message["content"] = [{"text": block.output if isinstance(block.output, str) else text_of(block.output)}]
+        return message
+
+    def shape(self, profile: Profile) -> Check:
+        """Messages by role, content of text or of parts of one key."""
+        parts = listed(_one_key("text", *profile.media), 1)
+        said = parts if self.always_lists else text_or(parts)
+        return chat_shape(said, said, call_shape(json_text))
+
+    def seen(self, part: Mapping[str, Any], where: str) -> Seen:
+        """A part of a content."""
+        for kind in _KINDS:
+            if kind in part:
+                return Seen(kind, where, str(part[kind]))
+        return Seen("text", where, str(part.get("text") or ""))
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_dashscope(answer, provider)
+
+
+_KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
+
+
+def _one_key(*kinds: str) -> Check:
+    """An object of one key; a text may be null, as the documents print it."""
+    checks = {kind: nullable(text) if kind == "text" else anything for kind in kinds}
+
+    def check(value: object) -> Sequence[Fault]:
+        faults = fields({}, checks)(value)
+        if not faults and len(cast("Mapping[str, object]", value)) != 1:
+            return [((), "has not one key", f"give one of {', '.join(kinds)}")]
+        return faults
+
+    return check
+
+
+DASHSCOPE = Profile(
+    name="dashscope",
+    form=DashScopeForm(no_text=[{"text": None}], named_results=True),
+    source="https://help.aliyun.com/zh/model-studio/qwen-api-reference/",
+    media={kind: Media((f"{kind}/*",), schemes=("oss",), opaque=True, system=True) for kind in _KINDS},
+    system="first",
+    alternate=True,
+    user_first=True,
+    user_last=True,
+    needs_user=True,
+    layouts={"conversation": Layout("joined"), "dialogue": Layout()},
+)
+DASHSCOPE_MULTIMODAL = DASHSCOPE.but(
+    name="dashscope-multimodal",
+    form=DashScopeForm(no_text=[{"text": None}], named_results=True, always_lists=True),
+    source="https://help.aliyun.com/zh/model-studio/qwen-vl-api-via-dashscope",
+    layouts={"conversation": Layout(), "dialogue": Layout()},
+)

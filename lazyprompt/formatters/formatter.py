@@ -1,0 +1,387 @@
+"""The formatters: messages in, a provider's payload out. The one path that all providers take.
+
+    messages → read → (carried → exchanges → system → merged → names → media → turns, where anything needs it) → written
+
+Most conversations keep a provider's rules already: they are read and written, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+from lazyprompt.errors import BudgetError, FormatError, did_you_mean
+from lazyprompt.formatters._cache import checked_cache, with_marks
+from lazyprompt.formatters._turns import flat, read
+from lazyprompt.formatters.profile import Layout, Profile
+from lazyprompt.formatters.providers import profile_of
+from lazyprompt.formatters.report import Notes, Payload
+from lazyprompt.messages import ROLES
+from lazyprompt.tools import ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.formatters._cache import CacheLike
+    from lazyprompt.formatters._carry import Loaded
+    from lazyprompt.formatters._turns import MessageLike, Messages, Reading, Turn
+    from lazyprompt.formatters.media import MediaResolver
+    from lazyprompt.formatters.profile import HistoryStyle
+    from lazyprompt.messages import Base64Source, Msg, URLSource
+    from lazyprompt.tools import ToolLike
+
+    ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
+
+
+class TokenCounter(Protocol):
+    """Anything that counts the tokens of messages in a provider's form, and of tools."""
+
+    def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
+        """The number of tokens."""
+        ...
+
+
+class Trims(Protocol):
+    """Anything that makes messages fit: a ``Budget``."""
+
+    def fit(
+        self, messages: list[MessageLike], tools: list[JsonObject] | None = None
+    ) -> tuple[list[MessageLike], object]:
+        """The messages that fit, and a report."""
+        ...
+
+
+# Media are loaded so many at a time.
+_LOADS = 8
+
+
+class ChatFormatter:
+    """Messages of a user and an assistant as a provider's payload.
+
+    It keeps nothing of a call, so one formatter serves all threads.
+
+    Args:
+        provider: The provider's name, or a profile of your own.
+        model: The model, where rules differ from one to another (cache breakpoints, thought signatures).
+        budget: What trims the messages first.
+        token_counter: What counts the payload's tokens, for ``max_tokens``.
+        max_tokens: The most tokens of a payload; the oldest messages go first, system text and the newest stay.
+        media: What may load local files and addresses; without it nothing is read.
+        strict: Whether content that the provider cannot carry is an error, not an entry of the report.
+        cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
+            newest user's turn); as a mapping, with a lifetime for each.
+
+    Raises:
+        FormatError: The provider is unknown, or a setting does not fit it.
+    """
+
+    __slots__ = ("_budget", "_cache", "_counter", "_max_tokens", "_media", "_strict", "model", "profile")
+
+    def __init__(
+        self,
+        provider: str | Profile,
+        *,
+        model: str | None = None,
+        budget: Trims | None = None,
+        token_counter: TokenCounter | None = None,
+        max_tokens: int | None = None,
+        media: MediaResolver | None = None,
+        strict: bool = False,
+        cache: CacheLike | None = None,
+    ) -> None:
+        self.profile = provider if isinstance(provider, Profile) else profile_of(provider)
+        self.model = model
+        if (token_counter is None) != (max_tokens is None):
+            raise FormatError("max_tokens and token_counter go together: give both, or neither")
+        self._budget, self._counter, self._max_tokens = budget, token_counter, max_tokens
+        self._media, self._strict = media, strict
+        self._cache = checked_cache(cache, self.profile)
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self.profile.name
+
+    def format(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
+        """The payload of a conversation.
+
+        Args:
+            messages: Msg, OpenAI dicts, pairs, or lists of them in any mixture; ``None`` is passed over. They stay as
+                they are, and the payload shares nothing mutable with them.
+            tools: The tools the model may call: dicts in the OpenAI form or Python functions.
+
+        Returns:
+            The payload, with a report of all that is not in it as it was given.
+
+        Raises:
+            FormatError: A result has no call, a tool no form or name that the provider takes, there is no message, or
+                ``strict`` and content was lost.
+            MediaError: A picture or the like cannot be read, or may not be.
+            HistoryError: Something is no message.
+            BudgetError: Even what must stay does not fit.
+        """
+        given, own = self._given(messages, tools)
+        reading = read(given)
+        loaded = self._loaded(self._sources(reading))
+        return self._fitting(reading, own, loaded)
+
+    async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
+        """The same as :meth:`format`, with media loaded side by side and nothing that blocks the event loop."""
+        given, own = self._given(messages, tools)
+        reading = read(given)
+        sources = self._sources(reading)
+        loaded: Loaded = {}
+        if sources:
+            resolver = cast("MediaResolver", self._media)
+            gate = asyncio.Semaphore(_LOADS)
+
+            async def load(source: URLSource, where: str) -> Base64Source:
+                async with gate:
+                    return await resolver.aload(source, where)
+
+            found = await asyncio.gather(*(load(source, where) for source, where in sources.items()))
+            loaded = dict(zip(sources, found, strict=True))
+        return self._fitting(reading, own, loaded)
+
+    def validate(self, payload: Mapping[str, Any]) -> None:
+        """Judge any payload by the provider's rules.
+
+        Args:
+            payload: The payload: this package's or anybody's.
+
+        Raises:
+            FormatError: It breaks a rule; all violations are listed, each with its path and what to do.
+        """
+        from lazyprompt.formatters._validate import violations  # noqa: PLC0415 - only this method needs it
+
+        found = violations(payload, self.profile)
+        if found:
+            raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
+
+    def parse(self, response: object, name: str = "assistant") -> Msg:
+        """The provider's answer as a message, ready for history.
+
+        Args:
+            response: The answer: a dict, or the official client's own object.
+            name: Who the message is from.
+
+        Returns:
+            The message with text, thoughts and calls; ``usage`` where the provider tells it. Arguments that are no JSON
+            object are kept as the ``raw_input`` of the call.
+
+        Raises:
+            FormatError: It is no answer of this provider.
+        """
+        from lazyprompt.formatters._answers import as_dict  # noqa: PLC0415 - only this method needs it
+        from lazyprompt.messages import Msg  # noqa: PLC0415
+
+        message = self.profile.form.parse(as_dict(response), self.profile.name)
+        return message if name == message.name else Msg(name, message.content, "assistant", usage=message.usage)
+
+    def _given(self, messages: tuple[Messages, ...], tools: ToolsLike) -> tuple[list[MessageLike], ToolSet]:
+        own = ToolSet.of(tools)
+        given = flat(messages)
+        if not given:
+            raise FormatError("there is no message; give at least one")
+        if self._budget is not None:
+            given, _ = self._budget.fit(given, own.copy() or None)
+        return given, own
+
+    def _sources(self, reading: Reading) -> dict[URLSource, str]:
+        """What must be loaded."""
+        if not reading.rough:
+            return {}
+        from lazyprompt.formatters._carry import sources_to_load, with_urls  # noqa: PLC0415 - a plain one needs none
+
+        turns = with_urls(reading.turns, reading.messages, self.profile, Notes())
+        return sources_to_load(turns, self.profile, self._media, merges=self._merges)
+
+    def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
+        if not sources:
+            return {}
+        with ThreadPoolExecutor(_LOADS) as pool:
+            found = pool.map(cast("MediaResolver", self._media).load, sources, sources.values())
+            return dict(zip(sources, found, strict=True))
+
+    def _fitting(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
+        """The payload of as many of the newest messages as fit."""
+        payload = self._payload(reading, tools, loaded)
+        counter, most = self._counter, self._max_tokens
+        if counter is None or most is None:
+            return payload
+        from lazyprompt.formatters._trim import cuts  # noqa: PLC0415 - only a limit needs it
+
+        count = counter.count(*_countable(payload, self.profile))
+        if count <= most:
+            return payload
+        places = cuts(reading.messages)
+        low, high = 0, len(places) - 1
+        best: Payload | None = None
+        while low <= high:
+            middle = (low + high) // 2
+            shorter = read([*places[middle][0], *places[middle][1]])
+            tried = self._payload(shorter, tools, loaded)
+            count = counter.count(*_countable(tried, self.profile))
+            if count <= most:
+                best, high = tried, middle - 1
+            else:
+                low = middle + 1
+        if best is None:
+            raise BudgetError(
+                f"system text and the newest message alone count {count} tokens, and max_tokens is {most}; "
+                "give more room, or a shorter text"
+            )
+        return best
+
+    def _payload(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
+        profile, notes = self.profile, Notes()
+        turns = reading.turns if self._is_plain(reading) else self._repaired(reading, loaded, notes)
+        payload = profile.form.write(turns, profile, self.model)
+        if tools:
+            if profile.calls_tools:
+                _check_names(tools, profile)
+                payload["tools"] = _tools_of(tools, profile)
+            else:
+                notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
+        if self._cache:
+            with_marks(payload, self._cache, profile, self.model, notes)
+        if profile.names is None:
+            self._note_names(reading, notes)
+        return Payload(payload, notes.finished(strict=self._strict)) if notes else Payload(payload)
+
+    def _is_plain(self, reading: Reading) -> bool:
+        """Whether a conversation keeps the provider's rules as it is."""
+        profile, turns = self.profile, reading.turns
+        first: str = turns[0][0]
+        if (
+            reading.rough
+            or not profile.calls_tools
+            or (reading.has_developer and not profile.developer)
+            or (profile.system != "anywhere" and (reading.late_system or (reading.repeats and first != "user")))
+            or (profile.alternate and reading.repeats)
+            or (reading.ids and not _all_fit(reading, profile))
+        ):
+            return False
+        if first == "system":
+            first = turns[1][0] if len(turns) > 1 else "nobody"
+        if first != "user" and (
+            profile.user_first or (profile.needs_user and all(turn[0] != "user" for turn in turns))
+        ):
+            return False
+        if turns[-1][0] == "assistant" and (profile.user_last or not profile.prefix):
+            return False
+        return profile.names is None or all(not name or profile.names.fullmatch(name) for name in reading.names)
+
+    def _repaired(self, reading: Reading, loaded: Loaded, notes: Notes) -> list[Turn]:
+        """The turns with all that breaks a rule put right."""
+        from lazyprompt.formatters import _carry, _exchanges, _repair  # noqa: PLC0415 - a plain one needs none of them
+
+        profile = self.profile
+        turns = _carry.with_urls(reading.turns, reading.messages, profile, notes)
+        turns = _carry.carried(turns, profile, self._media, loaded, notes, merges=self._merges)
+        turns = _exchanges.exchanges(turns, notes)
+        turns = _repair.with_system_first(turns, profile, notes, always=self._merges)
+        turns = self._merged(turns, notes)
+        turns = _repair.with_fitting_names(turns, profile, notes)
+        turns = _repair.with_media_behind(turns, profile, notes)
+        turns = _repair.taking_turns(turns, profile, notes)
+        return _repair.without_last_space(turns, profile, notes)
+
+    @property
+    def _merges(self) -> bool:
+        """Whether all speakers are merged into the user's turns."""
+        return not self.profile.turns
+
+    def _merged(self, turns: list[Turn], notes: Notes) -> list[Turn]:
+        """The turns as they are; a provider that takes one text gets a conversation as one."""
+        if self.profile.turns or sum(turn[0] != "system" for turn in turns) <= 1:
+            return turns
+        from lazyprompt.formatters._merge import merged  # noqa: PLC0415 - only such a provider needs it
+
+        return merged(turns, Layout(), "conversation", notes)
+
+    def _note_names(self, reading: Reading, notes: Notes) -> None:
+        for name in sorted(reading.names.difference(ROLES, ("",))):
+            why = f"{self.profile.name} has no place for names; MultiAgentFormatter writes them into the text"
+            notes.add("messages", "name", "left out", why, name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.profile.name!r})"
+
+
+class MultiAgentFormatter(ChatFormatter):
+    """Messages of many named speakers as a provider's payload: what they say becomes a history in the user's turns.
+
+    Exchanges of tool calls and results stay as they are between the histories.
+
+    Args:
+        provider: As in :class:`ChatFormatter`.
+        history_style: How a history is written: between ``<history>`` tags (``tags``), or behind a line
+            ``## Conversation History`` (``conversation``) or ``## Dialogue History`` (``dialogue``).
+        settings: As in :class:`ChatFormatter`.
+
+    Raises:
+        FormatError: The provider or the style is unknown, or a setting does not fit.
+    """
+
+    __slots__ = ("_layout", "history_style")
+
+    def __init__(self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Any) -> None:  # noqa: ANN401 - those of ChatFormatter
+        from lazyprompt.formatters._merge import STYLES  # noqa: PLC0415 - only this class needs it
+
+        if history_style not in STYLES:
+            known = ", ".join(STYLES)
+            near = did_you_mean(str(history_style), STYLES)
+            raise FormatError(f"history_style {history_style!r} is unknown{near}; known are {known}")
+        super().__init__(provider, **settings)
+        self.history_style: HistoryStyle = history_style
+        self._layout = self.profile.layout(history_style)
+        if self._layout.changes:
+            self.profile = self.profile.but(**self._layout.changes)
+
+    def _is_plain(self, reading: Reading) -> bool:  # noqa: ARG002 - every conversation is merged
+        return False
+
+    @property
+    def _merges(self) -> bool:
+        return True
+
+    def _merged(self, turns: list[Turn], notes: Notes) -> list[Turn]:
+        from lazyprompt.formatters._merge import merged  # noqa: PLC0415 - see __init__
+
+        return merged(turns, self._layout, self.history_style, notes)
+
+    def _note_names(self, reading: Reading, notes: Notes) -> None:
+        """Names stand in the text."""
+
+
+def _all_fit(reading: Reading, profile: Profile) -> bool:
+    """Whether ids and names of all calls are in the provider's alphabets."""
+    return all(map(profile.ids.fullmatch, reading.ids)) and all(
+        map(profile.tool_names.fullmatch, set(reading.ids.values()))
+    )
+
+
+def _check_names(tools: ToolSet, profile: Profile) -> None:
+    for index, name in enumerate(tools.names):
+        if not profile.tool_names.fullmatch(name):
+            raise FormatError(
+                f"tools[{index}] is named {name!r}, and {profile.name} takes names of the form "
+                f"{profile.tool_names.pattern}; rename it"
+            )
+
+
+def _tools_of(tools: ToolSet, profile: Profile) -> list[JsonObject]:
+    return profile.form.tools(tools.copy())
+
+
+def _countable(payload: Payload, profile: Profile) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
+    """A payload as messages and tools, for a counter."""
+    said = payload[profile.form.messages_key]
+    messages = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
+    for key in ("system", "instructions", "system_instruction"):
+        if key in payload:
+            messages.insert(0, {"role": "system", "content": payload[key]})
+    return messages, payload.get("tools")

@@ -1,0 +1,264 @@
+"""Google's Gemini API, in the keys of the official client (google-genai).
+
+Source: the API reference, "generateContent"; the guides on function calling, thought signatures and file input; the
+types of the official client, which reads base64 text where the API has bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt._json import Json, JsonObject, fresh
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters._answers import from_gemini
+from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
+from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.media import media_type_of
+from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
+from lazyprompt.messages import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt.formatters._shape import Check
+    from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.messages import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
+
+# What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
+_UNSIGNED = "skip_thought_signature_validator"
+_ASKS_SIGNATURES = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiForm:
+    """Contents of parts, results in the user's.
+
+    Args:
+        strings: Whether a text is a part by itself, as the first client of Gemini took it.
+    """
+
+    strings: bool = False
+    messages_key: str = "contents"
+
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+        """The system instruction and the contents of turns."""
+        payload: dict[str, Any] = {}
+        contents: list[JsonObject] = []
+        signs = model is not None and _ASKS_SIGNATURES.match(model) is not None
+        parts: list[Json] = []
+        behind_results = False
+        for role, _, content, _ in turns:
+            if role == "system":
+                payload["system_instruction"] = content if isinstance(content, str) else text_of(content)
+            elif role == "tool":
+                results = [_response(cast("ToolResultBlock", block)) for block in content]
+                if behind_results:
+                    parts += results
+                else:
+                    parts = [*results]
+                    contents.append({"role": "user", "parts": parts})
+                    behind_results = True
+            elif behind_results and role == "user":
+                # Results are the user's, so what the user says next stands in the same turn.
+                parts += self.parts(content)
+            else:
+                parts = self.parts(content)
+                if signs and role == "assistant":
+                    _with_signature(parts)
+                contents.append({"role": "model" if role == "assistant" else "user", "parts": parts})
+                behind_results = False
+        payload["contents"] = contents
+        return payload
+
+    def parts(self, content: Content) -> list[Json]:
+        """The parts of a turn."""
+        if isinstance(content, str):
+            return [content] if self.strings else [{"text": content}]
+        parts = [_WRITERS.get(block.kind, _medium)(block) for block in content]
+        return [part["text"] if self.strings and part.keys() == {"text"} else part for part in parts]
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """One tool with all functions declared."""
+        return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
+
+    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+        """Contents of parts; other keys of a request are the caller's."""
+        part = text_or(_PART) if self.strings else _PART
+        content = fields({"role": one_of("user", "model"), "parts": listed(part, 1)})
+        beside = {"system_instruction": anything, "tools": listed(mapping)}
+        return fields({"contents": listed(content, 1)}, beside, more=True)
+
+    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+        """The system instruction and the contents, results apart from what the user says behind them."""
+        system = payload.get("system_instruction")
+        if isinstance(system, str):
+            yield View("system_instruction", "system", [Seen("text", "", system)])
+        calls: list[Seen] = []
+        for at, content in objects(payload.get("contents")):
+            where, parts = f"contents[{at}]", content.get("parts")
+            given = cast("list[object]", parts) if isinstance(parts, list) else []
+            seen = [_seen(part, f".parts[{index}]", f"call {at}.{index}") for index, part in enumerate(given)]
+            results = [each for each in seen if each.kind == "result"]
+            if results:
+                yield View(where, "tool", _matched(results, calls))
+            said = [each for each in seen if each.kind != "result"]
+            calls = [each for each in said if each.kind == "call"]
+            if said or not results:
+                yield View(where, "assistant" if content.get("role") == "model" else "user", said)
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_gemini(answer, provider)
+
+
+def _with_signature(parts: list[Json]) -> None:
+    """Give the first call of a turn a signature: Gemini 3 asks for one, also where another model called."""
+    call = next((part for part in parts if isinstance(part, dict) and "function_call" in part), None)
+    if call is not None:
+        call.setdefault("thought_signature", _UNSIGNED)
+
+
+def _text(block: TextBlock) -> JsonObject:
+    return _signed({"text": block.text}, block.signature)
+
+
+def _call(block: ToolUseBlock) -> JsonObject:
+    call: JsonObject = {"id": block.id, "name": block.name, "args": fresh(block.arguments)}
+    return _signed({"function_call": call}, block.signature)
+
+
+_WRITERS: dict[str, Callable[[Any], JsonObject]] = {"text": _text, "tool_use": _call}
+
+
+def _signed(part: JsonObject, signature: str | None) -> JsonObject:
+    return part | {"thought_signature": signature} if signature else part
+
+
+def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObject:
+    source = block.source
+    if isinstance(source, Base64Source):
+        return {"inline_data": {"mime_type": source.media_type, "data": source.data}}
+    media_type = source.media_type or media_type_of(source.url)
+    file: JsonObject = {"file_uri": source.url}
+    return {"file_data": file | {"mime_type": media_type} if media_type else file}
+
+
+def _response(block: ToolResultBlock) -> JsonObject:
+    output = block.output if isinstance(block.output, str) else text_of(block.output)
+    return {"function_response": {"id": block.id, "name": block.name, "response": {"output": output}}}
+
+
+def _declaration(tool: JsonObject, index: int) -> JsonObject:
+    if tool["type"] != "function":
+        raise FormatError(f"tools[{index}] of type {tool['type']!r} has no form for Gemini; give functions")
+    function = cast("JsonObject", tool["function"])
+    form: JsonObject = {"name": function["name"]}
+    if function.get("description"):
+        form["description"] = function["description"]
+    if function.get("parameters"):
+        form["parameters_json_schema"] = function["parameters"]
+    return form
+
+
+def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
+    """The results with the ids of the calls they answer; without ids, name and order tell."""
+    matched: list[Seen] = []
+    left = list(calls)
+    for result in results:
+        call = next(
+            (each for each in left if result.text == each.text or (not result.text and result.name == each.name)), None
+        )
+        if call is not None:
+            left.remove(call)
+        matched.append(result if call is None else result._replace(text=call.text))
+    return matched
+
+
+def _seen(part: object, where: str, unnamed: str) -> Seen:
+    """A part; ``unnamed`` stands for the id of a call that has none."""
+    if not isinstance(part, Mapping):
+        return Seen("text", where, str(part))
+    for key, value in part.items():
+        kind = _KEYS.get(key)
+        inner = cast("JsonObject", value) if isinstance(value, dict) else {}
+        if kind == "call":
+            return Seen("call", where, str(inner.get("id") or unnamed), str(inner.get("name")))
+        if kind == "result":
+            return Seen("result", where, str(inner.get("id") or ""), str(inner.get("name")))
+        if kind is not None:
+            media_type = str(inner.get("mime_type") or inner.get("mimeType") or "")
+            media: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+            address = inner.get("file_uri") or inner.get("fileUri")
+            return Seen(media.get(media_type.partition("/")[0], "file"), where, str(address or f"data:{media_type}"))
+    thought = cast("JsonObject", part).get("thought") is True
+    return Seen("thinking" if thought else "text", where, str(cast("JsonObject", part).get("text", "")))
+
+
+_KEYS: dict[str, str] = {
+    "function_call": "call",
+    "functionCall": "call",
+    "function_response": "result",
+    "functionResponse": "result",
+    "inline_data": "medium",
+    "inlineData": "medium",
+    "file_data": "medium",
+    "fileData": "medium",
+}
+_TYPE: dict[str, Check] = {"mime_type": text, "mimeType": text, "display_name": text, "displayName": text}
+_CALL = fields({"name": text}, {"id": nullable(text), "args": mapping})
+_RESPONSE = fields(
+    {"name": text, "response": mapping},
+    {"id": nullable(text), "parts": listed(mapping), "will_continue": anything, "scheduling": anything},
+)
+_INLINE = fields({"data": base64}, _TYPE)
+_FILE = fields({}, {**_TYPE, "file_uri": text, "fileUri": text})
+# A part in the keys of the client or of the REST API: one of these, and what may stand beside it.
+_PART = fields(
+    {},
+    {
+        "text": text,
+        "function_call": _CALL,
+        "functionCall": _CALL,
+        "function_response": _RESPONSE,
+        "functionResponse": _RESPONSE,
+        "inline_data": _INLINE,
+        "inlineData": _INLINE,
+        "file_data": _FILE,
+        "fileData": _FILE,
+        **dict.fromkeys(
+            ("thought", "thought_signature", "thoughtSignature", "video_metadata", "videoMetadata"), anything
+        ),
+        **dict.fromkeys(
+            ("executable_code", "code_execution_result", "executableCode", "codeExecutionResult"), anything
+        ),
+    },
+)
+
+GEMINI = Profile(
+    name="gemini",
+    form=GeminiForm(),
+    source="https://ai.google.dev/api/generate-content",
+    media={
+        "image": Media(("image/*",), schemes=("gs",)),
+        "audio": Media(("audio/*",), schemes=("gs",)),
+        "video": Media(("video/*",), schemes=("gs",)),
+        "file": Media((*PDF, "text/*"), schemes=("gs",)),
+    },
+    signs_parts=True,
+    system="apart",
+    alternate=True,
+    user_first=True,
+    user_last=True,
+    needs_user=True,
+    empty_text=False,
+    tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
+    layouts={
+        # The documents print a user's turn of strings, from the days of Gemini's first client.
+        style: Layout("joined", changes={"form": GeminiForm(strings=True)})
+        for style in ("conversation", "dialogue")
+    },
+)

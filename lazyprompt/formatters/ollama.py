@@ -1,0 +1,141 @@
+"""Ollama's chat and generate APIs: pictures beside the text, arguments as objects.
+
+Source: the API reference (docs/api.md of the Ollama repository) and the types of the official client.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lazyprompt._json import JsonObject, fresh
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
+from lazyprompt.formatters._chat_shape import call_shape, chat_shape
+from lazyprompt.formatters._shape import base64, fields, listed, mapping, text
+from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.form import Seen, View
+from lazyprompt.formatters.profile import Layout, Media, Profile
+from lazyprompt.messages import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt._json import Json
+    from lazyprompt.formatters._shape import Check
+    from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.messages import Block, Msg
+
+
+def _images(blocks: Sequence[Block]) -> list[Json]:
+    """The pictures as Ollama takes them: bare base64, or an address as the documents print it."""
+    return [
+        block.source.data if isinstance(block.source, Base64Source) else block.source.url
+        for block in blocks
+        if isinstance(block, ImageBlock)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class OllamaForm(ChatForm):
+    """Messages whose content is text, with ``images`` beside it."""
+
+    def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
+        """Put the blocks of a turn into its message."""
+        ChatForm.fill(self, message, tuple(block for block in blocks if not isinstance(block, ImageBlock)))
+        if images := _images(blocks):
+            message["images"] = images
+
+    def call(self, block: ToolUseBlock) -> JsonObject:
+        """A call of a tool."""
+        return {"id": block.id, "function": {"name": block.name, "arguments": fresh(block.arguments)}}
+
+    def result(self, block: ToolResultBlock) -> JsonObject:
+        """The result of a call as a message."""
+        output = block.output if isinstance(block.output, str) else text_of(block.output)
+        return {"role": "tool", "content": output, "tool_name": block.name, "tool_call_id": block.id}
+
+    def shape(self, profile: Profile) -> Check:
+        """Messages by role, content of text with pictures beside it."""
+        images = {"images": listed(text if profile.media["image"].url else base64, 1)}
+        return chat_shape(text, text, call_shape(mapping), images)
+
+    def beside(self, message: Mapping[str, Any]) -> list[Seen]:
+        """The pictures."""
+        return [Seen("image", f".images[{at}]", "data:") for at, _ in enumerate(message.get("images") or ())]
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_ollama(answer, provider)
+
+
+class GenerateForm:
+    """One text, with ``system`` and ``images`` beside it."""
+
+    messages_key = "prompt"
+
+    def write(self, turns: Sequence[Turn], profile: Any, model: str | None) -> dict[str, Any]:  # noqa: ANN401, ARG002
+        """The prompt of one user's turn, and the system text before it."""
+        payload: dict[str, Any] = {}
+        for role, _, content, _ in turns:
+            payload["system" if role == "system" else "prompt"] = _text(content) or "(image)"
+            if images := _images(content if isinstance(content, tuple) else ()):
+                payload["images"] = images
+        return payload
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """There is no place for tools."""
+        raise FormatError(f"ollama-generate knows no tools, and {len(tools)} were given; use the provider 'ollama'")
+
+    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+        """A prompt, and what may stand beside it."""
+        return fields({"prompt": text}, {"system": text, "images": listed(base64, 1)}, more=True)
+
+    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+        """The prompt as the user's turn."""
+        if "system" in payload:
+            yield View("system", "system", [Seen("text", "", str(payload["system"]))])
+        if "prompt" in payload:
+            images = [Seen("image", f"images[{at}]", "data:") for at, _ in enumerate(payload.get("images") or ())]
+            yield View("prompt", "user", [Seen("text", "", str(payload["prompt"])), *images])
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_ollama_generate(answer, provider)
+
+
+def _text(content: Content) -> str:
+    return content if isinstance(content, str) else text_of(content)
+
+
+_IMAGE = Media(("image/*",), url=False)
+# The documents print addresses among the pictures; today's client takes base64 only.
+_ADDRESSES = {"media": {"image": Media(("image/*",), url=True)}}
+
+OLLAMA = Profile(
+    name="ollama",
+    form=OllamaForm(no_text="", thinking="thinking"),
+    source="https://github.com/ollama/ollama/blob/main/docs/api.md",
+    media={"image": _IMAGE},
+    url_media=frozenset({"image"}),
+    thinking="text",
+    ids=re.compile(r"[^\x00-\x1f\x7f]{1,64}"),
+    layouts={
+        "conversation": Layout("host", changes=_ADDRESSES),
+        "dialogue": Layout("host", "\n\n", changes=_ADDRESSES),
+    },
+)
+OLLAMA_GENERATE = Profile(
+    name="ollama-generate",
+    form=GenerateForm(),
+    source="https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-completion",
+    media={"image": _IMAGE},
+    url_media=frozenset({"image"}),
+    calls_tools=False,
+    turns=False,
+    system="first",
+    needs_user=True,
+    empty_text=False,
+    layouts={"conversation": Layout("joined", "\n\n"), "dialogue": Layout("joined", "\n\n")},
+)

@@ -1,0 +1,152 @@
+"""The rules of a provider, as data. How to add one: docs/providers.md."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt.formatters.form import Form
+
+MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
+HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PDF = ("application/pdf",)
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """How a provider takes one kind of media.
+
+    Args:
+        types: The MIME types it takes, ``image/*`` for all of a kind.
+        url: Whether by address, so that the provider fetches it.
+        data: Whether as base64.
+        schemes: Further schemes of addresses it knows, as ``gs``.
+        opaque: Whether any token will do for an address (the names of files uploaded before).
+        assistant: Whether in the assistant's messages too.
+        system: Whether in the system message too.
+    """
+
+    types: tuple[str, ...]
+    url: bool = True
+    data: bool = True
+    schemes: tuple[str, ...] = ()
+    opaque: bool = False
+    assistant: bool = False
+    system: bool = False
+
+    def takes(self, media_type: str) -> bool:
+        """Whether the provider takes media of a MIME type."""
+        return media_type in self.types or f"{media_type.partition('/')[0]}/*" in self.types
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a merged history puts the system text.
+
+    Args:
+        system: In a turn of its own (``own``), at the beginning of the user's turn (``joined``), or in a system turn
+            that holds the history as well (``host``).
+        join: What stands between it and the history.
+        media_last: Whether pictures and the like stand behind all text.
+        changes: Rules of the provider that were others when the style was written down.
+    """
+
+    system: Literal["own", "joined", "host"] = "own"
+    join: str = "\n"
+    media_last: bool = True
+    changes: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """How a provider is told up to where to cache.
+
+    Args:
+        key: The key of a block that holds the mark.
+        mark: The mark without a lifetime.
+        lifetimes: The lifetimes it knows, the default first, then longer ones.
+        tools: Whether a tool can hold a mark.
+        models: The models that know marks; ``None`` for all.
+    """
+
+    key: str
+    mark: Mapping[str, str]
+    lifetimes: tuple[str, ...]
+    tools: bool = False
+    models: re.Pattern[str] | None = None
+    most: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Profile:
+    """The rules of a provider.
+
+    Args:
+        name: What the provider is called in ``ChatFormatter(name)``.
+        form: How turns and blocks are written and read: the block mapping.
+        source: Where the rules are written down.
+        media: The media it takes from the user, by kind.
+        result_media: The kinds of media it takes within a tool's result; others follow in a user's turn.
+        url_media: The kinds that the ``url`` of a message may be, for this provider.
+        thinking: Which thoughts it wants back: none, those it signed or redacted itself (``signed``), those it gave an
+            id (``items``), or all as text (``text``).
+        signs_parts: Whether it signs texts and calls, and wants those signatures back.
+        calls_tools: Whether it knows tools.
+        turns: Whether it knows turns; else all is one text.
+        system: Where system text may stand: in any turn (``anywhere``), only first, and only one (``first``), or beside
+            the messages (``apart``).
+        developer: Whether the role ``developer`` is known; else it is written as system text.
+        alternate: Whether user and assistant must take turns.
+        user_first: Whether a user's turn must be the first behind the system text.
+        user_last: Whether a user's turn (or a tool's) must be the last.
+        needs_user: Whether there must be a user's turn at all.
+        empty_text: Whether a text without a visible sign may be sent.
+        names: The names it takes for speakers; ``None`` where it has no place for names.
+        results_anywhere: Whether results may stand further behind their calls.
+        ids: The ids of tool calls it takes; a mapped id is at most ``id_length`` long.
+        id_length: The longest id of a tool call.
+        tool_names: The names of tools it takes.
+        prefix: Whether an unfinished last answer may end in white space.
+        breakpoints: How it is told up to where to cache; ``None`` where it is not.
+        layouts: Where the documented styles of merged histories put the system text.
+    """
+
+    name: str
+    form: Form
+    source: str
+    media: Mapping[MediaKind, Media] = field(default_factory=dict[MediaKind, Media])
+    result_media: frozenset[str] = frozenset()
+    url_media: frozenset[str] = frozenset({"image", "audio", "video", "file"})
+    thinking: Literal["none", "signed", "items", "text"] = "none"
+    signs_parts: bool = False
+    calls_tools: bool = True
+    turns: bool = True
+    system: Literal["anywhere", "first", "apart"] = "anywhere"
+    developer: bool = False
+    alternate: bool = False
+    user_first: bool = False
+    user_last: bool = False
+    needs_user: bool = False
+    empty_text: bool = True
+    names: re.Pattern[str] | None = None
+    results_anywhere: bool = False
+    ids: re.Pattern[str] = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
+    id_length: int = 64
+    tool_names: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+    prefix: bool = True
+    breakpoints: Breakpoints | None = None
+    layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
+
+    def but(self, **changes: object) -> Profile:
+        """The profile of a provider that follows this one in all but some rules."""
+        return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
+
+    def layout(self, style: HistoryStyle) -> Layout:
+        """Where a merged history in a style puts the system text."""
+        return self.layouts.get(style, Layout(media_last=style != "tags"))

@@ -1,0 +1,85 @@
+"""What a formatter hands back: the payload, and an account of all that is not in it as it was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from lazyprompt.errors import FormatError
+
+Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
+
+# What a provider has no use for by its own rules, and empty messages: leaving them out loses nothing that was said.
+_NO_LOSS = frozenset({"thinking", "name", "signature", "cache", "message"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that is not in the payload as it was given.
+
+    Attributes:
+        where: The place in the input, as ``messages[3].content[1]``.
+        kind: The kind of block it is about, or ``message``, ``name``, ``id``, ``signature``, ``tools``, ``cache``.
+        action: ``left out``, ``changed``, ``moved`` or ``added``.
+        reason: Why, and what to do where something can be done.
+        text: The text that was left out or changed, whole.
+    """
+
+    where: str
+    kind: str
+    action: Action
+    reason: str
+    text: str = ""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether content was lost that the provider would have used, had it been able to."""
+        return self.action == "left out" and self.kind not in _NO_LOSS
+
+    def __str__(self) -> str:
+        return f"{self.where} ({self.kind}) {self.action}: {self.reason}"
+
+
+Report: TypeAlias = tuple[Entry, ...]
+
+
+class Payload(dict[str, Any]):
+    """What is sent to a provider: a plain dict of JSON values, with an account of what it could not carry.
+
+    Attributes:
+        report: What was left out, changed, moved or added, place by place; empty where all is as it was given.
+    """
+
+    __slots__ = ("report",)
+    report: Report
+
+    def __init__(self, fields: dict[str, Any], report: Report = ()) -> None:
+        super().__init__(fields)
+        self.report = report
+
+    def __reduce__(self) -> tuple[type[Payload], tuple[dict[str, Any], Report]]:
+        return Payload, (dict(self), self.report)
+
+
+class Notes(list[Entry]):
+    """A report while it is being written."""
+
+    __slots__ = ()
+
+    def add(self, where: str, kind: str, action: Action, reason: str, text: str = "") -> None:
+        """Write an entry down."""
+        self.append(Entry(where, kind, action, reason, text))
+
+    def finished(self, *, strict: bool) -> Report:
+        """The report.
+
+        Args:
+            strict: Whether lost content is an error.
+
+        Raises:
+            FormatError: ``strict``, and content was lost.
+        """
+        losses = [str(entry) for entry in self if entry.is_loss]
+        if strict and losses:
+            raise FormatError(f"strict=True, and the payload cannot carry all: {'; '.join(losses)}")
+        return tuple(self)

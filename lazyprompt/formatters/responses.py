@@ -1,0 +1,234 @@
+"""OpenAI's Responses API.
+
+Source: the API reference, "Create a model response"; the guides on reasoning, function calling and file inputs; the
+types of the official client.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt._json import Json, JsonObject, dump
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters._answers import from_responses
+from lazyprompt.formatters._chat_shape import json_text
+from lazyprompt.formatters._shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
+from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.openai import OPENAI
+from lazyprompt.formatters.profile import IMAGES, PDF, Media
+from lazyprompt.messages import (
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from lazyprompt.openai_form import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt.formatters._shape import Check, Fault
+    from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.messages import Block, Msg
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesForm:
+    """Items in a row: messages, reasoning, calls and their outputs."""
+
+    messages_key: str = "input"
+
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+        """The instructions and the input of turns."""
+        payload: dict[str, Any] = {}
+        if turns[0][0] == "system" and isinstance(turns[0][2], str) and len(turns) > 1:
+            payload["instructions"] = turns[0][2]
+            turns = turns[1:]
+        payload["input"] = [item for role, _, content, _ in turns for item in _items(role, content)]
+        return payload
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """Functions with name and parameters beside their type; OpenAI's own tools as they are."""
+        return [_tool(tool) for tool in tools]
+
+    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+        """Items by type; other keys of a request are the caller's."""
+        return fields(
+            {"input": text_or(listed(_item_shape, 1))}, {"instructions": text, "tools": listed(mapping)}, more=True
+        )
+
+    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+        """The instructions and the items, each as a message of its own."""
+        if "instructions" in payload:
+            yield View("instructions", "system", [Seen("text", "", str(payload["instructions"]))])
+        if isinstance(payload.get("input"), str):
+            yield View("input", "user", [Seen("text", "", payload["input"])])
+        items = objects(payload.get("input"))
+        for at, item in items:
+            where, kind = f"input[{at}]", item.get("type", "message")
+            if kind == "function_call":
+                yield View(where, "assistant", [Seen("call", "", str(item.get("call_id")), str(item.get("name")))])
+            elif kind == "function_call_output":
+                yield View(where, "tool", [Seen("result", "", str(item.get("call_id")))])
+            elif kind == "reasoning":
+                follows = items[at + 1][1] if at + 1 < len(items) else {}
+                if follows.get("type") not in ("function_call", "reasoning") and follows.get("role") != "assistant":
+                    yield View(where, "assistant", [Seen("thinking", "")])
+            elif kind == "message":
+                content = item.get("content")
+                seen = [_seen(part, f".content[{index}]") for index, part in objects(content)]
+                said = [Seen("text", ".content", content)] if isinstance(content, str) else seen
+                yield View(where, str(item.get("role")), said)
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The answer as a message."""
+        return from_responses(answer, provider)
+
+
+def _items(role: str, content: Content) -> Iterator[JsonObject]:
+    """The items of a turn: what is said in one message stays in one."""
+    if isinstance(content, str):
+        yield {"role": role, "content": content}
+        return
+    said: list[Block] = []
+    for block in content:
+        match block:
+            case ThinkingBlock() | ToolUseBlock() | ToolResultBlock():
+                if said:
+                    yield _message(role, said)
+                    said = []
+                yield _item(block)
+            case _:
+                said.append(block)
+    if said:
+        yield _message(role, said)
+
+
+def _message(role: str, said: list[Block]) -> JsonObject:
+    texts = [block.text for block in said if isinstance(block, TextBlock)]
+    # The assistant's texts have no input form of their own but a plain string.
+    if role == "assistant" or len(said) == len(texts) == 1:
+        return {"role": role, "content": "\n".join(texts)}
+    return {"role": role, "content": [_part(block) for block in said]}
+
+
+def _item(block: ThinkingBlock | ToolUseBlock | ToolResultBlock) -> JsonObject:
+    match block:
+        case ToolUseBlock():
+            arguments = str(dump(block.arguments))
+            return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
+        case ToolResultBlock(output=str(output)):
+            return {"type": "function_call_output", "call_id": block.id, "output": output}
+        case ToolResultBlock(output=tuple(blocks)):
+            parts: list[Json] = [_part(each) for each in blocks]
+            return {"type": "function_call_output", "call_id": block.id, "output": parts or ""}
+        case ThinkingBlock(thinking, id=thought_id):
+            summary: list[Json] = [{"type": "summary_text", "text": thinking}] if thinking else []
+            item: JsonObject = {"type": "reasoning", "id": thought_id, "summary": summary}
+            return item | {"encrypted_content": block.signature} if block.signature else item
+        case _:
+            raise FormatError(f"the Responses API has no item for this {block!r}")
+
+
+def _part(block: Block) -> JsonObject:
+    match block:
+        case TextBlock(text):
+            return {"type": "input_text", "text": text}
+        case ImageBlock(source, detail=detail):
+            return {"type": "input_image", "detail": detail or "auto", "image_url": address_of(source)}
+        case FileBlock(source, filename=filename):
+            if isinstance(source, Base64Source):
+                return {"type": "input_file", "filename": filename or "file.pdf", "file_data": address_of(source)}
+            return {"type": "input_file", "file_url": source.url}
+        case _:
+            raise FormatError(f"the Responses API has no part for this {block.kind} block: {block!r}")
+
+
+def _tool(tool: JsonObject) -> JsonObject:
+    if tool["type"] != "function":
+        return tool
+    function = cast("JsonObject", tool["function"])
+    # Without "strict" the API would hold the schema to rules that Chat Completions does not ask for.
+    form: JsonObject = {"type": "function", "name": function["name"], "strict": function.get("strict", False)}
+    form["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
+    if function.get("description"):
+        form["description"] = function["description"]
+    return form
+
+
+def _seen(part: Mapping[str, Any], where: str) -> Seen:
+    match part.get("type"):
+        case "input_image":
+            return Seen("image", where, str(part.get("image_url") or "data:"))
+        case "input_file":
+            return Seen("file", where, str(part.get("file_url") or part.get("file_data") or "data:"))
+        case _:
+            return Seen("text", where, str(part.get("text", "")))
+
+
+_MARKED: dict[str, Check] = {"prompt_cache_breakpoint": mapping}
+_INPUTS: dict[str, Check] = {
+    "input_text": fields({"type": anything, "text": text}, _MARKED),
+    "input_image": fields(
+        {"type": anything}, {**_MARKED, "image_url": nullable(text), "file_id": nullable(text), "detail": text}
+    ),
+    "input_file": fields(
+        {"type": anything},
+        {**_MARKED, **dict.fromkeys(("file_data", "file_url", "file_id", "filename"), nullable(text)), "detail": text},
+    ),
+}
+_OUTPUTS: dict[str, Check] = {
+    "output_text": fields({"type": anything, "text": text}, {"annotations": anything, "logprobs": anything}),
+    "refusal": fields({"type": anything, "refusal": text}),
+}
+_SAYS = text_or(listed(tagged("type", _INPUTS), 1))
+_BESIDE: dict[str, Check] = {"type": one_of("message"), "id": text, "status": text, "phase": anything}
+_MESSAGE = tagged(
+    "role",
+    {
+        **dict.fromkeys(("user", "system", "developer"), fields({"role": anything, "content": _SAYS}, _BESIDE)),
+        "assistant": fields({"role": anything, "content": text_or(listed(tagged("type", _OUTPUTS), 1))}, _BESIDE),
+    },
+)
+_STATE: dict[str, Check] = {"id": nullable(text), "status": nullable(text)}
+_ITEMS: dict[str, Check] = {
+    "message": _MESSAGE,
+    "function_call": fields(
+        {"type": anything, "call_id": text, "name": text, "arguments": json_text},
+        {**_STATE, "caller": anything, "namespace": anything},
+    ),
+    "function_call_output": fields(
+        {"type": anything, "call_id": text, "output": text_or(listed(tagged("type", _INPUTS)))},
+        {**_STATE, "caller": anything, "name": anything, "namespace": anything},
+    ),
+    "reasoning": fields(
+        {"type": anything, "id": text, "summary": listed(fields({"type": one_of("summary_text"), "text": text}))},
+        {"encrypted_content": nullable(text), "content": anything, "status": nullable(text)},
+    ),
+}
+
+
+def _item_shape(item: object) -> Sequence[Fault]:
+    """An item; of OpenAI's own tools only that it is one."""
+    kind = cast("JsonObject", item).get("type", "message") if isinstance(item, dict) else "message"
+    return _ITEMS[kind](item) if isinstance(kind, str) and kind in _ITEMS else fields({"type": text}, more=True)(item)
+
+
+OPENAI_RESPONSES = OPENAI.but(
+    name="openai-responses",
+    form=ResponsesForm(),
+    source="https://platform.openai.com/docs/api-reference/responses/create",
+    media={"image": Media(IMAGES), "file": Media(PDF)},
+    result_media=frozenset({"image", "file"}),
+    results_anywhere=True,
+    thinking="items",
+    names=None,
+    ids=re.compile(r"[^\x00-\x1f\x7f]{1,64}"),
+    id_length=64,
+)

@@ -1,0 +1,950 @@
+"""Answers as the providers' own clients hold them, and as their REST APIs send them, read to the same messages."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from base64 import b64encode
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ollama
+import pytest
+from anthropic.types import Message
+from dashscope.api_entities.dashscope_response import (
+    DashScopeAPIResponse,
+    GenerationResponse,
+    MultiModalConversationResponse,
+)
+from google.genai.types import GenerateContentResponse
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+from pydantic import BaseModel, ConfigDict
+from zai.types.chat.chat_completion import Completion
+
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters._answers import (
+    as_dict,
+    from_anthropic,
+    from_dashscope,
+    from_gemini,
+    from_ollama,
+    from_ollama_generate,
+    from_openai_chat,
+    from_responses,
+)
+from lazyprompt.messages import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    URLSource,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Reader = Callable[[Any, str], Msg]
+
+ARGUMENTS: dict[str, Any] = {"city": "Zürich", "days": [1, None], "deep": {"unit": None}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(ARGUMENTS)}}
+BARE_CALL = {"function": {"name": "weather", "arguments": ARGUMENTS}}
+USED = ToolUseBlock("c1", "weather", ARGUMENTS)
+PNG = b"\x89PNG\xfb\xff"
+PNG64 = b64encode(PNG).decode()
+URLSAFE = PNG64.replace("+", "-").replace("/", "_").rstrip("=")
+
+
+class Case(NamedTuple):
+    read: Reader
+    provider: str
+    make: Callable[[Any], object]
+    answer: dict[str, Any]
+    blocks: tuple[Any, ...]
+    usage: dict[str, int] | None = None
+
+
+def usage(prompt: int, completion: int, total: int | None = None) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion if total is None else total,
+    }
+
+
+def chat(message: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    whole = {"role": "assistant", "content": None, **message}
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "message": whole}
+    return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], **rest}
+
+
+def responses(*output: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1.0,
+        "model": "gpt-5",
+        "output": list(output),
+        "error": None,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        **rest,
+    }
+
+
+def anthropic(*content: dict[str, Any], **counts: int) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "content": list(content),
+        "usage": {"input_tokens": 10, "output_tokens": 5, **counts},
+    }
+
+
+def gemini(*parts: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    content = {"role": "model", "parts": list(parts)}
+    return {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "createTime": "2026-01-01T00:00:00Z",
+        **rest,
+    }
+
+
+def dashscope(**output: Any) -> dict[str, Any]:
+    tokens = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    return {"status_code": 200, "request_id": "r", "code": "", "message": "", "output": output, "usage": tokens}
+
+
+def dashscope_object(kind: Any) -> Callable[[Any], object]:
+    return lambda answer: kind.from_api_response(DashScopeAPIResponse(**answer))
+
+
+TEXT_ITEM = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [
+        {"type": "output_text", "text": "Hot.", "annotations": []},
+        {"type": "refusal", "refusal": "No more."},
+    ],
+}
+REASONING_ITEM = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}],
+    "encrypted_content": "gAAA",
+}
+CALL_ITEM = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "c1",
+    "name": "weather",
+    "arguments": json.dumps(ARGUMENTS),
+}
+SEARCH_ITEM = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "x"},
+}
+
+CASES = {
+    "openai": Case(
+        from_openai_chat,
+        "openai",
+        ChatCompletion.model_validate,
+        chat(
+            {"content": "Hot.", "refusal": None, "tool_calls": [CALL]},
+            usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+        ),
+        (TextBlock("Hot."), USED),
+        usage(1, 2),
+    ),
+    "openai refusal": Case(
+        from_openai_chat, "openai", ChatCompletion.model_validate, chat({"refusal": "No."}), (TextBlock("No."),)
+    ),
+    "openai legacy": Case(
+        from_openai_chat,
+        "openai",
+        ChatCompletion.model_validate,
+        chat({"function_call": {"name": "weather", "arguments": json.dumps(ARGUMENTS)}}),
+        (ToolUseBlock("call_0", "weather", ARGUMENTS),),
+    ),
+    "openai custom": Case(
+        from_openai_chat,
+        "openai",
+        ChatCompletion.model_validate,
+        chat({"tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}]}),
+        (ToolUseBlock("c1", "sql", raw_input="select 1"),),
+    ),
+    "openai audio": Case(
+        from_openai_chat,
+        "openai",
+        ChatCompletion.model_validate,
+        chat({"audio": {"id": "a", "data": PNG64, "expires_at": 1, "transcript": "Hello."}}),
+        (TextBlock("Hello."),),
+    ),
+    "deepseek": Case(
+        from_openai_chat,
+        "deepseek",
+        ChatCompletion.model_validate,
+        chat({"content": "Hot.", "reasoning_content": "Hm."}),
+        (ThinkingBlock("Hm.", provider="deepseek"), TextBlock("Hot.")),
+    ),
+    "vllm": Case(
+        from_openai_chat,
+        "vllm",
+        ChatCompletion.model_validate,
+        chat({"content": "Hot.", "reasoning_content": "", "reasoning": "Hm."}),
+        (ThinkingBlock("Hm.", provider="vllm"), TextBlock("Hot.")),
+    ),
+    "litellm": Case(
+        from_openai_chat,
+        "litellm",
+        ChatCompletion.model_validate,
+        chat(
+            {
+                "content": "Hot.",
+                "reasoning_content": "Hm.",
+                "thinking_blocks": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "s=="},
+                    {"type": "redacted_thinking", "data": "r=="},
+                ],
+                "images": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG64}"}}],
+            }
+        ),
+        (
+            ThinkingBlock("Hm.", "s==", provider="anthropic"),
+            ThinkingBlock(redacted="r==", provider="anthropic"),
+            TextBlock("Hot."),
+            ImageBlock(Base64Source("image/png", PNG64)),
+        ),
+    ),
+    "zhipu": Case(
+        from_openai_chat,
+        "zhipu",
+        Completion.model_validate,
+        chat(
+            {"content": "热。", "reasoning_content": "想。", "tool_calls": [CALL]},
+            usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 4},
+        ),
+        (ThinkingBlock("想。", provider="zhipu"), TextBlock("热。"), USED),
+        usage(1, 2, 4),
+    ),
+    "responses": Case(
+        from_responses,
+        "openai-responses",
+        Response.model_validate,
+        responses(
+            REASONING_ITEM,
+            SEARCH_ITEM,
+            TEXT_ITEM,
+            CALL_ITEM,
+            usage={
+                "input_tokens": 5,
+                "output_tokens": 6,
+                "total_tokens": 11,
+                "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 1},
+            },
+        ),
+        (
+            ThinkingBlock("One.\n\nTwo.", "gAAA", id="rs_1", provider="openai-responses"),
+            TextBlock("Hot."),
+            TextBlock("No more."),
+            USED,
+        ),
+        usage(5, 6),
+    ),
+    "responses open reasoning": Case(
+        from_responses,
+        "openai-responses",
+        Response.model_validate,
+        responses(
+            {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+            {"type": "reasoning", "id": "rs_2", "summary": []},
+        ),
+        (
+            ThinkingBlock("Hm.", id="rs_1", provider="openai-responses"),
+            ThinkingBlock(id="rs_2", provider="openai-responses"),
+        ),
+    ),
+    "anthropic": Case(
+        from_anthropic,
+        "anthropic",
+        Message.model_validate,
+        anthropic(
+            {"type": "thinking", "thinking": "Hm.", "signature": "s=="},
+            {"type": "redacted_thinking", "data": "r=="},
+            {"type": "thinking", "thinking": "", "signature": "t=="},
+            {"type": "text", "text": "Hot.", "citations": None},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
+            {"type": "tool_use", "id": "c1", "name": "weather", "input": ARGUMENTS},
+            {"type": "text", "text": ""},
+            cache_creation_input_tokens=100,
+            cache_read_input_tokens=1000,
+        ),
+        (
+            ThinkingBlock("Hm.", "s==", provider="anthropic"),
+            ThinkingBlock(redacted="r==", provider="anthropic"),
+            ThinkingBlock("", "t==", provider="anthropic"),
+            TextBlock("Hot."),
+            USED,
+        ),
+        usage(1110, 5),
+    ),
+    "gemini": Case(
+        from_gemini,
+        "gemini",
+        GenerateContentResponse.model_validate,
+        gemini(
+            {"text": "Hm.", "thought": True},
+            {"text": "Hot.", "thoughtSignature": URLSAFE},
+            {"functionCall": {"name": "weather", "args": ARGUMENTS}, "thoughtSignature": URLSAFE},
+            {"functionCall": {"id": "c1", "name": "weather", "args": ARGUMENTS}},
+            {"functionCall": {"name": "now"}},
+            {"inlineData": {"mimeType": "image/png", "data": PNG64}},
+            {"inlineData": {"mimeType": "audio/wav", "data": PNG64}},
+            {"inlineData": {"mimeType": "application/pdf", "data": PNG64}},
+            {"executableCode": {"code": "1", "language": "PYTHON"}},
+            {"text": "", "thoughtSignature": URLSAFE},
+            usageMetadata={
+                "promptTokenCount": 1,
+                "candidatesTokenCount": 2,
+                "thoughtsTokenCount": 4,
+                "toolUsePromptTokenCount": 8,
+                "totalTokenCount": 15,
+            },
+        ),
+        (
+            ThinkingBlock("Hm.", provider="gemini"),
+            TextBlock("Hot.", signature=PNG64),
+            ToolUseBlock("call_0", "weather", ARGUMENTS, signature=PNG64),
+            USED,
+            ToolUseBlock("call_2", "now"),
+            ImageBlock(Base64Source("image/png", PNG64)),
+            AudioBlock(Base64Source("audio/wav", PNG64)),
+            FileBlock(Base64Source("application/pdf", PNG64)),
+            TextBlock("", signature=PNG64),
+        ),
+        usage(9, 6),
+    ),
+    "gemini blocked": Case(
+        from_gemini,
+        "gemini",
+        GenerateContentResponse.model_validate,
+        {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7}},
+        (),
+        usage(7, 0),
+    ),
+    "gemini cut off": Case(
+        from_gemini,
+        "gemini",
+        GenerateContentResponse.model_validate,
+        {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]},
+        (),
+    ),
+    "dashscope": Case(
+        from_dashscope,
+        "dashscope",
+        dashscope_object(GenerationResponse),
+        dashscope(
+            choices=[
+                {
+                    "finish_reason": "tool_calls",
+                    "message": {
+                        "role": "assistant",
+                        "content": "热。",
+                        "reasoning_content": "想。",
+                        "tool_calls": [{**CALL, "index": 0}],
+                    },
+                }
+            ]
+        ),
+        (ThinkingBlock("想。", provider="dashscope"), TextBlock("热。"), USED),
+        usage(3, 4),
+    ),
+    "dashscope text": Case(
+        from_dashscope,
+        "dashscope",
+        dashscope_object(GenerationResponse),
+        dashscope(text="热。", finish_reason="stop"),
+        (TextBlock("热。"),),
+        usage(3, 4),
+    ),
+    "dashscope multimodal": Case(
+        from_dashscope,
+        "dashscope-multimodal",
+        dashscope_object(MultiModalConversationResponse),
+        dashscope(
+            choices=[
+                {
+                    "finish_reason": "stop",
+                    "message": {
+                        "role": "assistant",
+                        "content": [{"text": "A"}, {"image": "https://example.org/a.png"}, {"box": [1, 2]}, "B"],
+                    },
+                }
+            ]
+        ),
+        (TextBlock("A"), ImageBlock(URLSource("https://example.org/a.png")), TextBlock("B")),
+        usage(3, 4),
+    ),
+    "ollama": Case(
+        from_ollama,
+        "ollama",
+        ollama.ChatResponse.model_validate,
+        {
+            "model": "qwen3",
+            "done": True,
+            "message": {
+                "role": "assistant",
+                "content": "Hot.",
+                "thinking": "Hm.",
+                "tool_calls": [BARE_CALL, BARE_CALL],
+            },
+            "prompt_eval_count": 3,
+            "eval_count": 4,
+        },
+        (
+            ThinkingBlock("Hm.", provider="ollama"),
+            TextBlock("Hot."),
+            ToolUseBlock("call_0", "weather", ARGUMENTS),
+            ToolUseBlock("call_1", "weather", ARGUMENTS),
+        ),
+        usage(3, 4),
+    ),
+    "ollama cached": Case(
+        from_ollama,
+        "ollama",
+        ollama.ChatResponse.model_validate,
+        {"message": {"role": "assistant", "content": ""}, "eval_count": 4},
+        (),
+        usage(0, 4),
+    ),
+    "ollama generate": Case(
+        from_ollama_generate,
+        "ollama-generate",
+        ollama.GenerateResponse.model_validate,
+        {"model": "qwen3", "done": True, "response": "Hot.", "thinking": "Hm."},
+        (ThinkingBlock("Hm.", provider="ollama-generate"), TextBlock("Hot.")),
+    ),
+}
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def read(message: dict[str, Any], provider: str = "openai") -> Msg:
+    return from_openai_chat(chat(message), provider)
+
+
+def call_of(message: Msg) -> ToolUseBlock:
+    (call,) = message.blocks
+    assert isinstance(call, ToolUseBlock)
+    return call
+
+
+def read_call(arguments: object) -> ToolUseBlock:
+    return call_of(read({"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": arguments}}]}))
+
+
+@each_case
+def test_the_dict_and_the_clients_object_give_the_message_that_was_meant(case: Case) -> None:
+    before = copy.deepcopy(case.answer)
+    from_rest = case.read(case.answer, case.provider)
+    from_client = case.read(as_dict(case.make(copy.deepcopy(case.answer))), case.provider)
+    assert from_rest == Msg("assistant", case.blocks, "assistant")
+    assert from_rest == from_client
+    assert from_rest.content == from_client.content
+    assert from_rest.usage == case.usage
+    assert case.usage is None or from_client.usage == case.usage
+    assert from_rest.metadata == {}
+    assert case.answer == before
+
+
+@each_case
+def test_the_clients_object_becomes_plain_json(case: Case) -> None:
+    made = as_dict(case.make(copy.deepcopy(case.answer)))
+    assert json.loads(json.dumps(made)) == made
+
+
+@each_case
+def test_another_providers_answer_is_refused_with_what_it_lacks(case: Case) -> None:
+    foreign = {"generations": [[{"text": "Hot."}]], "llm_output": None}
+    with pytest.raises(FormatError) as caught:
+        case.read(foreign, case.provider)
+    assert str(caught.value).startswith(f"this is no answer of {case.provider}, which has a ")
+    assert str(caught.value).endswith("given was a dict with 'generations' (list), 'llm_output' (NoneType)")
+
+
+@each_case
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ({"error": {"message": "Too many requests", "code": 429}}, "Too many requests"),
+        ({"type": "error", "error": {"type": "overloaded", "message": "Overloaded"}}, "Overloaded"),
+        ({"error": "model 'x' not found"}, "model 'x' not found"),
+        ({"error": {"code": 500}}, '{"code": 500}'),
+        ({"code": "InvalidApiKey", "message": "No such key", "request_id": "r"}, "No such key"),
+        ({"object": "error", "message": "Too long", "code": 400}, "Too long"),
+    ],
+)
+def test_an_error_body_is_quoted(case: Case, fault: dict[str, Any], told: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        case.read(fault, case.provider)
+    assert str(caught.value) == f"{case.provider} answered with an error: {told}"
+
+
+def test_an_error_that_dashscopes_client_holds_is_quoted() -> None:
+    response = GenerationResponse.from_api_response(
+        DashScopeAPIResponse(status_code=400, request_id="r", code="InvalidParameter", message="Wrong model")
+    )
+    with pytest.raises(FormatError, match="^dashscope answered with an error: Wrong model$"):
+        from_dashscope(as_dict(response), "dashscope")
+
+
+def test_a_failed_response_is_an_error() -> None:
+    failed = responses(status="failed", error={"code": "server_error", "message": "The model broke"})
+    for answer in (failed, as_dict(Response.model_validate(failed))):
+        with pytest.raises(FormatError, match="^openai-responses answered with an error: The model broke$"):
+            from_responses(answer, "openai-responses")
+
+
+@pytest.mark.parametrize(
+    ("reader", "answer", "message"),
+    [
+        (
+            from_anthropic,
+            {"id": "x", "choices": []},
+            "this is no answer of p, which has a list at content; given was a dict with 'id' (str), 'choices' (list)",
+        ),
+        (
+            from_openai_chat,
+            {"choices": [{"delta": {"content": "x"}}]},
+            "this is no answer of p, which has a dict at choices[0].message; given was a dict with 'delta' (dict)",
+        ),
+        (
+            from_openai_chat,
+            {"choices": ["x"]},
+            "this is no answer of p, which has a dict at choices[0].message; given was a str",
+        ),
+        (
+            from_anthropic,
+            {"role": "assistant", "content": "Hot."},
+            "this is no answer of p, which has a list at content; given was a dict with 'role' (str), 'content' (str)",
+        ),
+        (from_responses, {"output": {}}, "this is no answer of p, which has a list at output; given was a dict with "),
+        (
+            from_dashscope,
+            {"output": {"task_id": "t"}},
+            "this is no answer of p, which has a value at output.choices or output.text; given was a dict with ",
+        ),
+        (from_ollama, {"message": "x"}, "this is no answer of p, which has a dict at message; given was a dict with "),
+        (from_ollama, None, "this is no answer of p, which has a dict at message; given was a NoneType"),
+        (from_gemini, "x", "this is no answer of p, which has a value at candidates or promptFeedback or "),
+        (from_gemini, {}, "this is no answer of p, which has a value at candidates or promptFeedback or "),
+    ],
+)
+def test_what_is_no_answer_is_told_from_what_was_expected(reader: Reader, answer: Any, message: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        reader(answer, "p")
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("given", [None, "{}", b"{}", 5, [], [chat({})], ChatCompletion, iter([])])
+def test_what_is_neither_dict_nor_object_of_a_client_is_refused_with_its_type(given: object) -> None:
+    with pytest.raises(FormatError, match=f"^an answer is a dict or .* given was a {type(given).__name__}$"):
+        as_dict(given)
+
+
+def test_a_dict_is_taken_as_it_is() -> None:
+    answer = chat({})
+    assert as_dict(answer) is answer
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Anything(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+def test_all_that_an_object_can_hold_becomes_plain() -> None:
+    held = Anything.model_validate(
+        {
+            "bytes": PNG,
+            "enum": Colour.RED,
+            "time": datetime(2026, 1, 1, tzinfo=UTC),
+            "nothing": None,
+            "kept": {"nothing": None, 5: (1, 2.5, True)},
+            "odd": {1},
+            "nested": [Anything.model_validate({"a": None, "b": 1})],
+        }
+    )
+    assert as_dict(held) == {
+        "bytes": PNG64,
+        "enum": "red",
+        "time": "2026-01-01T00:00:00+00:00",
+        "kept": {"nothing": None, "5": [1, 2.5, True]},
+        "odd": "<set>",
+        "nested": [{"b": 1}],
+    }
+
+
+def test_an_object_that_holds_what_its_type_did_not_foresee_is_read_without_a_warning() -> None:
+    call = {"function": {"name": None, "arguments": {"a": None}}}
+    message: Any = {"role": "assistant", "content": [{"type": "text", "text": "Hot."}], "tool_calls": [call]}
+    answer: Any = {"choices": [{"message": message}], "usage": {"prompt_tokens": "many"}}
+    response = ChatCompletion.construct(**answer)
+    expected = Msg("assistant", [TextBlock("Hot."), ToolUseBlock("call_0", "", {"a": None})], "assistant")
+    assert from_openai_chat(as_dict(response), "openai") == expected
+    assert from_openai_chat(answer, "openai") == expected
+
+
+def test_no_file_that_an_answer_names_is_opened(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(PNG)
+    message = {"role": "assistant", "content": "Hot.", "images": [{"value": str(secret)}]}
+    response = ollama.ChatResponse.model_validate({"message": message})
+    assert PNG64 in str(response.model_dump())
+    assert PNG64 not in str(as_dict(response))
+    assert from_ollama(as_dict(response), "ollama").content == "Hot."
+
+
+def test_ollamas_own_ids_are_kept() -> None:
+    answer = {"message": {"content": "", "tool_calls": [{"id": "mine", **BARE_CALL}]}}
+    assert call_of(from_ollama(answer, "ollama")).id == "mine"
+
+
+def test_geminis_answer_reads_the_same_in_snake_case_with_bytes() -> None:
+    part: dict[str, Any] = {"text": "Hot.", "thought_signature": PNG}
+    image: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": PNG}}
+    call: dict[str, Any] = {"function_call": {"name": "f", "args": {"camelCase": 1}}, "thought_signature": URLSAFE}
+    assert from_gemini(gemini(part, image, call), "gemini").content == (
+        TextBlock("Hot.", signature=PNG64),
+        ImageBlock(Base64Source("image/png", PNG64)),
+        ToolUseBlock("call_0", "f", {"camelCase": 1}, signature=PNG64),
+    )
+
+
+@pytest.mark.parametrize("signature", ["no base64!", "abcde", "é"])
+def test_a_signature_that_is_no_base64_stays_as_it_is(signature: str) -> None:
+    read = from_gemini(gemini({"thoughtSignature": signature}), "gemini")
+    assert read.content == (TextBlock("", signature=signature),)
+
+
+def test_media_of_gemini_without_a_type_is_a_file_and_without_data_is_nothing() -> None:
+    parts = [{"inlineData": {"data": PNG64}}, {"inlineData": {"mimeType": "image/png"}}]
+    source = Base64Source("application/octet-stream", PNG64)
+    assert from_gemini(gemini(*parts), "gemini").content == (FileBlock(source),)
+
+
+def test_a_picture_of_geminis_thoughts_is_no_part_of_the_answer() -> None:
+    image = {"thought": True, "inlineData": {"mimeType": "image/png", "data": PNG64}}
+    assert from_gemini(gemini(image, {"text": "Hot."}), "gemini").content == "Hot."
+
+
+@pytest.mark.parametrize("answer", [{"choices": []}, chat({}), chat({"content": ""}), chat({"content": []})])
+def test_nothing_said_is_empty_text(answer: dict[str, Any]) -> None:
+    message = from_openai_chat(answer, "openai")
+    assert message.content == ""
+    assert message.usage is None
+
+
+def test_a_single_text_is_plain_and_several_are_blocks() -> None:
+    assert read({"content": [{"type": "text", "text": "a"}]}).content == "a"
+    assert read({"content": [{"type": "text", "text": "a"}, "b", {"type": "odd"}, 5]}).content == (
+        TextBlock("a"),
+        TextBlock("b"),
+        TextBlock("5"),
+    )
+
+
+def test_the_thinking_of_a_chat_comes_first_and_the_calls_last() -> None:
+    message = {"tool_calls": [CALL], "refusal": "No.", "content": "Hot.", "reasoning": "Hm."}
+    assert read(message, "xai").content == (
+        ThinkingBlock("Hm.", provider="xai"),
+        TextBlock("Hot."),
+        TextBlock("No."),
+        USED,
+    )
+
+
+def test_thinking_blocks_that_hold_no_thought_leave_the_text_of_it() -> None:
+    message = {"content": "Hot.", "reasoning_content": "Hm.", "thinking_blocks": ["x", {"type": "thinking"}]}
+    assert read(message, "litellm").content == (ThinkingBlock("Hm.", provider="litellm"), TextBlock("Hot."))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5, "5"),
+        (True, "true"),
+        ({"a": [1, None, "é"]}, '{"a": [1, null, "é"]}'),
+        ({1: "\ud800"}, '{"1": "\\ud800"}'),
+        ("a\ud800b\udc00", "a\ufffdb\ufffd"),
+        ("\ud83d\ude00", "😀"),
+    ],
+)
+def test_text_that_is_odd_is_told_as_text(value: object, text: str) -> None:
+    assert read({"content": value}).content == text
+
+
+def test_a_name_that_is_odd_is_told_as_text() -> None:
+    calls = [{"id": 5, "function": {"name": name, "arguments": "{}"}} for name in (None, 7, "f\ud800")]
+    names = [block.name for block in read({"tool_calls": calls}).blocks if isinstance(block, ToolUseBlock)]
+    assert names == ["", "7", "f\ufffd"]
+
+
+def test_ids_are_made_of_the_place_and_each_is_used_once() -> None:
+    ids = [None, "a", "a", "", "a_2", "a", "call_3", 5]
+    calls = [{"id": each, "function": {"name": "f", "arguments": "{}"}} for each in ids]
+    blocks = read({"tool_calls": [*calls, "no call"]}).blocks
+    made = [block.id for block in blocks if isinstance(block, ToolUseBlock)]
+    assert made == ["call_0", "a", "a_2", "call_3", "a_2_2", "a_3", "call_3_2", "5"]
+
+
+@pytest.mark.parametrize("arguments", [None, "", " \n", "{}", {}])
+def test_no_arguments_are_an_empty_object(arguments: object) -> None:
+    assert read_call(arguments) == ToolUseBlock("c1", "f")
+
+
+def test_of_duplicate_keys_the_last_counts() -> None:
+    assert read_call('{"a": 1, "a": 2}') == ToolUseBlock("c1", "f", {"a": 2})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"a": NaN}',
+        '{"a": -Infinity}',
+        '{"a": 1e999}',
+        "[1]",
+        "null",
+        '"text"',
+        "5",
+        "{'a': 1}",
+        '{"a": 1} and more',
+        '{"a": "\\ud800"}',
+        '{"\\udc00": 1}',
+        '{"a": ' + "9" * 10_000 + "}",
+        '{"a": ' * 250 + "1" + "}" * 250,
+        '{"a": ' * 100_000,
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arguments_that_are_no_json_object_stay_as_they_were_written(arguments: str) -> None:
+    assert read_call(arguments) == ToolUseBlock("c1", "f", raw_input=arguments)
+
+
+def test_arguments_cut_off_anywhere_stay_as_they_were_written() -> None:
+    whole = json.dumps(ARGUMENTS, ensure_ascii=False)
+    for end in range(1, len(whole)):
+        assert read_call(whole[:end]) == ToolUseBlock("c1", "f", raw_input=whole[:end])
+    assert read_call(whole).input == ARGUMENTS
+
+
+def nested(depth: int) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for _ in range(depth):
+        whole = {"a": whole}
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raw"),
+    [
+        ([1], "[1]"),
+        (False, "false"),
+        ({"a": float("nan")}, '{"a": NaN}'),
+        ({"a": "\ud800é"}, '{"a": "\\ud800é"}'),
+        ({"a": 10**10_000}, '{"a": Infinity}'),
+        (nested(300), None),
+        (nested(5000), None),
+    ],
+    ids=["list", "bool", "nan", "surrogate", "integer", "deep", "deeper"],
+)
+def test_arguments_that_came_as_values_are_kept_as_their_json(arguments: Any, raw: str | None) -> None:
+    call = read_call(arguments)
+    assert call.input == {}
+    assert call.raw_input is not None
+    assert raw in (None, call.raw_input)
+
+
+@pytest.mark.parametrize("depth", [190, 205, 300, 5000])
+def test_deep_arguments_are_the_same_from_dict_and_object(depth: int) -> None:
+    answer = anthropic({"type": "tool_use", "id": "c1", "name": "f", "input": nested(depth)})
+    response = Message.construct(**answer)
+    from_rest = from_anthropic(answer, "anthropic")
+    assert from_rest == from_anthropic(as_dict(response), "anthropic")
+    assert (call_of(from_rest).raw_input is None) == (depth < 200)
+
+
+def test_recursion_near_the_end_of_the_stack_is_no_error_of_arguments() -> None:
+    found: list[ToolUseBlock] = []
+
+    def deep(levels: int) -> None:
+        found.append(read_call("[" * 500)) if levels == 0 else deep(levels - 1)
+
+    thread = threading.Thread(target=deep, args=(700,))
+    thread.start()
+    thread.join()
+    assert found == [ToolUseBlock("c1", "f", raw_input="[" * 500)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        (None, None),
+        ("many", None),
+        ({}, None),
+        ({"prompt_tokens": "1", "completion_tokens": True, "total_tokens": -1}, None),
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, usage(0, 0)),
+        ({"prompt_tokens": 3, "completion_tokens": None}, usage(3, 0)),
+        ({"total_tokens": 3}, usage(0, 0, 3)),
+        # LiteLLM tells of the cache too, and has counted it already.
+        ({"prompt_tokens": 3, "completion_tokens": 1, "cache_read_input_tokens": 2}, usage(3, 1)),
+    ],
+)
+def test_usage_is_what_was_counted(counts: object, expected: dict[str, int] | None) -> None:
+    assert from_openai_chat(chat({"content": "Hot."}, usage=counts), "litellm").usage == expected
+
+
+KEYS = st.sampled_from(
+    [
+        "type",
+        "text",
+        "refusal",
+        "thinking",
+        "data",
+        "signature",
+        "image",
+        "image_url",
+        "url",
+        "id",
+        "name",
+        "input",
+        "arguments",
+        "function",
+        "custom",
+        "content",
+        "tool_calls",
+        "call_id",
+        "args",
+        "functionCall",
+        "inlineData",
+        "mimeType",
+        "thought",
+        "thoughtSignature",
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        "text",
+        "refusal",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "image_url",
+        "message",
+        "reasoning",
+        "function_call",
+        "data:image/png;base64,eA==",
+        "{}",
+        "[",
+    ]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | WORDS
+
+
+def whole(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | WORDS, inner, max_size=6),
+        max_leaves=20,
+    )
+
+
+JSON = whole(SCALARS)
+GARBAGE = whole(SCALARS | st.binary() | st.just(Colour.RED) | st.builds(object) | st.tuples(SCALARS))
+
+
+@given(JSON, st.sampled_from(sorted(CASES)))
+def test_garbage_in_a_valid_envelope_never_raises(garbage: Any, name: str) -> None:
+    case = CASES[name]
+    envelopes: dict[Any, list[dict[str, Any]]] = {
+        from_openai_chat: [
+            {"choices": [{"message": {key: garbage}}]} for key in ("content", "tool_calls", "reasoning")
+        ],
+        from_responses: [{"output": [garbage, {"type": "message", "content": garbage}, {"type": "function_call"}]}],
+        from_anthropic: [{"content": [garbage, {"type": "tool_use", "input": garbage}], "usage": garbage}],
+        from_gemini: [
+            {"candidates": [garbage], "usageMetadata": {"promptTokenCount": garbage}},
+            {"candidates": [{"content": {"parts": [garbage, {"functionCall": {"name": "f", "args": garbage}}]}}]},
+        ],
+        from_dashscope: [{"output": {"text": garbage, "choices": []}}],
+        from_ollama: [{"message": {"content": garbage, "tool_calls": [garbage]}, "eval_count": garbage}],
+        from_ollama_generate: [{"response": "x", "thinking": garbage}],
+    }
+    for envelope in envelopes[case.read]:
+        message = case.read(envelope, case.provider)
+        assert message == case.read(as_dict(Anything.model_validate(envelope)), case.provider)
+        json.dumps([asdict(block) for block in message.blocks], ensure_ascii=False, allow_nan=False).encode()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in items for place in places(item, (*path, key)))]
+
+
+# Down to here an answer is the provider's own: what stands there tells whether it is one at all.
+ENVELOPES = {
+    (),
+    ("error",),
+    ("choices",),
+    ("choices", 0),
+    ("choices", 0, "message"),
+    ("content",),
+    ("output",),
+    ("output", "choices"),
+    ("output", "choices", 0),
+    ("output", "choices", 0, "message"),
+    ("output", "text"),
+    ("message",),
+    ("response",),
+    ("candidates",),
+    ("promptFeedback",),
+}
+
+
+@given(st.data())
+def test_an_answer_with_anything_at_any_place_never_raises(data: st.DataObject) -> None:
+    case = CASES[data.draw(st.sampled_from(sorted(CASES)), "case")]
+    answer = copy.deepcopy(case.answer)
+    path = data.draw(st.sampled_from([place for place in places(answer) if place not in ENVELOPES]), "place")
+    target: Any = answer
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = data.draw(GARBAGE, "garbage")
+    message = case.read(answer, case.provider)
+    assert message == case.read(answer, case.provider)
+    assert len({block.id for block in message.blocks if isinstance(block, ToolUseBlock)}) == sum(
+        isinstance(block, ToolUseBlock) for block in message.blocks
+    )

@@ -1,0 +1,49 @@
+"""What holds for any conversation, over two thousand random ones per provider."""
+
+import json
+import re
+from random import Random
+
+import pytest
+from conversations import Maker
+from provider_judges import in_order
+from provider_types import strictly
+
+from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter
+from lazyprompt.formatters.providers import PROVIDERS
+
+# Half of them through each formatter: two thousand conversations a provider.
+CONVERSATIONS = 1_000
+FORMATTERS = [
+    pytest.param(kind, provider, id=f"{provider}-{kind.__name__}")
+    for kind in (ChatFormatter, MultiAgentFormatter)
+    for provider in PROVIDERS
+]
+
+
+def is_lost(mark: str, payload: str, report: str) -> bool:
+    return mark not in payload and mark not in report
+
+
+@pytest.mark.parametrize(("kind", "provider"), FORMATTERS)
+def test_any_conversation_becomes_a_payload_that_all_judges_accept(kind: type[ChatFormatter], provider: str) -> None:
+    formatter = kind(provider)
+    for seed in range(CONVERSATIONS):
+        messages = Maker(Random(seed)).conversation()  # noqa: S311 - chance is what is wanted
+        before = repr(messages)
+        try:
+            payload = formatter.format(*messages)
+        except FormatError as error:
+            assert "there is no message with any content" in str(error), seed
+            continue
+        try:
+            formatter.validate(payload)
+            strictly(provider, payload)
+            in_order(provider, payload)
+        except ValueError as error:
+            pytest.fail(f"{provider}, seed {seed}: {error}")
+        assert repr(messages) == before
+        said, report = json.dumps(payload, ensure_ascii=False), json.dumps([entry.text for entry in payload.report])
+        marks = re.findall(r"§\d+§", before)
+        assert not [mark for mark in marks if mark not in said and json.dumps(mark)[1:-1] not in report], seed
+        assert formatter.format(*messages) == payload
