@@ -122,7 +122,7 @@ class _Waiting:
         counted = self._counter.count([dict(message) for message in messages])
         if asyncio.iscoroutine(counted):
             return asyncio.run_coroutine_threadsafe(counted, self._loop).result()
-        return cast("int", counted)
+        return counted
 
 
 class Formatter:

@@ -232,7 +232,7 @@ class _Carrier:
             case ToolResultBlock():
                 pass
             case _:
-                return self.medium(cast("MediaBlock", block), whose, where)
+                return self.medium(block, whose, where)
         return () if kept is None else (kept,)
 
     def _inner(self, block: Block, where: str) -> tuple[Block, ...]:

@@ -51,6 +51,13 @@ PART_SHAPES: dict[str, Check] = {
 }
 
 
+# What LiteLLM passes on to Anthropic.
+_THOUGHTS: dict[str, Check] = {
+    "thinking": fields({"type": anything, "thinking": text, "signature": text}, _MARKS),
+    "redacted_thinking": fields({"type": anything, "data": text}, _MARKS),
+}
+
+
 def call_shape(arguments: Check) -> Check:
     """A call of a tool, with its arguments as text or as an object."""
     function = fields({"name": text, "arguments": arguments})
@@ -68,7 +75,15 @@ def json_text(value: object) -> Sequence[Fault]:
     return FINE if fine else [((), f"is {value[:60]!r}", "give the text of a JSON object")]
 
 
-def chat_shape(said: Check, plain: Check, call: Check, extra: Mapping[str, Check] | None = None) -> Check:
+def chat_shape(
+    said: Check,
+    plain: Check,
+    call: Check,
+    extra: Mapping[str, Check] | None = None,
+    *,
+    developer: bool = False,
+    needs_content: bool = False,
+) -> Check:
     """Messages by role, and tools.
 
     Args:
@@ -76,19 +91,23 @@ def chat_shape(said: Check, plain: Check, call: Check, extra: Mapping[str, Check
         plain: What others may say, text alone.
         call: A call of a tool.
         extra: Further keys that a message may have.
+        developer: Whether the role ``developer`` is known.
+        needs_content: Whether a message that calls tools must have a content all the same.
     """
     own = {"name": text, **(extra or {})}
     thoughts = dict.fromkeys(("reasoning_content", "reasoning", "refusal", "thinking"), nullable(text))
     assistant = {**own, **thoughts, "content": nullable(plain), "tool_calls": listed(call, 1)}
-    for key in ("audio", "function_call", "annotations", "thinking_blocks", "prefix", "partial"):
-        assistant[key] = anything
+    assistant |= dict.fromkeys(("audio", "function_call", "annotations", "prefix", "partial"), anything)
+    assistant["thinking_blocks"] = listed(tagged("type", _THOUGHTS))
+    needed = {"content": nullable(plain)} if needs_content else {}
     roles = {
         "system": fields({"role": anything, "content": plain}, own),
         "user": fields({"role": anything, "content": said}, own),
-        "assistant": _answers_something(fields({"role": anything}, assistant)),
+        "assistant": _answers_something(fields({"role": anything, **needed}, assistant)),
         "tool": fields({"role": anything, "content": plain, "tool_call_id": text}, {**own, "tool_name": text}),
     }
-    roles["developer"] = roles["system"]
+    if developer:
+        roles["developer"] = roles["system"]
     return fields({"messages": listed(tagged("role", roles), 1)}, {"tools": listed(tool_shape())}, more=True)
 
 

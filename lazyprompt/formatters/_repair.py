@@ -14,7 +14,7 @@ from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolU
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.profile import Profile

@@ -62,6 +62,7 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
     found += _exchange_faults(views, profile)
     found += _order_faults(views, profile)
     found += _block_faults(views, profile)
+    found += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
         found += _mark_faults(payload, profile)
     return found
@@ -103,6 +104,17 @@ def _exchange_faults(views: Sequence[View], profile: Profile) -> Iterator[Violat
 def _unanswered(waiting: Mapping[str, str]) -> Iterator[Violation]:
     for call_id, where in waiting.items():
         yield Violation(where, f"makes the call {call_id!r}, which is not answered", "put its result right behind it")
+
+
+def _tool_faults(declared: Iterable[tuple[str, str]], profile: Profile) -> Iterator[Violation]:
+    """Names of tools, each used once."""
+    seen: set[str] = set()
+    for where, name in declared:
+        if not profile.tool_names.fullmatch(name):
+            yield Violation(where, f"is {name!r}", f"use {profile.tool_names.pattern}")
+        if name in seen:
+            yield Violation(where, f"is {name!r}, as a tool before it is named", "give each its own name")
+        seen.add(name)
 
 
 def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Violation]:

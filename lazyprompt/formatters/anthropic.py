@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._json import Json, JsonObject, fresh
@@ -88,19 +89,15 @@ class AnthropicForm:
         if system is not None:
             yield View("system", "system", _seen(system, ""))
         for at, message in objects(payload.get("messages")):
-            seen = _seen(message.get("content"), ".content")
-            results = [each for each in seen if each.kind == "result"]
-            where = f"messages[{at}]"
-            if results and message.get("role") == "user":
-                if seen[: len(results)] != results:
-                    # Text before a result parts it from its call, and the exchange is no longer one.
-                    results = results[: next((n for n, each in enumerate(seen) if each.kind != "result"), 0)]
-                if results:
-                    yield View(where, "tool", results)
-                seen = seen[len(results) :]
-                if not seen:
-                    continue
-            yield View(where, str(message.get("role")), seen)
+            role, seen = str(message.get("role")), _seen(message.get("content"), ".content")
+            for is_result, run in groupby(seen, lambda each: each.kind == "result"):
+                yield View(f"messages[{at}]", "tool" if is_result and role == "user" else role, list(run))
+            if not seen:
+                yield View(f"messages[{at}]", role, [])
+
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The names of the tools."""
+        return ((f"tools[{at}].name", str(tool.get("name"))) for at, tool in objects(payload.get("tools")))
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -286,7 +283,7 @@ ANTHROPIC = Profile(
     needs_user=True,
     empty_text=False,
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
-    tool_names=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     prefix=False,
     breakpoints=Breakpoints(key="cache_control", mark={"type": "ephemeral"}, lifetimes=("5m", "1h"), tools=True),
 )

@@ -39,6 +39,7 @@ class ChatForm:
     Args:
         no_text: What stands for the content of a message that only calls tools.
         text_lists: Whether several texts stay apart, as a list of parts; else they are lines of one text.
+        needs_content: Whether a message that calls tools must have a content all the same.
         named_results: Whether a result says the name of its tool.
         thinking: The key of a message for what the model thought.
         parts: How blocks are written where OpenAI's own parts do not fit, by kind.
@@ -46,6 +47,7 @@ class ChatForm:
 
     no_text: Json = None
     text_lists: bool = False
+    needs_content: bool = False
     named_results: bool = False
     thinking: str | None = None
     parts: Mapping[str, UrlPart] = field(default_factory=dict[str, UrlPart])
@@ -119,7 +121,15 @@ class ChatForm:
             kinds[own.kind if own else PARTS[kind]] = url_shape(own.kind) if own else PART_SHAPES[PARTS[kind]]
         said = text_or(listed(tagged("type", kinds), 1))
         plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
-        return chat_shape(said, plain, call_shape(json_text))
+        call = call_shape(json_text)
+        return chat_shape(said, plain, call, developer=profile.developer, needs_content=self.needs_content)
+
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The names of the tools."""
+        for at, tool in objects(payload.get("tools")):
+            function = tool.get("function")
+            if isinstance(function, dict):
+                yield f"tools[{at}].function.name", str(cast("JsonObject", function).get("name"))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The messages."""

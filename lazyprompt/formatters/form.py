@@ -71,6 +71,10 @@ class Form(Protocol):
         """What a payload must look like, whatever it says."""
         ...
 
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The names of the functions that a payload declares, each with its place."""
+        ...
+
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The messages of a payload for the rules; what has no known shape is passed over."""
         ...

@@ -92,6 +92,13 @@ class GeminiForm:
         beside = {"system_instruction": anything, "tools": listed(mapping)}
         return fields({"contents": listed(content, 1)}, beside, more=True)
 
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The names of the functions."""
+        for at, tool in objects(payload.get("tools")):
+            for key in ("function_declarations", "functionDeclarations"):
+                for index, function in objects(tool.get(key)):
+                    yield f"tools[{at}].{key}[{index}].name", str(function.get("name"))
+
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The system instruction and the contents, results apart from what the user says behind them."""
         system = payload.get("system_instruction")

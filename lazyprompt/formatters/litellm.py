@@ -19,6 +19,7 @@ LITELLM = Profile(
         "audio": Media(("audio/wav", "audio/mpeg"), url=False),
         "file": Media(PDF, url=False),
     },
+    developer=True,
     names=NAMES,
     ids=OPENAI.ids,
     id_length=OPENAI.id_length,

@@ -10,7 +10,7 @@ from lazyprompt.formatters.profile import IMAGES, Media, Profile
 
 MOONSHOT = Profile(
     name="moonshot",
-    form=ChatForm(no_text="", thinking="reasoning_content"),
+    form=ChatForm(no_text="", needs_content=True, thinking="reasoning_content"),
     source="https://platform.moonshot.ai/docs/api/chat",
     media={"image": Media(IMAGES, url=False, schemes=("ms",))},
     thinking="text",

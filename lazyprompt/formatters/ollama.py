@@ -92,6 +92,10 @@ class GenerateForm:
         """A prompt, and what may stand beside it."""
         return fields({"prompt": text}, {"system": text, "images": listed(base64, 1)}, more=True)
 
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a form may ask
+        """There are no tools."""
+        return iter(())
+
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The prompt as the user's turn."""
         if "system" in payload:

@@ -7,6 +7,7 @@ types of the official client.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +31,7 @@ from lazyprompt.messages import (
 from lazyprompt.openai_form import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt.formatters._shape import Check, Fault
     from lazyprompt.formatters._turns import Content, Turn
@@ -60,8 +61,14 @@ class ResponsesForm:
     def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
         """Items by type; other keys of a request are the caller's."""
         return fields(
-            {"input": text_or(listed(_item_shape, 1))}, {"instructions": text, "tools": listed(mapping)}, more=True
+            {"input": text_or(listed(_item_shape, 1))}, {"instructions": text, "tools": listed(_tool_shape)}, more=True
         )
+
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The names of the functions."""
+        for at, tool in objects(payload.get("tools")):
+            if tool.get("type") == "function":
+                yield f"tools[{at}].name", str(tool.get("name"))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The instructions and the items, each as a message of its own."""
@@ -214,10 +221,23 @@ _ITEMS: dict[str, Check] = {
 }
 
 
+def _tool_shape(tool: object) -> Sequence[Fault]:
+    """A function; of OpenAI's own tools only that each has a type."""
+    is_function = isinstance(tool, Mapping) and cast("JsonObject", tool).get("type") == "function"
+    return _FUNCTION(tool) if is_function else _OTHER(tool)
+
+
+_FUNCTION = fields(
+    {"type": anything, "name": text, "parameters": nullable(mapping)},
+    {"strict": anything, "description": nullable(text), "defer_loading": anything, "allowed_callers": anything},
+)
+_OTHER = fields({"type": text}, more=True)
+
+
 def _item_shape(item: object) -> Sequence[Fault]:
     """An item; of OpenAI's own tools only that it is one."""
     kind = cast("JsonObject", item).get("type", "message") if isinstance(item, dict) else "message"
-    return _ITEMS[kind](item) if isinstance(kind, str) and kind in _ITEMS else fields({"type": text}, more=True)(item)
+    return _ITEMS[kind](item) if isinstance(kind, str) and kind in _ITEMS else _OTHER(item)
 
 
 OPENAI_RESPONSES = OPENAI.but(

@@ -14,6 +14,7 @@ XAI = Profile(
     form=ChatForm(no_text=""),
     source="https://docs.x.ai/docs/api-reference#chat-completions",
     media={"image": Media(("image/png", "image/jpeg"))},
+    names=OPENAI.names,
     ids=OPENAI.ids,
     id_length=OPENAI.id_length,
 )
