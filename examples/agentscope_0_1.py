@@ -119,7 +119,7 @@ prompt = model.format(
    Msg("system", "You're a helpful assistant", role="system"),   # Msg object
    [                                                             # a list of Msg objects
       Msg(name="Bob", content="Hi.", role="assistant"),
-      # printed: url=""
+      # the address that the printed text lost
       Msg(name="Alice", content="Nice to meet you!", role="assistant", url="https://example.com/image.jpg"),
    ],
 )

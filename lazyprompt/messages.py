@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
-from lazyprompt._json import Json, JsonObject, checked_object, well_formed
+from lazyprompt._json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
@@ -177,6 +177,10 @@ class ToolUseBlock(_Block):
     def arguments(self) -> JsonObject:
         """What a provider is told: the input, or what the model wrote where that is no JSON object."""
         return self.input if self.raw_input is None else {"raw_input": self.raw_input}
+
+    def own_arguments(self) -> JsonObject:
+        """The arguments for a payload to keep: a copy that nobody else holds."""
+        return fresh(self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,36 +490,43 @@ def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] |
     return url
 
 
+class _ReadCall(ToolUseBlock):
+    """A call that was read for one payload alone, so that the payload may have its arguments as they are."""
+
+    __slots__ = ()
+
+    def own_arguments(self) -> JsonObject:
+        return self.arguments
+
+
 def trusted_call(call_id: str, name: str, arguments: JsonObject) -> ToolUseBlock:
-    """A tool call of parts that a reader has checked itself, in a fifth of the time.
+    """A tool call of parts that a reader has checked itself, in a fifth of the time; for one payload alone.
 
     Args:
         call_id: The id.
         name: The tool.
-        arguments: Fresh JSON that nobody else holds.
+        arguments: Fresh JSON that nobody else holds; the payload takes it over.
 
     Returns:
         The block.
     """
-    made = object.__new__(ToolUseBlock)
-    fill_id, fill_name, fill_input, fill_type, fill_raw, fill_signature = _CALL
-    fill_id(made, call_id)
-    fill_name(made, name)
-    fill_input(made, arguments)
-    fill_type(made, "tool_use")
-    fill_raw(made, None)
-    fill_signature(made, None)
+    made = object.__new__(_ReadCall)
+    _call_id(made, call_id)
+    _call_name(made, name)
+    _call_input(made, arguments)
+    _call_type(made, "tool_use")
+    _call_raw_input(made, None)
+    _call_signature(made, None)
     return made
 
 
 def trusted_result(call_id: str, name: str, output: str) -> ToolResultBlock:
     """The same as :func:`trusted_call` for a tool's result that is plain text."""
     made = object.__new__(ToolResultBlock)
-    fill_id, fill_name, fill_output, fill_type = _RESULT
-    fill_id(made, call_id)
-    fill_name(made, name)
-    fill_output(made, output)
-    fill_type(made, "tool_result")
+    _result_id(made, call_id)
+    _result_name(made, name)
+    _result_output(made, output)
+    _result_type(made, "tool_result")
     return made
 
 
@@ -524,4 +535,5 @@ def _fills(kind: type[Block]) -> tuple[Callable[[object, object], None], ...]:
     return tuple(vars(kind)[each.name].__set__ for each in fields(kind))
 
 
-_CALL, _RESULT = _fills(ToolUseBlock), _fills(ToolResultBlock)
+_call_id, _call_name, _call_input, _call_type, _call_raw_input, _call_signature = _fills(ToolUseBlock)
+_result_id, _result_name, _result_output, _result_type = _fills(ToolResultBlock)

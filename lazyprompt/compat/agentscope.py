@@ -55,8 +55,7 @@ def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - 
     """The messages of a payload, system text that stands apart put first."""
     said = payload[formatter.profile.form.messages_key]
     if "system" in payload:
-        system = payload["system"]
-        return f"{system}\n\n{said}" if isinstance(said, str) else [{"role": "system", "content": system}, *said]
+        return [{"role": "system", "content": payload["system"]}, *said]
     if "system_instruction" in payload:
         return [{"role": "user", "parts": [{"text": payload["system_instruction"]}]}, *said]
     return said

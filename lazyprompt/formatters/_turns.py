@@ -7,7 +7,7 @@ to be written down; reading finds out, on the way, whether this is one of them.
 from __future__ import annotations
 
 from json import JSONDecodeError, JSONDecoder
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import FormatError, HistoryError, MediaError
@@ -24,9 +24,8 @@ from lazyprompt.messages import (
 from lazyprompt.openai_form import Fields, message_from_openai, messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from lazyprompt._json import JsonObject
     from lazyprompt.history import HistoryLike
 
 Content: TypeAlias = str | tuple[Block, ...]
@@ -117,73 +116,75 @@ def read(messages: list[MessageLike]) -> Reading:
     rough = False
     before = ""
     for at, item in enumerate(messages):
-        if type(item) is Msg:
+        # isinstance, for it tells the type checker too: a cast would cost as much as all of this.
+        if isinstance(item, Msg):
             role, name, content = item.role, item.name, item.content
-            if item.url is not None:
+            names.add(name)
+            if isinstance(content, str):
+                # Nothing may stand between a call and its results; white space alone is no text to some providers.
+                if waiting or not content or content.isspace() or role == "tool" or item.url is not None:
+                    rough = True
+            elif not _plain_blocks(role, content, waiting, reading.ids) or item.url is not None:
                 rough = True
         else:
-            role, name, content = _dict_turn(cast("Fields", item), at, waiting)
-        if type(content) is str:
-            # Nothing may stand between a call and its results; white space alone is no text to some providers.
-            if waiting or not content or content.isspace() or role == "tool":
+            role, name, content, plain = _dict_turn(item, at, waiting, reading.ids)
+            if name:
+                names.add(name)
+            if not plain:
                 rough = True
-        elif not _plain_blocks(role, cast("tuple[Block, ...]", content), waiting, reading):
-            rough = True
         if role == before and role != "tool":
             reading.repeats = True
         if role == "system" or role == "developer":  # noqa: PLR1714 - compared one by one, it costs half
             reading.late_system = reading.late_system or before not in ("", "system", "developer")
             reading.has_developer = reading.has_developer or role == "developer"
         before = role
-        names.add(name)
         turns.append((role, name, content, at))
     reading.rough = rough or bool(waiting)
     return reading
 
 
-def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str], reading: Reading) -> bool:
-    """Whether the blocks of a turn can be written as they are."""
+def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str], ids: dict[str, str]) -> bool:
+    """Whether the blocks of a turn can be written as they are; calls wait from now on, and results end the wait."""
     if role == "tool":
         for result in blocks:
             if (
-                type(result) is not ToolResultBlock
+                not isinstance(result, ToolResultBlock)
                 or waiting.pop(result.id, None) is None
-                or type(result.output) is not str
+                or not isinstance(result.output, str)
                 or not result.name
             ):
                 return False
         return bool(blocks)
     if waiting:
         return False
-    ids = reading.ids
     for block in blocks:
-        if type(block) is ToolUseBlock:
+        if isinstance(block, ToolUseBlock):
             if role != "assistant" or block.id in ids or block.raw_input is not None or block.signature:
                 return False
             waiting[block.id] = ids[block.id] = block.name
         # Text behind a call is written before it, or as a turn of its own.
-        elif type(block) is not TextBlock or waiting or block.signature or not block.text or block.text.isspace():
+        elif not isinstance(block, TextBlock) or waiting or block.signature or not block.text or block.text.isspace():
             return False
     return bool(blocks)
 
 
-_Turn: TypeAlias = "tuple[Role, str, Content]"
-
-
-def _dict_turn(item: Fields, at: int, waiting: dict[str, str]) -> _Turn:
-    """The turn of an OpenAI dict: of the plain shapes at once, of any other the careful way."""
+def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, str]) -> tuple[Role, str, Content, bool]:
+    """The turn of an OpenAI dict, and whether it can be written as it is."""
     role, content = item.get("role"), item.get("content")
     try:
-        if role == "tool":
-            output = cast("str", content)
-            if item.keys() == _RESULT and (output.isascii() or well_formed(output, "", HistoryError)):
-                call_id = cast("str", item["tool_call_id"])
-                return "tool", "", (trusted_result(call_id, waiting[call_id], output),)
-        elif type(content) is str and content:
-            if len(item) == 2 and role in _SPEAKERS and (content.isascii() or well_formed(content, "", HistoryError)):  # noqa: PLR2004 - role and content
-                return cast("Role", role), "", content
-        elif role == "assistant" and item.keys() == _CALLS:
-            return "assistant", "", tuple([_quick_call(call) for call in cast("list[Fields]", item["tool_calls"])])
+        if isinstance(content, str):
+            if content.isascii() or well_formed(content, "", HistoryError):
+                if len(item) == 2:  # noqa: PLR2004 - role and content
+                    fine = not waiting and not content.isspace() and content != ""
+                    return _SPEAKERS[role], "", content, fine  # type: ignore[index]  # what is no role is no key
+                call_id = item["tool_call_id"]
+                if role == "tool" and len(item) == 3 and isinstance(call_id, str):  # noqa: PLR2004 - role, content and id
+                    return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), True
+        elif role == "assistant" and content is None and len(item) == 3 and not waiting and "content" in item:  # noqa: PLR2004 - and its calls
+            used = len(ids)
+            calls: Any = item["tool_calls"]
+            blocks = tuple([_quick_call(call, waiting, ids) for call in calls])
+            return "assistant", "", blocks, bool(blocks) and len(ids) == used + len(blocks)
     except (AttributeError, LookupError, TypeError, ValueError, StopIteration):
         # Not of a plain shape; what is wrong with it, if anything is, the careful reading says.
         pass
@@ -192,33 +193,37 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str]) -> _Turn:
         message = message_from_openai(item, where, list(waiting))
     except (HistoryError, MediaError) as error:
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
+    if isinstance(message.content, str):
+        fine = not waiting and not message.content.isspace() and message.content != ""
+    else:
+        fine = _plain_blocks(message.role, message.content, waiting, ids)
     # A dict without a name has none; as a Msg it would be called what its role is.
-    return message.role, message.name if item.get("name") else "", message.content
+    return message.role, message.name if item.get("name") else "", message.content, fine and message.url is None
 
 
-# The keys of the plain shapes, and who speaks in them.
-_RESULT = {"role": 0, "tool_call_id": 0, "content": 0}.keys()
-_CALLS = {"role": 0, "content": 0, "tool_calls": 0}.keys()
-_SPEAKERS = frozenset({"system", "user", "assistant"})
+_SPEAKERS: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
-def _quick_call(call: Fields) -> ToolUseBlock:
-    """A call whose arguments are plain JSON.
+def _quick_call(call: dict[str, Any], waiting: dict[str, str], ids: dict[str, str]) -> ToolUseBlock:
+    """A call whose arguments are plain JSON; it waits for its result from now on.
 
     Raises:
-        ValueError: They are not (or LookupError, TypeError: it is no plain call).
+        ValueError: They are not (or AttributeError, LookupError, TypeError, StopIteration: it is no plain call).
     """
-    function = cast("Mapping[str, str]", call["function"])
-    call_id, name, arguments = cast("str", call["id"]), function["name"], function["arguments"]
+    function = call["function"]
+    call_id, name, arguments = call["id"], function["name"], function["arguments"]
     # Half of a surrogate pair can hide in an escape; what is nested too deep, or too long a number, in a long text.
-    if "\\" in arguments or not (
-        len(arguments) < _LONG and arguments.isascii() and name.isascii() and call_id.isascii()
+    if (
+        not (arguments.isascii() and name.isascii() and call_id.isascii())
+        or len(arguments) > _LONG
+        or "\\" in arguments
     ):
         raise ValueError("not plain")
     value, end = _scan(arguments, 0)
-    if type(value) is not dict or end != len(arguments) or not name:
+    if not isinstance(value, dict) or end != len(arguments) or not name:
         raise ValueError("not plain")
-    return trusted_call(call_id, name, cast("JsonObject", value))
+    waiting[call_id] = ids[call_id] = name
+    return trusted_call(call_id, name, value)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -228,4 +233,4 @@ def _refuse(constant: str) -> NoReturn:
 # Within so many signs nothing can be nested deeper than is allowed, and no integer be too long to be written.
 _LONG = 400
 # It stops the iteration where there is no JSON at all.
-_scan: Callable[[str, int], tuple[object, int]] = JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]  # the stubs leave it out
+_scan: Callable[[str, int], tuple[Any, int]] = JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]  # the stubs leave it out

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import Json, JsonObject, fresh
+from lazyprompt._json import Json, JsonObject
 from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
 from lazyprompt.formatters.form import Seen, View, objects
@@ -45,22 +45,24 @@ class AnthropicForm:
         """The system text and the messages of turns."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
+        # The results of the turn before, where there are any.
+        answers: list[Json] = []
         behind_results = False
         for role, _, content, _ in turns:
             if role == "system":
                 payload["system"] = content if isinstance(content, str) else _blocks(content)
             elif role == "tool":
-                results: list[Json] = [_result(cast("ToolResultBlock", block)) for block in content]
-                if behind_results:
-                    cast("list[Json]", messages[-1]["content"]).extend(results)
-                else:
-                    messages.append({"role": "user", "content": results})
-                    behind_results = True
+                if not behind_results:
+                    answers, behind_results = [], True
+                    messages.append({"role": "user", "content": answers})
+                for block in content:
+                    if isinstance(block, ToolResultBlock):
+                        answers.append(_result(block))
             elif behind_results and role == "user":
                 # Results are the user's, so what the user says next stands in the same turn.
-                cast("list[Json]", messages[-1]["content"]).extend(_blocks(content))
+                answers += _blocks(content)
             else:
-                messages.append({"role": role, "content": content if type(content) is str else _blocks(content)})
+                messages.append({"role": role, "content": content if isinstance(content, str) else _blocks(content)})
                 behind_results = False
         payload["messages"] = messages
         return payload
@@ -107,15 +109,17 @@ class AnthropicForm:
 def _blocks(content: Content) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [_WRITERS[block.kind](block) for block in content]
+    # A call is written here, for there are many: a function of its own would cost as much again.
+    return [
+        {"type": "tool_use", "id": block.id, "name": block.name, "input": block.own_arguments()}
+        if isinstance(block, ToolUseBlock)
+        else _WRITERS[block.kind](block)
+        for block in content
+    ]
 
 
 def _text(block: TextBlock) -> JsonObject:
     return {"type": "text", "text": block.text}
-
-
-def _call(block: ToolUseBlock) -> JsonObject:
-    return {"type": "tool_use", "id": block.id, "name": block.name, "input": fresh(block.arguments)}
 
 
 def _thought(block: ThinkingBlock) -> JsonObject:
@@ -135,7 +139,6 @@ def _document(block: FileBlock) -> JsonObject:
 
 _WRITERS: dict[str, Callable[[Any], JsonObject]] = {
     "text": _text,
-    "tool_use": _call,
     "thinking": _thought,
     "image": _image,
     "file": _document,
@@ -150,11 +153,11 @@ def _source(source: Source) -> JsonObject:
 
 def _result(block: ToolResultBlock) -> JsonObject:
     output = block.output
-    result: JsonObject = {"type": "tool_result", "tool_use_id": block.id}
-    # A result that is empty has no content; an empty text would be refused.
-    if output:
-        result["content"] = output if isinstance(output, str) else _blocks(output)
-    return result
+    if not output:
+        # A result that is empty has no content; an empty text would be refused.
+        return {"type": "tool_result", "tool_use_id": block.id}
+    content: Json = output if isinstance(output, str) else _blocks(output)
+    return {"type": "tool_result", "tool_use_id": block.id, "content": content}
 
 
 def _tool(tool: JsonObject) -> JsonObject:

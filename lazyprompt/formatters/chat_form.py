@@ -59,7 +59,7 @@ class ChatForm:
         messages: list[JsonObject] = []
         for role, name, content, _ in turns:
             if role == "tool":
-                messages += [self.result(cast("ToolResultBlock", block)) for block in content]
+                messages += [self.result(block) for block in content if isinstance(block, ToolResultBlock)]
                 continue
             message: JsonObject = {"role": role, "name": name} if named and name else {"role": role}
             if isinstance(content, str):

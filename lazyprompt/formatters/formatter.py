@@ -8,7 +8,10 @@ Most conversations keep a provider's rules already: they are read and written, n
 from __future__ import annotations
 
 import asyncio
+import marshal
+import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from lazyprompt.errors import BudgetError, FormatError, did_you_mean
@@ -55,6 +58,9 @@ class Trims(Protocol):
 
 # Media are loaded so many at a time.
 _LOADS = 8
+_NO_TOOLS = ToolSet.of(None)
+# Names that say nothing but the role.
+_NO_NAMES = frozenset({*ROLES, ""})
 
 
 class ChatFormatter:
@@ -181,7 +187,7 @@ class ChatFormatter:
         return message if name == message.name else Msg(name, message.content, "assistant", usage=message.usage)
 
     def _given(self, messages: tuple[Messages, ...], tools: ToolsLike) -> tuple[list[MessageLike], ToolSet]:
-        own = ToolSet.of(tools)
+        own = _NO_TOOLS if tools is None else ToolSet.of(tools)
         given = flat(messages)
         if not given:
             raise FormatError("there is no message; give at least one")
@@ -239,15 +245,14 @@ class ChatFormatter:
         profile, notes = self.profile, Notes()
         turns = reading.turns if self._is_plain(reading) else self._repaired(reading, loaded, notes)
         payload = profile.form.write(turns, profile, self.model)
-        if tools:
+        if tools.names:
             if profile.calls_tools:
-                _check_names(tools, profile)
-                payload["tools"] = _tools_of(tools, profile)
+                payload["tools"] = marshal.loads(_packed_tools(tools, profile))  # noqa: S302 - bytes of our own making
             else:
                 notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
-        if profile.names is None:
+        if profile.names is None and not reading.names <= _NO_NAMES:
             self._note_names(reading, notes)
         return Payload(payload, notes.finished(strict=self._strict)) if notes else Payload(payload)
 
@@ -303,7 +308,7 @@ class ChatFormatter:
         return merged(turns, Layout(), "conversation", notes)
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
-        for name in sorted(reading.names.difference(ROLES, ("",))):
+        for name in sorted(reading.names - _NO_NAMES):
             why = f"{self.profile.name} has no place for names; MultiAgentFormatter writes them into the text"
             notes.add("messages", "name", "left out", why, name)
 
@@ -359,22 +364,26 @@ class MultiAgentFormatter(ChatFormatter):
 
 def _all_fit(reading: Reading, profile: Profile) -> bool:
     """Whether ids and names of all calls are in the provider's alphabets."""
-    return all(map(profile.ids.fullmatch, reading.ids)) and all(
-        map(profile.tool_names.fullmatch, set(reading.ids.values()))
-    )
+    ids = _all_of(profile.ids.pattern).fullmatch("\0".join(reading.ids))
+    return ids is not None and all(map(profile.tool_names.fullmatch, set(reading.ids.values())))
 
 
-def _check_names(tools: ToolSet, profile: Profile) -> None:
+@lru_cache(maxsize=64)
+def _all_of(pattern: str) -> re.Pattern[str]:
+    """What many texts of a pattern match, joined with a sign that none of them holds."""
+    return re.compile(f"(?:{pattern})(?:\0(?:{pattern}))*")
+
+
+@lru_cache(maxsize=128)
+def _packed_tools(tools: ToolSet, profile: Profile) -> bytes:
+    """The tools in the provider's form, checked once and packed, to be copied fast."""
     for index, name in enumerate(tools.names):
         if not profile.tool_names.fullmatch(name):
             raise FormatError(
                 f"tools[{index}] is named {name!r}, and {profile.name} takes names of the form "
                 f"{profile.tool_names.pattern}; rename it"
             )
-
-
-def _tools_of(tools: ToolSet, profile: Profile) -> list[JsonObject]:
-    return profile.form.tools(tools.copy())
+    return marshal.dumps(profile.form.tools(tools.copy()))
 
 
 def _countable(payload: Payload, profile: Profile) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import Json, JsonObject, fresh
+from lazyprompt._json import Json, JsonObject
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
@@ -55,13 +55,12 @@ class GeminiForm:
             if role == "system":
                 payload["system_instruction"] = content if isinstance(content, str) else text_of(content)
             elif role == "tool":
-                results = [_response(cast("ToolResultBlock", block)) for block in content]
-                if behind_results:
-                    parts += results
-                else:
-                    parts = [*results]
+                if not behind_results:
+                    parts, behind_results = [], True
                     contents.append({"role": "user", "parts": parts})
-                    behind_results = True
+                for block in content:
+                    if isinstance(block, ToolResultBlock):
+                        parts.append(_response(block))
             elif behind_results and role == "user":
                 # Results are the user's, so what the user says next stands in the same turn.
                 parts += self.parts(content)
@@ -78,8 +77,16 @@ class GeminiForm:
         """The parts of a turn."""
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
-        parts = [_WRITERS.get(block.kind, _medium)(block) for block in content]
-        return [part["text"] if self.strings and part.keys() == {"text"} else part for part in parts]
+        # A call is written here, for there are many: a function of its own would cost as much again.
+        parts: list[Json] = [
+            {"function_call": {"id": block.id, "name": block.name, "args": block.own_arguments()}}
+            if isinstance(block, ToolUseBlock) and not block.signature
+            else _WRITERS.get(block.kind, _medium)(block)
+            for block in content
+        ]
+        if self.strings:
+            return [part["text"] if isinstance(part, dict) and part.keys() == {"text"} else part for part in parts]
+        return parts
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """One tool with all functions declared."""
@@ -134,7 +141,7 @@ def _text(block: TextBlock) -> JsonObject:
 
 
 def _call(block: ToolUseBlock) -> JsonObject:
-    call: JsonObject = {"id": block.id, "name": block.name, "args": fresh(block.arguments)}
+    call: JsonObject = {"id": block.id, "name": block.name, "args": block.own_arguments()}
     return _signed({"function_call": call}, block.signature)
 
 
@@ -142,7 +149,9 @@ _WRITERS: dict[str, Callable[[Any], JsonObject]] = {"text": _text, "tool_use": _
 
 
 def _signed(part: JsonObject, signature: str | None) -> JsonObject:
-    return part | {"thought_signature": signature} if signature else part
+    if signature:
+        part["thought_signature"] = signature
+    return part
 
 
 def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObject:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt._json import JsonObject, fresh
+from lazyprompt._json import JsonObject
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters._chat_shape import call_shape, chat_shape
@@ -49,7 +49,7 @@ class OllamaForm(ChatForm):
 
     def call(self, block: ToolUseBlock) -> JsonObject:
         """A call of a tool."""
-        return {"id": block.id, "function": {"name": block.name, "arguments": fresh(block.arguments)}}
+        return {"id": block.id, "function": {"name": block.name, "arguments": block.own_arguments()}}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
         """The result of a call as a message."""

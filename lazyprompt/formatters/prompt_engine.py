@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 PromptType: TypeAlias = Literal["string", "list"]
 ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
 Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
-# Text of the developer's own, or a conversation: a message, or a list of them.
-Part: TypeAlias = "str | MessageLike | Sequence[MessageLike | None] | None"
+# A message, or a list of them.
+Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
+# The developer's own text, or a conversation.
+Part: TypeAlias = "str | Conversation | None"
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
 _SUMMARY = "Summary of the earlier conversation: "
@@ -96,10 +98,9 @@ class PromptEngine:
         self.shrink_policy: ShrinkPolicy = _checked("shrink_policy", shrink_policy, get_args(ShrinkPolicy))
         if shrink_policy == "summarize" and summarizer is None:
             raise FormatError('shrink_policy "summarize" needs a summarizer; give summarizer=, or "truncate"')
-        for name, limit in (("max_length", max_length), ("max_summary_length", max_summary_length)):
-            given = cast("object", limit)
-            if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
-                raise FormatError(f"{name} is {given!r}; give a positive whole number")
+        if max_length is not None:
+            _check_limit("max_length", max_length)
+        _check_limit("max_summary_length", max_summary_length)
         self.max_length, self.max_summary_length = max_length, max_summary_length
         self._length, self._summarizer = length, summarizer
 
@@ -227,6 +228,11 @@ def _checked(setting: str, given: _Choice, known: tuple[str, ...]) -> _Choice:
         near = did_you_mean(str(given), known)
         raise FormatError(f"{setting} {given!r} is unknown{near}; known are {', '.join(known)}")
     return given
+
+
+def _check_limit(setting: str, limit: object) -> None:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise FormatError(f"{setting} is {limit!r}; give a positive whole number")
 
 
 def _conversation(part: object, where: str, depth: int = 0) -> Iterator[_Piece]:

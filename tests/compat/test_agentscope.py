@@ -1,0 +1,340 @@
+"""AgentScope's names: each is there, and its programs print what the documents print."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.compat import agentscope, agentscope_0_0
+from lazyprompt.compat.agentscope import (
+    AnthropicChatFormatter,
+    CharTokenCounter,
+    DashScopeChatFormatter,
+    DashScopeChatWrapper,
+    DashScopeMultiAgentFormatter,
+    Formatter,
+    GeminiChatFormatter,
+    GeminiChatWrapper,
+    MessageList,
+    Msg,
+    OllamaGenerationWrapper,
+    OpenAIChatFormatter,
+    OpenAIChatWrapper,
+    OpenAIFormatter,
+    PromptEngine,
+    ToolResultBlock,
+    ToolUseBlock,
+    Wrapper,
+)
+from lazyprompt.errors import BudgetError, FormatError
+from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.formatters.media import MediaResolver
+from lazyprompt.messages import ImageBlock, TextBlock, URLSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WRAPPERS = {
+    "OpenAIChatWrapper": "openai",
+    "DashScopeChatWrapper": "dashscope",
+    "DashScopeMultiModalWrapper": "dashscope-multimodal",
+    "OllamaChatWrapper": "ollama",
+    "OllamaGenerationWrapper": "ollama-generate",
+    "GeminiChatWrapper": "gemini",
+    "ZhipuAIChatWrapper": "zhipu",
+    "LiteLLMChatWrapper": "litellm",
+}
+FORMATTERS = {
+    f"{name}{kind}Formatter": (name.lower(), kind)
+    for name in ("OpenAI", "Anthropic", "DashScope", "Gemini", "Ollama", "DeepSeek")
+    for kind in ("Chat", "MultiAgent")
+}
+SYSTEM = Msg("system", "You're a helpful assistant", role="system")
+TALK = [Msg("Bob", "Hi!", "assistant"), Msg("Alice", "Nice to meet you!", "assistant")]
+TEXT = "\nBob: Hi!\nAlice: Nice to meet you!"
+
+
+def run(formatter: Formatter, messages: Any) -> MessageList:
+    return asyncio.run(formatter.format(messages))
+
+
+# Names
+
+
+@pytest.mark.parametrize("module", [agentscope, agentscope_0_0])
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_every_wrapper_is_there(module: ModuleType, name: str) -> None:
+    kind = getattr(module, name)
+    wrapper = kind("config", model_name="m", api_key="secret", stream=True, client_args={})
+    assert isinstance(wrapper, Wrapper)
+    assert (wrapper.provider, wrapper.config_name, wrapper.model_name) == (WRAPPERS[name], "config", "m")
+    assert (wrapper.formatter.provider, wrapper.formatter.model) == (WRAPPERS[name], "m")
+    assert name in (kind.__doc__ or "")
+    assert kind.__name__ in module.__all__
+    style = "dialogue" if module is agentscope_0_0 else "conversation"
+    assert getattr(wrapper.formatter, "history_style", None) == (None if name == "OpenAIChatWrapper" else style)
+
+
+@pytest.mark.parametrize("name", FORMATTERS)
+def test_every_formatter_is_there(name: str) -> None:
+    provider, kind = FORMATTERS[name]
+    made = getattr(agentscope, name)
+    formatter = made()
+    assert isinstance(formatter, Formatter)
+    assert type(formatter.formatter) is (ChatFormatter if kind == "Chat" else MultiAgentFormatter)
+    assert formatter.formatter.provider == formatter.provider == provider
+    assert name in (made.__doc__ or "")
+
+
+def test_all_is_what_is_there() -> None:
+    for module in (agentscope, agentscope_0_0):
+        assert module.__all__ == sorted(module.__all__)
+        assert all(hasattr(module, name) for name in module.__all__)
+    assert set(agentscope.__all__) >= {*WRAPPERS, *FORMATTERS, "OpenAIFormatter", "PromptEngine", "Msg", "TextBlock"}
+    assert OpenAIFormatter is OpenAIChatFormatter
+
+
+def test_a_key_is_not_kept() -> None:
+    assert b"secret" not in pickle.dumps(vars(OpenAIChatWrapper("c", "m", "secret")) | {"formatter": None})
+
+
+def test_a_subclass_keeps_its_own_docstring() -> None:
+    class Mine(DashScopeChatWrapper):
+        """My own."""
+
+    class MyFormatter(DashScopeChatFormatter):
+        """My own too."""
+
+    assert (Mine.provider, Mine.__doc__) == ("dashscope", "My own.")
+    assert (MyFormatter.provider, MyFormatter.__doc__) == ("dashscope", "My own too.")
+
+
+# 0.x
+
+
+def test_a_wrapper_takes_messages_and_lists() -> None:
+    expected = [{"role": "user", "content": f"You're a helpful assistant\n## Conversation History{TEXT}"}]
+    wrapper = DashScopeChatWrapper(config_name="", model_name="qwen-max")
+    assert wrapper.format(SYSTEM, TALK) == wrapper.format([SYSTEM, *TALK]) == expected
+    assert wrapper.format(None, SYSTEM, None, *TALK) == expected
+
+
+def test_a_generating_wrapper_gives_a_string() -> None:
+    made = OllamaGenerationWrapper().format(SYSTEM, TALK)
+    assert made == f"You're a helpful assistant\n\n## Conversation History{TEXT}"
+    old = agentscope_0_0.OllamaGenerationWrapper().format(SYSTEM, TALK)
+    assert old == f"You're a helpful assistant\n\n## Dialogue History{TEXT}"
+
+
+def test_system_text_that_stands_apart_is_not_lost() -> None:
+    call = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
+    result = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
+    made = GeminiChatWrapper().format(SYSTEM, call, result)
+    assert made[0] == {"role": "user", "parts": [{"text": "You're a helpful assistant"}]}
+    assert "You're a helpful assistant" in OllamaGenerationWrapper().format(SYSTEM, Msg("user", "Hi.", "user"))
+    assert OllamaGenerationWrapper().format(SYSTEM)
+
+
+def test_a_local_picture_needs_the_leave_to_read_it(tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(b"GIF89a")
+    message = Msg("user", "Look", "user", url=str(tmp_path / "a.gif"))
+    made = OpenAIChatWrapper(model_name="gpt-4o", media=MediaResolver(roots=[tmp_path])).format(message)
+    assert made[0]["content"][1] == {"type": "image_url", "image_url": {"url": "data:image/gif;base64,R0lGODlh"}}
+    with pytest.raises(ValueError, match="MediaResolver"):
+        OpenAIChatWrapper(model_name="gpt-4o").format(message)
+
+
+def test_a_wrapper_tells_the_prompt_engine_its_form() -> None:
+    parts = ("You're a helpful assistant.", [{"name": "user", "content": "Hi."}])
+    assert PromptEngine(OllamaGenerationWrapper()).join(*parts) == "You're a helpful assistant.\nuser: Hi."
+    assert isinstance(agentscope_0_0.PromptEngine(agentscope_0_0.OpenAIChatWrapper()).join(*parts), list)
+
+
+# 1.x
+
+
+def test_a_formatter_is_awaited() -> None:
+    assert run(OpenAIFormatter(), [SYSTEM, *TALK]) == [
+        {"role": "system", "name": "system", "content": "You're a helpful assistant"},
+        {"role": "assistant", "name": "Bob", "content": "Hi!"},
+        {"role": "assistant", "name": "Alice", "content": "Nice to meet you!"},
+    ]
+
+
+def test_a_system_message_apart_comes_first() -> None:
+    messages = [SYSTEM, Msg("user", "Hi.", "user")]
+    assert run(AnthropicChatFormatter(), messages) == [
+        {"role": "system", "content": "You're a helpful assistant"},
+        {"role": "user", "content": "Hi."},
+    ]
+    assert run(GeminiChatFormatter(), messages) == [
+        {"role": "user", "parts": [{"text": "You're a helpful assistant"}]},
+        {"role": "user", "parts": [{"text": "Hi."}]},
+    ]
+
+
+def test_the_report_is_at_hand() -> None:
+    picture = Msg("user", [TextBlock("Look"), ImageBlock(URLSource("https://x.org/a.png"))], "user")
+    report = agentscope.DeepSeekChatFormatter().formatter.format(picture).report
+    assert [(entry.kind, entry.action) for entry in report] == [("image", "left out")]
+
+
+class Sync:
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+    def count(self, messages: MessageList) -> int:
+        self.threads.add(threading.get_ident())
+        return sum(len(str(message["content"])) for message in messages)
+
+
+class Async(Sync):
+    async def count(self, messages: MessageList) -> int:  # type: ignore[override]
+        await asyncio.sleep(0.001)
+        return super().count(messages)
+
+
+@pytest.mark.parametrize("counter", [Sync(), Async(), CharTokenCounter()], ids=["sync", "async", "chars"])
+def test_counters_may_be_awaited_or_not(counter: Any) -> None:
+    messages = [SYSTEM, *(Msg("user", f"text {at}", "user") for at in range(9))]
+    most = len("You're a helpful assistant") + len("text 7\ntext 8")
+    made = run(DashScopeChatFormatter(counter, most), messages)
+    assert [each["content"] for each in made] == ["You're a helpful assistant", "text 7\ntext 8"]
+    assert run(DashScopeChatFormatter(token_counter=counter), messages) == run(DashScopeChatFormatter(), messages)
+    if isinstance(counter, Async):
+        assert counter.threads == {threading.get_ident()}
+
+
+def test_a_limit_that_cannot_be_kept_is_an_error() -> None:
+    with pytest.raises(BudgetError):
+        run(DashScopeChatFormatter(CharTokenCounter(), 5), [SYSTEM, *TALK])
+    with pytest.raises(FormatError, match="token_counter"):
+        DashScopeChatFormatter(max_tokens=5)
+
+
+def test_the_event_loop_goes_on_while_a_counter_counts() -> None:
+    async def both() -> tuple[MessageList, int]:
+        ticks = 0
+        done = asyncio.Event()
+
+        async def tick() -> None:
+            nonlocal ticks
+            while not done.is_set():
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        made = await DashScopeMultiAgentFormatter(Async(), 10_000).format(TALK)
+        done.set()
+        await ticking
+        return made, ticks
+
+    made, ticks = asyncio.run(both())
+    assert len(made) == 1
+    assert ticks > 1
+
+
+def test_characters_are_counted_as_ours() -> None:
+    messages = [{"role": "user", "name": "Bob", "content": "Hi."}]
+    assert asyncio.run(CharTokenCounter().count(messages)) == 6
+    assert asyncio.run(CharTokenCounter().count(messages, [{"type": "x"}])) == 6 + len('{"type": "x"}')
+
+
+def test_formatters_pickle() -> None:
+    formatter = pickle.loads(pickle.dumps(DashScopeMultiAgentFormatter()))  # noqa: S301 - our own
+    assert run(formatter, TALK) == run(DashScopeMultiAgentFormatter(), TALK)
+
+
+# The documents' programs
+
+
+def printed(name: str) -> str:
+    done = subprocess.run(  # noqa: S603 - our own scripts
+        [sys.executable, EXAMPLES / name], check=True, capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def prompts(text: str) -> Iterator[Any]:
+    """The prompts that a program printed: a list is one line, a string begins with the same words."""
+    for piece in text.replace("\nYou're", "\0You're").replace("\n[{'role'", "\0[{'role'").strip().split("\0"):
+        yield ast.literal_eval(piece) if piece.startswith("[") else piece
+
+
+def test_the_programs_of_0_0() -> None:
+    names, vision, chat, multimodal, ollama, generate, gemini, zhipu, string, messages, filled = prompts(
+        printed("agentscope_0_0.py")
+    )
+    system = {"role": "system", "content": "You're a helpful assistant"}
+    history = {"role": "user", "content": f"## Dialogue History{TEXT}"}
+    assert names[1:] == [
+        {"role": "assistant", "name": "Bob", "content": "Hi."},
+        {"role": "assistant", "name": "Alice", "content": "Nice to meet you!"},
+    ]
+    assert vision[1]["content"][1] == {"type": "image_url", "image_url": {"url": "https://xxx.png"}}
+    assert len(vision[2]["content"]) == 2
+    assert vision[2]["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+    assert chat == zhipu == [system, history]
+    assert multimodal == [
+        {"role": "system", "content": [{"text": system["content"]}, {"image": "url_to_png1"}]},
+        {
+            "role": "user",
+            "content": [{"text": history["content"]}, {"image": "url_to_png2"}, {"image": "url_to_png3"}],
+        },
+    ]
+    calm = f"{system['content']}\n\n{history['content']}".replace("Hi!", "Hi.")
+    assert ollama == [{"role": "system", "content": calm, "images": ["https://example.com/image.jpg"]}]
+    assert generate == calm
+    assert gemini == [{"role": "user", "parts": [f"{system['content']}\n{history['content']}"]}]
+    assert string == (
+        "You're a helpful assistant.\nuser: What's the weather like today?\nPlease respond in JSON format."
+    )
+    assert messages == [
+        {"role": "system", "content": "You're a helpful assistant."},
+        {"role": "user", "name": "user", "content": "What's the weather like today?"},
+    ]
+    assert filled[2] == {"role": "user", "content": "Find the weather in London."}
+
+
+def test_the_programs_of_0_1() -> None:
+    names, vision, chat, multimodal, litellm, ollama, generate, gemini, zhipu = prompts(printed("agentscope_0_1.py"))
+    together = f"You're a helpful assistant\n## Conversation History{TEXT}"
+    assert [each["name"] for each in names] == ["system", "Bob", "Alice"]
+    assert [len(each["content"]) for each in vision[1:]] == [2, 2]
+    assert chat == [{"role": "user", "content": together}]
+    assert multimodal[1]["content"][0] == {"text": f"## Conversation History{TEXT}"}
+    assert litellm[0]["content"].endswith(
+        "\n## Conversation History\nuser: What is the weather today?\nassistant: It is sunny today"
+    )
+    calm = together.replace("Hi!", "Hi.")
+    assert ollama == [{"role": "system", "content": calm, "images": ["https://example.com/image.jpg"]}]
+    assert generate == calm.replace("\n##", "\n\n##")
+    assert gemini == [{"role": "user", "parts": [together]}]
+    assert zhipu[1] == {"role": "user", "content": f"## Conversation History{TEXT}"}
+
+
+def test_the_program_of_1_x() -> None:
+    head, _, rest = printed("agentscope_1_x.py").partition("第一段对话历史:\n")
+    messages = json.loads(head.removeprefix("格式化后的消息:\n"))
+    assert [each["role"] for each in messages] == ["system", "user", "assistant", "tool", "assistant", "tool", "user"]
+    assert messages[2]["content"] == [{"text": None}]
+    assert rest.startswith(messages[1]["content"])
+    assert f"第二段对话历史:\n{messages[-1]['content']}\n" in rest
+    note = "# Conversation History\nThe content between <history></history> tags contains your conversation history"
+    line = "Charlie: 没有,我们问问 Friday 吧。Friday,帮我找到最近的图书馆。"
+    assert rest.endswith(
+        "格式化消息中的 token 数量为: 164\n截断后的 token 数量: 135\n\n截断后的对话历史:\n"
+        f"{note}\n<history>\n{line}\n</history>\n"
+    )

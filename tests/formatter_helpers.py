@@ -1,0 +1,95 @@
+"""What the tests of formatters share: short ways to make calls and results, and payloads that were judged."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from conversations import JPEG, PNG
+from provider_judges import in_order
+from provider_types import strictly
+
+from lazyprompt import (
+    Base64Source,
+    ChatFormatter,
+    ImageBlock,
+    Msg,
+    MultiAgentFormatter,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from lazyprompt.formatters.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lazyprompt import Payload
+    from lazyprompt.messages import Block
+
+KINDS = (ChatFormatter, MultiAgentFormatter)
+CALLING = tuple(name for name in PROVIDERS if name != "ollama-generate")
+SEES = tuple(name for name in CALLING if name != "deepseek")
+IMAGE = ImageBlock(Base64Source("image/png", PNG))
+PHOTO = ImageBlock(Base64Source("image/jpeg", JPEG))
+HI = Msg("Ann", "hi", "user")
+BYE = Msg("Ann", "bye", "user")
+
+
+class Characters:
+    """A counter of signs, pictures and all, that remembers how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
+        self.asked += 1
+        return len(json.dumps([messages, tools], ensure_ascii=False))
+
+
+def call(call_id: str, name: str = "f", **arguments: str) -> ToolUseBlock:
+    return ToolUseBlock(call_id, name, dict(arguments))
+
+
+def result(call_id: str, *output: Block | str, name: str = "f") -> ToolResultBlock:
+    return ToolResultBlock(call_id, name, tuple(TextBlock(one) if isinstance(one, str) else one for one in output))
+
+
+def calling(*blocks: Block) -> Msg:
+    """A message of the assistant."""
+    return Msg("Bot", blocks, "assistant")
+
+
+def answering(*blocks: Block) -> Msg:
+    """A message of a tool."""
+    return Msg("tool", blocks, "tool")
+
+
+def accepted(formatter: ChatFormatter, payload: Payload) -> Payload:
+    """The payload, as accepted by our own validator and by the tests' judges."""
+    formatter.validate(payload)
+    strictly(formatter.provider, payload)
+    in_order(formatter.provider, payload)
+    return payload
+
+
+def judged(formatter: ChatFormatter, *messages: Any, tools: Any = None) -> Payload:
+    """The payload of messages, accepted by all."""
+    return accepted(formatter, formatter.format(*messages, tools=tools))
+
+
+def said(payload: Payload) -> str:
+    return json.dumps(payload, ensure_ascii=False)
+
+
+def reported(payload: Payload, kind: str, action: str = "left out") -> list[str]:
+    """The places of the entries of a kind."""
+    return [entry.where for entry in payload.report if (entry.kind, entry.action) == (kind, action)]
+
+
+def places(text: str, *marks: str) -> list[int]:
+    """Where the marks are, each of which is there once."""
+    found = [mark for mark in marks if text.count(mark) != 1]
+    if found:
+        raise AssertionError(f"{found} not once in {text}")
+    return [text.index(mark) for mark in marks]

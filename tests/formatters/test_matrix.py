@@ -1,0 +1,257 @@
+"""The table of what providers take, held against what comes out of formatting, cell by cell.
+
+Nothing here looks at a profile: each cell is found out anew by sending content through a formatter, and what does not
+arrive must be in the report.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conversations import MP4, PDF, PNG, WAV
+
+from lazyprompt import (
+    AudioBlock,
+    Base64Source,
+    ChatFormatter,
+    FileBlock,
+    FormatError,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.formatters.matrix import HEADERS, Row, row_of, rows
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lazyprompt import Payload
+    from lazyprompt.messages import Block
+
+SIGNATURE = b64encode(b"signed").decode()
+QUESTION, ANSWER = Msg("user", "Is it raining?", "user"), Msg("assistant", "It is.", "assistant")
+TOOL = {"type": "function", "function": {"name": "weather"}}
+CALL, RESULT = ToolUseBlock("c1", "weather", {"city": "Zermatt"}), ToolResultBlock("c1", "weather", "Rain.")
+MEDIA: dict[str, dict[str, Block]] = {
+    "image": {
+        "url": ImageBlock(URLSource("https://example.com/a.png")),
+        "data": ImageBlock(Base64Source("image/png", PNG)),
+    },
+    "audio": {
+        "url": AudioBlock(URLSource("https://example.com/a.wav")),
+        "data": AudioBlock(Base64Source("audio/wav", WAV)),
+    },
+    "video": {
+        "url": VideoBlock(URLSource("https://example.com/a.mp4")),
+        "data": VideoBlock(Base64Source("video/mp4", MP4)),
+    },
+    "file": {
+        "url": FileBlock(URLSource("https://example.com/a.pdf")),
+        "data": FileBlock(Base64Source("application/pdf", PDF)),
+    },
+}
+MARKS = {"image": PNG, "audio": WAV, "video": MP4, "file": PDF}
+TABLE = {row.provider: row for row in rows()}
+
+
+def formatted(provider: str, *messages: Msg) -> tuple[Payload, str]:
+    """A payload that the provider takes, and its JSON."""
+    formatter = ChatFormatter(provider)
+    payload = formatter.format(*messages)
+    formatter.validate(payload)
+    return payload, json.dumps(payload)
+
+
+def arrives(provider: str, block: Block, mark: str, *messages: Msg) -> bool:
+    """Whether a block's mark is in the payload; where it is not, the report and ``strict`` say so."""
+    payload, said = formatted(provider, *messages)
+    left_out = [entry for entry in payload.report if (entry.kind, entry.action) == (block.kind, "left out")]
+    assert bool(left_out) == (mark not in said), payload.report
+    if any(entry.is_loss for entry in left_out):
+        with pytest.raises(FormatError, match=f"strict=True.*{block.kind}"):
+            ChatFormatter(provider, strict=True).format(*messages)
+    return mark in said
+
+
+def signed_or_not(provider: str, block: Block, *messages: Msg) -> str:
+    """Whether a block goes back with the signature it came with."""
+    payload, said = formatted(provider, *messages)
+    reported = any((entry.kind, entry.action) == ("signature", "left out") for entry in payload.report)
+    assert reported == (SIGNATURE not in said)
+    return "yes" if reported else "yes (signed)"
+
+
+def text_cell(provider: str) -> str:
+    block = TextBlock("It rains.", signature=SIGNATURE)
+    messages = QUESTION, Msg("assistant", [block], "assistant"), QUESTION
+    assert arrives(provider, block, "It rains.", *messages)
+    return signed_or_not(provider, block, *messages)
+
+
+def tool_use_cell(provider: str) -> str:
+    call = ToolUseBlock("c1", "weather", {"city": "Zermatt"}, signature=SIGNATURE)
+    messages = QUESTION, Msg("assistant", [call], "assistant"), Msg("tool", [RESULT], "tool"), QUESTION
+    described = ChatFormatter(provider).format(QUESTION, tools=[TOOL])
+    if not arrives(provider, call, "Zermatt", *messages):
+        assert "tools" not in described
+        assert [entry.kind for entry in described.report] == ["tools"]
+        return "no"
+    assert "weather" in json.dumps(described["tools"])
+    return signed_or_not(provider, call, *messages)
+
+
+def tool_result_cell(provider: str) -> str:
+    messages = QUESTION, Msg("assistant", [CALL], "assistant"), Msg("tool", [RESULT], "tool"), QUESTION
+    return "yes" if arrives(provider, RESULT, "Rain.", *messages) else "no"
+
+
+def medium_cell(kind: str) -> Callable[[str], str]:
+    marks = {"url": "https://example.com/a.", "data": MARKS[kind]}
+
+    def cell(provider: str) -> str:
+        ways = [
+            way
+            for way, block in MEDIA[kind].items()
+            if arrives(provider, block, marks[way], Msg("user", [TextBlock("See:"), block], "user"))
+        ]
+        places = {place_in_results(provider, MEDIA[kind][way], marks[way]) for way in ways}
+        assert len(places) <= 1
+        return " ".join(["+".join(ways), *places]).strip() if ways else "no"
+
+    return cell
+
+
+def place_in_results(provider: str, block: Block, mark: str) -> str:
+    """Where a medium of a result is: nothing where there are no results at all."""
+    result = Msg("tool", [ToolResultBlock("c1", "weather", (TextBlock("Rain."), block))], "tool")
+    payload, said = formatted(provider, QUESTION, Msg("assistant", [CALL], "assistant"), result)
+    if "Rain." not in said:
+        return ""
+    moved = any((entry.kind, entry.action) == ("tool_result", "moved") for entry in payload.report)
+    form = profile_of(provider).form
+    users = [view for view in form.views(payload) if any(seen.kind == block.kind for seen in view.seen)]
+    assert mark in said
+    assert moved == bool(users)
+    assert all(view.role == "user" for view in users)
+    assert moved == (f"({block.kind} from the tool weather)" in said)
+    return "(after results)" if moved else "(also in results)"
+
+
+def thinking_cell(provider: str) -> str:
+    """The sorts of thoughts that go back, of all that the provider itself may have had."""
+    sorts = {
+        "bare": ThinkingBlock("I ponder.", provider=provider),
+        "signed": ThinkingBlock("I ponder.", SIGNATURE, provider=provider),
+        "with id": ThinkingBlock("I ponder.", id="rs_1", provider=provider),
+        "foreign": ThinkingBlock("I ponder.", SIGNATURE, id="rs_1", provider="somebody"),
+        "redacted": ThinkingBlock(redacted="b3BhcXVl", provider=provider),
+    }
+    back = [
+        sort
+        for sort, block in sorts.items()
+        if arrives(
+            provider,
+            block,
+            block.thinking or "b3BhcXVl",
+            QUESTION,
+            Msg("assistant", [block, TextBlock("It is.")], "assistant"),
+            QUESTION,
+        )
+    ]
+    # Whoever takes thoughts as text takes anybody's; the others only their own, and those of nobody.
+    return {
+        (): "no",
+        ("signed", "redacted"): "signed",
+        ("with id",): "with id",
+        ("bare", "signed", "with id", "foreign"): "as text",
+    }[tuple(back)]
+
+
+def system_cell(provider: str) -> str:
+    """Where system text stands that was given late."""
+    payload, said = formatted(provider, QUESTION, ANSWER, Msg("system", "Be brief.", "system"), QUESTION)
+    assert "Be brief." in said
+    conversation = payload[profile_of(provider).form.messages_key]
+    if "Be brief." not in json.dumps(conversation):
+        return "apart"
+    at = next(at for at, item in enumerate(conversation) if "Be brief." in json.dumps(item))
+    assert conversation[at]["role"] == "system"
+    assert bool(at) != any(entry.action == "moved" for entry in payload.report)
+    return "anywhere" if at else "first"
+
+
+def turns_cell(provider: str) -> str:
+    payload, _ = formatted(provider, QUESTION, QUESTION, ANSWER, ANSWER, QUESTION)
+    roles = [view.role for view in profile_of(provider).form.views(payload)]
+    if roles == ["user"]:
+        return "one text"
+    return "must alternate" if all(a != b for a, b in pairwise(roles)) else "any order"
+
+
+def names_cell(provider: str) -> str:
+    payload, said = formatted(provider, Msg("Ann", "Hi.", "user"))
+    assert ('"name": "Ann"' in said) != any(entry.kind == "name" for entry in payload.report)
+    return "yes" if "Ann" in said else "no"
+
+
+def cache_cell(provider: str) -> str:
+    """The places that are marked, with a model of today and with none."""
+    places = ("tools", "system", "history")
+    messages = Msg("system", "Be brief.", "system"), QUESTION, ANSWER, QUESTION
+
+    def marked(model: str | None) -> list[str]:
+        made = {
+            place: ChatFormatter(provider, model=model, cache=[place]).format(*messages, tools=[TOOL])
+            for place in places
+        }
+        found = [place for place, payload in made.items() if "cache" in json.dumps(payload)]
+        assert bool(found) != all(any(entry.kind == "cache" for entry in each.report) for each in made.values())
+        return found
+
+    found = ", ".join(marked("gpt-9"))
+    return found + (" (some models)" if marked(None) != marked("gpt-9") else "") if found else "no"
+
+
+OBSERVED: dict[str, Callable[[str], str]] = {
+    "text": text_cell,
+    "tool_use": tool_use_cell,
+    "tool_result": tool_result_cell,
+    **{kind: medium_cell(kind) for kind in MEDIA},
+    "thinking": thinking_cell,
+    "system": system_cell,
+    "turns": turns_cell,
+    "names": names_cell,
+    "cache": cache_cell,
+}
+
+
+@pytest.mark.parametrize("column", HEADERS[1:])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_cell_says_what_formatting_does(provider: str, column: Any) -> None:
+    assert TABLE[provider].cells[column] == OBSERVED[column](provider)
+
+
+def test_the_table_has_a_row_for_each_provider_and_a_text_in_each_cell() -> None:
+    assert tuple(row.provider for row in rows()) == PROVIDERS
+    for row in rows():
+        assert HEADERS == ("provider", *row.cells)
+        assert all(isinstance(cell, str) and cell for cell in row.cells.values())
+    assert tuple(OBSERVED) == HEADERS[1:]
+
+
+def test_a_provider_of_ones_own_has_a_row_too() -> None:
+    mine = profile_of("openai").but(name="mine", media={}, names=None, breakpoints=None)
+    row = row_of(mine)
+    assert isinstance(row, Row)
+    assert row.provider == "mine"
+    assert {row.cells[column] for column in ("image", "audio", "video", "file", "names", "cache")} == {"no"}

@@ -1,0 +1,266 @@
+"""An assistant's turn written into a payload, taken out of it as the provider would have answered it, and read again."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from provider_loopback import answer_of
+from provider_types import sdk
+
+from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.formatters.matrix import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lazyprompt import Payload
+    from lazyprompt.messages import Block
+
+TABLE = {row.provider: row.cells for row in rows() if row.cells["tool_use"] != "no"}
+PROVIDERS = tuple(TABLE)
+# Here a content is one string, and so is what was thought.
+ONE_TEXT = ("deepseek", "zhipu", "moonshot", "xai", "vllm", "ollama", "dashscope", "openai-responses")
+AS_TEXT = [provider for provider in PROVIDERS if TABLE[provider]["thinking"] == "as text"]
+FORGETFUL = [provider for provider in PROVIDERS if TABLE[provider]["thinking"] == "no"]
+QUESTION = Msg("user", "Is it raining?", "user")
+SIGNATURE = b64encode(b"\xfb\xff signed").decode()
+ARGUMENTS: dict[str, Any] = {
+    "city": "Zürich, 苏黎世 🙂",
+    "theCamel": {"the_snake": [1, -2.5, None, True, {"": [[], {}]}]},
+    "quote": '"\\"\n\u2028</tool>',
+}
+
+
+def formatted(provider: str, *blocks: Block) -> Payload:
+    """A conversation with an assistant's turn of these blocks, and with the results of its calls."""
+    calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+    results = [ToolResultBlock(call.id, call.name, "Rain.") for call in calls]
+    turn = Msg("assistant", blocks, "assistant"), Msg("tool", results, "tool") if results else QUESTION
+    formatter = ChatFormatter(provider)
+    payload = formatter.format(QUESTION, *turn)
+    formatter.validate(payload)
+    return payload
+
+
+def answered(provider: str, payload: Payload) -> dict[str, Any]:
+    """The answer of a provider that says what the assistant says in a payload."""
+    answer = answer_of(provider)
+    payload = deepcopy(payload)
+    if provider == "gemini":
+        (content,) = [each for each in payload["contents"] if each["role"] == "model"]
+        answer["candidates"][0]["content"] = content
+    elif provider == "openai-responses":
+        items = [item for item in payload["input"] if item.get("role") != "user"]
+        answer["output"] = [output_of(item) for item in items if item.get("type") != "function_call_output"]
+    else:
+        (message,) = [each for each in payload["messages"] if each["role"] == "assistant"]
+        if provider == "anthropic":
+            said = message["content"]
+            answer["content"] = [{"type": "text", "text": said}] if isinstance(said, str) else said
+        elif provider == "ollama":
+            answer["message"] = message
+        else:
+            answer.get("output", answer)["choices"][0]["message"] = message
+    return answer
+
+
+def output_of(item: dict[str, Any]) -> dict[str, Any]:
+    """An item as the Responses API answers it: a message has parts there."""
+    if "role" not in item:
+        return item
+    part = {"type": "output_text", "text": item["content"], "annotations": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+
+
+def from_dashscope(kind: str) -> Callable[[dict[str, Any]], object]:
+    responses = "dashscope.api_entities.dashscope_response"
+
+    def made(answer: dict[str, Any]) -> object:
+        whole = sdk(responses).DashScopeAPIResponse(status_code=200, code="", message="", **answer)
+        return getattr(sdk(responses), kind).from_api_response(whole)
+
+    return made
+
+
+OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "openai-responses": lambda answer: sdk("openai.types.responses").Response.model_validate(answer),
+    "anthropic": lambda answer: sdk("anthropic.types").Message.model_validate(answer),
+    "gemini": lambda answer: sdk("google.genai.types").GenerateContentResponse.model_validate(answer),
+    "zhipu": lambda answer: sdk("zai.types.chat.chat_completion").Completion.model_validate(answer),
+    "ollama": lambda answer: sdk("ollama").ChatResponse.model_validate(answer),
+    "dashscope": from_dashscope("GenerationResponse"),
+    "dashscope-multimodal": from_dashscope("MultiModalConversationResponse"),
+}
+
+
+def object_of(provider: str, answer: dict[str, Any]) -> object:
+    """An answer as the object of the provider's client; OpenAI's, where nothing else is said."""
+    # OpenAI's client does not validate what it is answered, and so lets parts pass where its types have a string.
+    make = OBJECTS.get(provider, lambda given: sdk("openai.types.chat").ChatCompletion.construct(**given))
+    return make(deepcopy(answer))
+
+
+def read_back(provider: str, *blocks: Block) -> Msg:
+    """What is read of a turn that was written, the same from the REST dict and from the client's object."""
+    answer = answered(provider, formatted(provider, *blocks))
+    message = ChatFormatter(provider).parse(answer)
+    assert ChatFormatter(provider).parse(object_of(provider, answer)) == message
+    return message
+
+
+def said(*blocks: Block) -> Msg:
+    return Msg("assistant", blocks, "assistant")
+
+
+def thoughts_of(provider: str) -> list[Block]:
+    """Thoughts of the sort that a provider wants back, as many as it can tell apart."""
+    return {
+        "no": [],
+        "as text": [ThinkingBlock("Hm.\n嗯。", provider=provider)],
+        "signed": [
+            ThinkingBlock("Hm.", SIGNATURE, provider=provider),
+            ThinkingBlock("", SIGNATURE, provider=provider),
+            ThinkingBlock(redacted="b3BhcXVl", provider=provider),
+        ],
+        "with id": [
+            ThinkingBlock("Hm.\n\nSo.", "gAAA", id="rs_1", provider=provider),
+            ThinkingBlock(id="rs_2", provider=provider),
+        ],
+    }[TABLE[provider]["thinking"]]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_turn_with_all_that_a_provider_gives_comes_back(provider: str) -> None:
+    signature = SIGNATURE if TABLE[provider]["tool_use"] == "yes (signed)" else None
+    blocks = [
+        *thoughts_of(provider),
+        TextBlock("Let me see: “Zürich” 🙂", signature=signature),
+        ToolUseBlock("call_0", "weather", ARGUMENTS, signature=signature),
+        ToolUseBlock("call_1", "now"),
+        ToolUseBlock("call_2", "weather", {"city": "Bern"}),
+    ]
+    assert read_back(provider, *blocks) == said(*blocks)
+    assert formatted(provider, *blocks).report == ()
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_text_alone_calls_alone_and_a_thought_with_calls_alone_come_back(provider: str) -> None:
+    call = ToolUseBlock("call_0", "weather", ARGUMENTS)
+    for blocks in (
+        [TextBlock("Yes.")],
+        [call],
+        [*thoughts_of(provider), call],
+        [*thoughts_of(provider), TextBlock("So.")],
+    ):
+        assert read_back(provider, *blocks) == said(*blocks)
+
+
+WORDS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: not text.isspace())
+ID = st.from_regex(r"[a-zA-Z0-9_-]{1,40}", fullmatch=True)
+NAME = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", fullmatch=True)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3), max_leaves=10
+)
+OBJECT = st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=4)
+
+
+def thoughts(provider: str) -> st.SearchStrategy[Sequence[Block]]:
+    own = st.just(provider)
+    proof = st.binary(min_size=1).map(lambda raw: b64encode(raw).decode())
+    signed = st.builds(ThinkingBlock, WORDS, proof, provider=own)
+    redacted = st.builds(ThinkingBlock, redacted=proof, provider=own)
+    items = st.builds(ThinkingBlock, st.just("") | WORDS, st.none() | proof, id=ID, provider=own)
+    return {
+        "no": st.just(()),
+        "as text": st.lists(st.builds(ThinkingBlock, WORDS, provider=own), max_size=1),
+        "signed": st.lists(signed | redacted, max_size=3),
+        "with id": st.lists(items, max_size=3),
+    }[TABLE[provider]["thinking"]]
+
+
+def turns(provider: str) -> st.SearchStrategy[list[Block]]:
+    """Any turn: thoughts, texts, calls, one of the last two at least."""
+    signature = st.none() | st.just(SIGNATURE) if TABLE[provider]["tool_use"] == "yes (signed)" else st.none()
+    call = st.builds(ToolUseBlock, ID, NAME, OBJECT, signature=signature)
+    calls = st.lists(call, max_size=4, unique_by=lambda block: block.id)
+    text = st.builds(TextBlock, WORDS, signature=signature)
+    texts = st.lists(text, max_size=1 if provider in ONE_TEXT else 3)
+    some = st.tuples(thoughts(provider), texts, calls).filter(lambda drawn: bool(drawn[1] or drawn[2]))
+    return some.map(lambda drawn: [*drawn[0], *drawn[1], *drawn[2]])
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@given(data=st.data())
+def test_any_turn_comes_back(provider: str, data: st.DataObject) -> None:
+    blocks = data.draw(turns(provider))
+    answer = answered(provider, formatted(provider, *blocks))
+    assert ChatFormatter(provider).parse(answer) == said(*blocks)
+    message = ChatFormatter(provider).parse(object_of(provider, answer))
+    assert message == (said(*with_place_ids(blocks)) if provider == "ollama" else said(*blocks))
+
+
+def with_place_ids(blocks: list[Block]) -> list[Block]:
+    """The blocks with calls whose ids are made of their place."""
+    calls = iter(range(len(blocks)))
+    return [
+        ToolUseBlock(f"call_{next(calls)}", block.name, block.input) if isinstance(block, ToolUseBlock) else block
+        for block in blocks
+    ]
+
+
+def test_ollamas_client_drops_ids_so_there_they_are_made_of_the_place_and_all_else_comes_back() -> None:
+    blocks: list[Block] = [TextBlock("So."), ToolUseBlock("a", "weather", ARGUMENTS), ToolUseBlock("b", "now")]
+    answer = answered("ollama", formatted("ollama", *blocks))
+    assert ChatFormatter("ollama").parse(answer) == said(*blocks)
+    assert ChatFormatter("ollama").parse(object_of("ollama", answer)) == said(*with_place_ids(blocks))
+
+
+@pytest.mark.parametrize("provider", ONE_TEXT)
+def test_where_content_is_one_string_several_texts_come_back_as_lines_of_one(provider: str) -> None:
+    texts = TextBlock("One."), TextBlock("Two.\n"), TextBlock("三。")
+    assert read_back(provider, *texts, ToolUseBlock("call_0", "now")) == said(
+        TextBlock("One.\nTwo.\n\n三。"), ToolUseBlock("call_0", "now")
+    )
+
+
+@pytest.mark.parametrize("provider", [provider for provider in PROVIDERS if provider not in ONE_TEXT])
+def test_where_content_has_parts_several_texts_come_back_as_they_were(provider: str) -> None:
+    blocks = TextBlock("One."), TextBlock("Two.\n"), TextBlock("三。"), ToolUseBlock("call_0", "now")
+    assert read_back(provider, *blocks) == said(*blocks)
+
+
+@pytest.mark.parametrize("provider", AS_TEXT)
+def test_where_thoughts_are_one_string_several_come_back_as_lines_of_one(provider: str) -> None:
+    thoughts = ThinkingBlock("One.", provider=provider), ThinkingBlock("二。", "c2ln", provider="anthropic")
+    assert read_back(provider, *thoughts, TextBlock("So.")) == said(
+        ThinkingBlock("One.\n二。", provider=provider), TextBlock("So.")
+    )
+
+
+@pytest.mark.parametrize("provider", FORGETFUL)
+def test_where_thoughts_are_not_wanted_back_the_report_has_them_and_all_else_comes_back(provider: str) -> None:
+    rest = TextBlock("So."), ToolUseBlock("call_0", "weather", ARGUMENTS)
+    thought = ThinkingBlock("Hm.", SIGNATURE, id="rs_1", provider=provider)
+    assert read_back(provider, thought, *rest) == said(*rest)
+    (entry,) = formatted(provider, thought, *rest).report
+    assert (entry.kind, entry.action, entry.text) == ("thinking", "left out", "Hm.")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_arguments_that_are_no_json_object_come_back_under_a_key_of_their_own(provider: str) -> None:
+    raw = '{"city": "Zür'
+    assert read_back(provider, ToolUseBlock("call_0", "weather", raw_input=raw)) == said(
+        ToolUseBlock("call_0", "weather", {"raw_input": raw})
+    )
+
+
+def test_the_tests_know_of_all_providers_and_sorts() -> None:
+    assert len(PROVIDERS) == 13
+    assert set(ONE_TEXT) < set(PROVIDERS)
+    assert {TABLE[provider]["thinking"] for provider in PROVIDERS} == {"no", "as text", "signed", "with id"}

@@ -1,0 +1,95 @@
+"""Token counters: what they count of any provider's messages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.tokens import CharTokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.tokens import TokenCounter
+
+COUNTER: TokenCounter = CharTokenCounter()
+CALL: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
+
+
+def length(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"role": "user", "content": "abc"}, 3),
+        ({"role": "user", "content": "你好"}, 2),
+        ({"role": "user", "name": "Bob", "content": "abc"}, 6),
+        ({"role": "assistant", "content": None}, 0),
+        ({"role": "assistant"}, 0),
+        ({"role": "user", "content": ["ab", {"type": "text", "text": "cd"}, {"text": None}]}, 4),
+        ({"role": "user", "content": [{"type": "text", "text": "cd"}, PICTURE]}, 2),
+        ({"role": "user", "content": [{"image": "A" * 1000}, {"text": "cd"}]}, 2),
+        ({"role": "user", "parts": ["ab", {"text": "cd"}, {"inline_data": {"data": "A" * 1000}}]}, 4),
+        ({"role": "user", "content": [{"type": "input_text", "text": "cd"}, {"type": "input_image"}]}, 2),
+        ({"role": "user", "content": [{"type": "document", "source": {}}]}, 0),
+        ({"role": "assistant", "content": None, "tool_calls": [CALL]}, length([CALL])),
+        ({"role": "assistant", "content": "", "reasoning_content": "hm"}, 2),
+        ({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "A" * 99}]}, 2),
+        ({"role": "tool", "tool_call_id": "1", "content": "42"}, 2),
+        ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "42"}]}, 2),
+        ({"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": "42"}]}]}, 2),
+        ({"role": "model", "parts": [{"function_call": {"name": "f"}}]}, length({"function_call": {"name": "f"}})),
+        ({"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": 1}'}, 9),
+        ({"type": "function_call_output", "call_id": "1", "output": "42"}, 2),
+        ({"role": "tool", "content": {"a": 1}}, 8),
+    ],
+)
+def test_the_text_of_a_message_counts(message: dict[str, Any], expected: int) -> None:
+    assert COUNTER.count([message]) == expected
+    assert COUNTER.count([message, message]) == 2 * expected
+
+
+def test_tools_count_as_json() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": "é"}}]
+    assert COUNTER.count([], tools) == length(tools[0])
+    assert COUNTER.count([{"role": "user", "content": "ab"}], tools) == 2 + length(tools[0])
+    assert COUNTER.count([]) == COUNTER.count([], []) == 0
+
+
+def test_a_text_counts() -> None:
+    assert COUNTER.count_text("") == 0
+    assert COUNTER.count_text("a你\n") == 3
+
+
+@pytest.mark.parametrize("bad", [{"tool_calls": [object()]}, {"content": [{"x": b"a"}]}, {"content": {1}}])
+def test_what_is_no_json_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(FormatError, match="of a message"):
+        COUNTER.count([{"role": "user", **bad}])
+
+
+CONVERSATION: Sequence[Msg] = (
+    Msg("user", [TextBlock("abc"), ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAAN"))], "user"),
+    Msg("assistant", [ToolUseBlock("1", "f", {"a": 1})], "assistant"),
+    Msg("tool", [ToolResultBlock("1", "f", "42")], "tool"),
+)
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope", "ollama", "openai-responses"])
+def test_every_providers_form_counts_about_the_same(provider: str) -> None:
+    payload = ChatFormatter(provider).format(*CONVERSATION)
+    messages = payload[ChatFormatter(provider).profile.form.messages_key]
+    assert 14 <= COUNTER.count(messages) <= 180
+
+
+def test_it_limits_a_formatter() -> None:
+    messages = [Msg("user", f"text {at}", "user") for at in range(5)]
+    limited = ChatFormatter("anthropic", token_counter=CharTokenCounter(), max_tokens=13)
+    assert limited.format(messages) == ChatFormatter("anthropic").format(messages[3:])
