@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._json import JsonObject
+    from lazyprompt.formatters._shape import Path
     from lazyprompt.formatters.profile import Breakpoints, Profile
     from lazyprompt.formatters.report import Notes
 
@@ -89,30 +90,29 @@ def with_marks(
         block[marks.key] = {**marks.mark, **lifetime}
 
 
-def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints) -> list[tuple[str, int]]:
+def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints) -> list[tuple[Path, int]]:
     """The marks of a payload: where each is, and the rank of its lifetime; a lifetime nobody knows has rank -1."""
-    found: list[tuple[str, int]] = []
-    for where, block in _blocks(payload):
-        mark = block.get(marks.key)
-        if isinstance(mark, dict):
-            lifetime = cast("JsonObject", mark).get("ttl", marks.lifetimes[0])
-            found.append((where, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1))
-    return found
+    return [
+        (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
+        for path, mark in _marks(payload, marks.key)
+        for lifetime in (mark.get("ttl", marks.lifetimes[0]),)
+    ]
 
 
-def _blocks(payload: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """All that may hold a mark, in the order in which a provider reads it."""
-    for key in ("tools", "system", "messages", "input"):
-        items = payload.get(key)
-        for index, item in enumerate(cast("list[object]", items) if isinstance(items, list) else ()):
-            where = f"{key}[{index}]"
-            if isinstance(item, dict):
-                fields = cast("dict[str, Any]", item)
-                yield where, fields
-                content = fields.get("content")
-                for at, block in enumerate(cast("list[object]", content) if isinstance(content, list) else ()):
-                    if isinstance(block, dict):
-                        yield f"{where}.content[{at}]", cast("dict[str, Any]", block)
+def _marks(payload: Mapping[str, Any], key: str) -> Iterator[tuple[Path, JsonObject]]:
+    """The marks of a payload, in the order in which a provider reads them."""
+    for place in ("tools", "system", "messages", "input"):
+        items = payload.get(place)
+        for at, item in enumerate(cast("list[object]", items) if isinstance(items, list) else ()):
+            if not isinstance(item, dict):
+                continue
+            if isinstance(item.get(key), dict):
+                yield (place, at), item[key]
+            content = item.get("content")
+            if isinstance(content, list):
+                for index, block in enumerate(cast("list[object]", content)):
+                    if isinstance(block, dict) and isinstance(block.get(key), dict):
+                        yield (place, at, "content", index), block[key]
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints) -> dict[str, Any] | None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import Json, JsonObject
 from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
-from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.form import objects
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.messages import (
     Base64Source,
@@ -30,8 +28,10 @@ from lazyprompt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lazyprompt.formatters._shape import Check, Fault
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.formatters._shape import Check, Fault, Path
     from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.form import Kind, Seen, View
     from lazyprompt.messages import Msg, Source
 
 
@@ -41,7 +41,7 @@ class AnthropicForm:
 
     messages_key: str = "messages"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The system text and the messages of turns."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
@@ -71,7 +71,7 @@ class AnthropicForm:
         """Functions with their ``input_schema``; Anthropic's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
-    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+    def shape(self, profile: Profile) -> Check:
         """Messages of the user and the assistant; other keys of a request are the caller's."""
         said = text_or(listed(tagged("type", {**_SAID, "tool_result": _RESULT_SHAPE}), 1))
         answered = text_or(listed(tagged("type", {**_ANSWERED, **_SERVER}), 1))
@@ -89,17 +89,25 @@ class AnthropicForm:
         """The system text and the messages, results apart from what the user says behind them."""
         system = payload.get("system")
         if system is not None:
-            yield View("system", "system", _seen(system, ""))
+            yield ("system",), "system", _seen(system, ()), None
         for at, message in objects(payload.get("messages")):
-            role, seen = str(message.get("role")), _seen(message.get("content"), ".content")
-            for is_result, run in groupby(seen, lambda each: each.kind == "result"):
-                yield View(f"messages[{at}]", "tool" if is_result and role == "user" else role, list(run))
-            if not seen:
-                yield View(f"messages[{at}]", role, [])
+            path: Path = ("messages", at)
+            role, seen = str(message.get("role")), _seen(message.get("content"), ("content",))
+            results = [each for each in seen if each[0] == "result"] if role == "user" else []
+            if not results:
+                yield path, role, seen, None
+            elif results == seen[: len(results)]:
+                yield path, "tool", results, None
+                if len(seen) > len(results):
+                    yield path, role, seen[len(results) :], None
+            else:
+                # What the user says before them parts results from their calls.
+                yield path, role, [each for each in seen if each[0] != "result"], None
+                yield path, "tool", results, None
 
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
-        return ((f"tools[{at}].name", str(tool.get("name"))) for at, tool in objects(payload.get("tools")))
+        return ((("tools", at, "name"), str(tool.get("name"))) for at, tool in objects(payload.get("tools")))
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -172,30 +180,36 @@ def _tool(tool: JsonObject) -> JsonObject:
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
-def _seen(content: object, where: str) -> list[Seen]:
+def _seen(content: object, path: Path) -> list[Seen]:
     if isinstance(content, str):
-        return [Seen("text", where, content)]
-    return [seen for at, block in objects(content) if (seen := _seen_block(block, f"{where}[{at}]"))]
+        return [("text", path, content, None)]
+    seen: list[Seen] = []
+    for at, block in objects(content):
+        tag = block.get("type")
+        kind = _KINDS.get(tag) if isinstance(tag, str) else None
+        if kind is None:
+            continue
+        if kind == "call":
+            seen.append((kind, (*path, at), str(block.get("id")), str(block.get("name"))))
+        elif kind in ("image", "file"):
+            source = block.get("source")
+            given = cast("JsonObject", source) if isinstance(source, dict) else {}
+            address = given.get("url", f"data:{given.get('media_type', '')}")
+            seen.append((kind, (*path, at), str(address), None))
+        else:
+            seen.append((kind, (*path, at), str(block.get("tool_use_id" if kind == "result" else "text", "")), None))
+    return seen
 
 
-def _seen_block(block: Mapping[str, Any], where: str) -> Seen | None:
-    match block.get("type"):
-        case "text":
-            return Seen("text", where, str(block.get("text")))
-        case "tool_use":
-            return Seen("call", where, str(block.get("id")), str(block.get("name")))
-        case "tool_result":
-            return Seen("result", where, str(block.get("tool_use_id")))
-        case "thinking" | "redacted_thinking":
-            return Seen("thinking", where)
-        case "image" | "document" as kind:
-            source = cast("JsonObject", block.get("source") or {})
-            address = source.get("url", f"data:{source.get('media_type', '')}")
-            return Seen("image" if kind == "image" else "file", where, str(address))
-        case _:
-            return None
-
-
+_KINDS: dict[str, Kind] = {
+    "text": "text",
+    "tool_use": "call",
+    "tool_result": "result",
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+    "image": "image",
+    "document": "file",
+}
 _MARK: dict[str, Check] = {"cache_control": nullable(mapping)}
 _TEXT = fields({"type": anything, "text": text}, {**_MARK, "citations": anything})
 _ENCODED = fields({"type": anything, "media_type": text, "data": base64})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,15 +18,16 @@ from lazyprompt.formatters._chat_shape import (
 )
 from lazyprompt.formatters._shape import listed, tagged, text_or
 from lazyprompt.formatters._url_parts import UrlPart
-from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.form import objects
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, text_of
 from lazyprompt.openai_form import write_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Check
+    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Turn
+    from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages import Block, Msg
 
@@ -53,7 +53,7 @@ class ChatForm:
     parts: Mapping[str, UrlPart] = field(default_factory=dict[str, UrlPart])
     messages_key: str = "messages"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The messages of turns."""
         named = profile.names is not None
         messages: list[JsonObject] = []
@@ -124,51 +124,49 @@ class ChatForm:
         call = call_shape(json_text)
         return chat_shape(said, plain, call, developer=profile.developer, needs_content=self.needs_content)
 
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
         for at, tool in objects(payload.get("tools")):
             function = tool.get("function")
             if isinstance(function, dict):
-                yield f"tools[{at}].function.name", str(cast("JsonObject", function).get("name"))
+                yield ("tools", at, "function", "name"), str(cast("JsonObject", function).get("name"))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The messages."""
         for at, message in objects(payload.get("messages")):
-            where = f"messages[{at}]"
+            path: Path = ("messages", at)
             role, content = message.get("role"), message.get("content")
             if role == "tool":
-                yield View(where, "tool", [Seen("result", "", str(message.get("tool_call_id")))])
+                yield path, "tool", [("result", (), str(message.get("tool_call_id")), None)], None
                 continue
             seen: list[Seen] = []
             if isinstance(content, str):
                 # Beside calls an empty content says that there is none.
                 if content or not message.get("tool_calls"):
-                    seen.append(Seen("text", ".content", content))
+                    seen.append(("text", ("content",), content, None))
             else:
-                seen += [self.seen(part, f".content[{index}]") for index, part in objects(content)]
+                seen += [self.seen(part, ("content", index)) for index, part in objects(content)]
             for index, call in objects(message.get("tool_calls")):
                 function = call.get("function")
                 name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
-                seen.append(Seen("call", f".tool_calls[{index}]", str(call.get("id")), str(name)))
-            seen += self.beside(message)
+                seen.append(("call", ("tool_calls", index), str(call.get("id")), str(name)))
             given = message.get("name")
-            yield View(where, str(role), seen, given if isinstance(given, str) else None)
+            yield path, str(role), [*seen, *self.beside(message)], given if isinstance(given, str) else None
 
-    def seen(self, part: Mapping[str, Any], where: str) -> Seen:
+    def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""
         kind = str(part.get("type"))
         inner = part.get(kind)
-        if kind not in MEDIA_KINDS or not isinstance(inner, Mapping):
-            return Seen("text", where, str(part.get("text", "")))
-        medium = cast("Mapping[str, object]", inner)
+        if kind not in MEDIA_KINDS or not isinstance(inner, dict):
+            return "text", path, str(part.get("text", "")), None
+        medium = cast("JsonObject", inner)
         if kind == "input_audio":
-            return Seen(
-                "audio", where, f"data:audio/{'mpeg' if medium.get('format') == 'mp3' else medium.get('format')}"
-            )
+            sound = "mpeg" if medium.get("format") == "mp3" else medium.get("format")
+            return "audio", path, f"data:audio/{sound}", None
         address = medium.get("file_data", "data:") if kind == "file" else medium.get("url", "")
-        return Seen(MEDIA_KINDS[kind], where, str(address))
+        return MEDIA_KINDS[kind], path, str(address), None
 
-    def beside(self, message: Mapping[str, Any]) -> list[Seen]:  # noqa: ARG002 - a form with media beside its content uses it
+    def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """What a message holds beside its content."""
         return []
 

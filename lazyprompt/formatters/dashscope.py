@@ -13,7 +13,6 @@ from lazyprompt.formatters._answers import from_dashscope
 from lazyprompt.formatters._chat_shape import call_shape, chat_shape, json_text
 from lazyprompt.formatters._shape import anything, fields, listed, nullable, text, text_or
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import Seen
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.messages import TextBlock, ToolResultBlock, text_of
 from lazyprompt.openai_form import address_of
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.formatters._shape import Check, Fault
+    from lazyprompt.formatters._shape import Check, Fault, Path
+    from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.profile import MediaKind
     from lazyprompt.messages import Block, ImageBlock, Msg
 
@@ -67,12 +67,12 @@ class DashScopeForm(ChatForm):
         said = parts if self.always_lists else text_or(parts)
         return chat_shape(said, said, call_shape(json_text))
 
-    def seen(self, part: Mapping[str, Any], where: str) -> Seen:
+    def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""
         for kind in _KINDS:
             if kind in part:
-                return Seen(kind, where, str(part[kind]))
-        return Seen("text", where, str(part.get("text") or ""))
+                return kind, path, str(part[kind]), None
+        return "text", path, str(part.get("text") or ""), None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""

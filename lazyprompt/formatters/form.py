@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._json import JsonObject
-    from lazyprompt.formatters._shape import Check
+    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages import Msg
 
 
-class Seen(NamedTuple):
-    """A block of a payload, as the rules look at it.
-
-    Attributes:
-        kind: The kind of block: ``text``, ``thinking``, ``call``, ``result``, or a kind of media.
-        where: Its place within the message, as ``.content[0]``.
-        text: The text; the id of a call or of what a result answers; the address or MIME type of a medium.
-        name: The name of the tool.
-    """
-
-    kind: Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
-    where: str
-    text: str = ""
-    name: str | None = None
-
-
-class View(NamedTuple):
-    """A message of a payload, as the rules look at it.
-
-    Attributes:
-        where: Its place, as ``messages[3]``.
-        role: Who speaks: ``system``, ``user``, ``assistant`` or ``tool``.
-        seen: Its blocks.
-        name: The speaker's name, where it has one.
-    """
-
-    where: str
-    role: str
-    seen: Sequence[Seen]
-    name: str | None = None
+# A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
+# the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
+Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
+Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
+# A message as the rules look at it: its place, who speaks (system, user, assistant, tool), its blocks, the speaker.
+View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
 
 
 class Form(Protocol):
@@ -71,7 +46,7 @@ class Form(Protocol):
         """What a payload must look like, whatever it says."""
         ...
 
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions that a payload declares, each with its place."""
         ...
 
@@ -84,7 +59,7 @@ class Form(Protocol):
         ...
 
 
-def objects(value: object) -> list[tuple[int, Mapping[str, Any]]]:
+def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
     """The objects in a list, each with its index; nothing of anything else."""
     items = cast("list[object]", value) if isinstance(value, list) else []
-    return [(at, cast("Mapping[str, Any]", item)) for at, item in enumerate(items) if isinstance(item, Mapping)]
+    return [(at, item) for at, item in enumerate(items) if isinstance(item, dict)]

@@ -346,7 +346,7 @@ class MultiAgentFormatter(ChatFormatter):
         if self._layout.changes:
             self.profile = self.profile.but(**self._layout.changes)
 
-    def _is_plain(self, reading: Reading) -> bool:  # noqa: ARG002 - every conversation is merged
+    def _is_plain(self, reading: Reading) -> bool:
         return False
 
     @property

@@ -7,25 +7,24 @@ types of the official client, which reads base64 text where the API has bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import Json, JsonObject
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
-from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.form import objects
 from lazyprompt.formatters.media import media_type_of
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
 from lazyprompt.messages import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Check
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.formatters.form import Kind, Seen, View
     from lazyprompt.messages import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
@@ -44,7 +43,7 @@ class GeminiForm:
     strings: bool = False
     messages_key: str = "contents"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The system instruction and the contents of turns."""
         payload: dict[str, Any] = {}
         contents: list[JsonObject] = []
@@ -92,37 +91,39 @@ class GeminiForm:
         """One tool with all functions declared."""
         return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
 
-    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+    def shape(self, profile: Profile) -> Check:
         """Contents of parts; other keys of a request are the caller's."""
         part = text_or(_PART) if self.strings else _PART
         content = fields({"role": one_of("user", "model"), "parts": listed(part, 1)})
         beside = {"system_instruction": anything, "tools": listed(mapping)}
         return fields({"contents": listed(content, 1)}, beside, more=True)
 
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
                 for index, function in objects(tool.get(key)):
-                    yield f"tools[{at}].{key}[{index}].name", str(function.get("name"))
+                    yield ("tools", at, key, index, "name"), str(function.get("name"))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The system instruction and the contents, results apart from what the user says behind them."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
-            yield View("system_instruction", "system", [Seen("text", "", system)])
+            yield ("system_instruction",), "system", [("text", (), system, None)], None
         calls: list[Seen] = []
         for at, content in objects(payload.get("contents")):
-            where, parts = f"contents[{at}]", content.get("parts")
-            given = cast("list[object]", parts) if isinstance(parts, list) else []
-            seen = [_seen(part, f".parts[{index}]", f"call {at}.{index}") for index, part in enumerate(given)]
-            results = [each for each in seen if each.kind == "result"]
+            path: Path = ("contents", at)
+            seen = _seen(content.get("parts"), at)
+            if content.get("role") == "model":
+                yield path, "assistant", seen, None
+                calls = [each for each in seen if each[0] == "call"]
+                continue
+            results = [each for each in seen if each[0] == "result"]
             if results:
-                yield View(where, "tool", _matched(results, calls))
-            said = [each for each in seen if each.kind != "result"]
-            calls = [each for each in said if each.kind == "call"]
-            if said or not results:
-                yield View(where, "assistant" if content.get("role") == "model" else "user", said)
+                yield path, "tool", _matched(results, calls), None
+                seen = [each for each in seen if each[0] != "result"]
+            if seen or not results:
+                yield path, "user", seen, None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -182,47 +183,55 @@ def _declaration(tool: JsonObject, index: int) -> JsonObject:
 
 def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
     """The results with the ids of the calls they answer; without ids, name and order tell."""
+    if [each[2] for each in results] == [each[2] for each in calls]:
+        return results
     matched: list[Seen] = []
     left = list(calls)
-    for result in results:
-        call = next(
-            (each for each in left if result.text == each.text or (not result.text and result.name == each.name)), None
-        )
+    for kind, path, call_id, name in results:
+        call = next((each for each in left if call_id == each[2] or (not call_id and name == each[3])), None)
         if call is not None:
             left.remove(call)
-        matched.append(result if call is None else result._replace(text=call.text))
+        matched.append((kind, path, call_id if call is None else call[2], name))
     return matched
 
 
-def _seen(part: object, where: str, unnamed: str) -> Seen:
-    """A part; ``unnamed`` stands for the id of a call that has none."""
-    if not isinstance(part, Mapping):
-        return Seen("text", where, str(part))
-    for key, value in part.items():
-        kind = _KEYS.get(key)
-        inner = cast("JsonObject", value) if isinstance(value, dict) else {}
+def _seen(parts: object, at: int) -> list[Seen]:
+    """The parts of the content at an index; a call without an id is named after its place."""
+    seen: list[Seen] = []
+    for index, part in enumerate(cast("list[object]", parts) if isinstance(parts, list) else ()):
+        path: Path = ("parts", index)
+        if not isinstance(part, dict):
+            seen.append(("text", path, str(part), None))
+            continue
+        given: JsonObject = part
+        key = next((key for key in given if key in _KEYS), None)
+        if key is None:
+            kind: Kind = "thinking" if given.get("thought") is True else "text"
+            seen.append((kind, path, str(given.get("text", "")), None))
+            continue
+        kind, value = _KEYS[key], given[key]
+        inner = value if isinstance(value, dict) else {}
         if kind == "call":
-            return Seen("call", where, str(inner.get("id") or unnamed), str(inner.get("name")))
-        if kind == "result":
-            return Seen("result", where, str(inner.get("id") or ""), str(inner.get("name")))
-        if kind is not None:
+            seen.append((kind, path, str(inner.get("id") or f"call {at}.{index}"), str(inner.get("name"))))
+        elif kind == "result":
+            seen.append((kind, path, str(inner.get("id") or ""), str(inner.get("name"))))
+        else:
             media_type = str(inner.get("mime_type") or inner.get("mimeType") or "")
-            media: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
-            address = inner.get("file_uri") or inner.get("fileUri")
-            return Seen(media.get(media_type.partition("/")[0], "file"), where, str(address or f"data:{media_type}"))
-    thought = cast("JsonObject", part).get("thought") is True
-    return Seen("thinking" if thought else "text", where, str(cast("JsonObject", part).get("text", "")))
+            address = inner.get("file_uri") or inner.get("fileUri") or f"data:{media_type}"
+            seen.append((_MEDIA.get(media_type.partition("/")[0], kind), path, str(address), None))
+    return seen
 
 
-_KEYS: dict[str, str] = {
+_MEDIA: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}
+_KEYS: dict[str, Kind] = {
     "function_call": "call",
     "functionCall": "call",
     "function_response": "result",
     "functionResponse": "result",
-    "inline_data": "medium",
-    "inlineData": "medium",
-    "file_data": "medium",
-    "fileData": "medium",
+    "inline_data": "file",
+    "inlineData": "file",
+    "file_data": "file",
+    "fileData": "file",
 }
 _TYPE: dict[str, Check] = {"mime_type": text, "mimeType": text, "display_name": text, "displayName": text}
 _CALL = fields({"name": text}, {"id": nullable(text), "args": mapping})

@@ -9,22 +9,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt._json import JsonObject
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters._chat_shape import call_shape, chat_shape
 from lazyprompt.formatters._shape import base64, fields, listed, mapping, text
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import Seen, View
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.messages import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json
-    from lazyprompt.formatters._shape import Check
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.form import Seen, View
     from lazyprompt.messages import Block, Msg
 
 
@@ -63,7 +62,10 @@ class OllamaForm(ChatForm):
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """The pictures."""
-        return [Seen("image", f".images[{at}]", "data:") for at, _ in enumerate(message.get("images") or ())]
+        images = message.get("images")
+        return [
+            ("image", ("images", at), "data:", None) for at in range(len(images) if isinstance(images, list) else 0)
+        ]
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -75,7 +77,7 @@ class GenerateForm:
 
     messages_key = "prompt"
 
-    def write(self, turns: Sequence[Turn], profile: Any, model: str | None) -> dict[str, Any]:  # noqa: ANN401, ARG002
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The prompt of one user's turn, and the system text before it."""
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
@@ -88,21 +90,20 @@ class GenerateForm:
         """There is no place for tools."""
         raise FormatError(f"ollama-generate knows no tools, and {len(tools)} were given; use the provider 'ollama'")
 
-    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+    def shape(self, profile: Profile) -> Check:
         """A prompt, and what may stand beside it."""
         return fields({"prompt": text}, {"system": text, "images": listed(base64, 1)}, more=True)
 
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a form may ask
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """There are no tools."""
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The prompt as the user's turn."""
         if "system" in payload:
-            yield View("system", "system", [Seen("text", "", str(payload["system"]))])
+            yield ("system",), "system", [("text", (), str(payload["system"]), None)], None
         if "prompt" in payload:
-            images = [Seen("image", f"images[{at}]", "data:") for at, _ in enumerate(payload.get("images") or ())]
-            yield View("prompt", "user", [Seen("text", "", str(payload["prompt"])), *images])
+            yield ("prompt",), "user", [("text", (), str(payload["prompt"]), None)], None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""

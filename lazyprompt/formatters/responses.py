@@ -16,7 +16,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters._chat_shape import json_text
 from lazyprompt.formatters._shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
-from lazyprompt.formatters.form import Seen, View, objects
+from lazyprompt.formatters.form import objects
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
 from lazyprompt.messages import (
@@ -33,8 +33,9 @@ from lazyprompt.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lazyprompt.formatters._shape import Check, Fault
+    from lazyprompt.formatters._shape import Check, Fault, Path
     from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages import Block, Msg
 
@@ -45,7 +46,7 @@ class ResponsesForm:
 
     messages_key: str = "input"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002 - a form may ask
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The instructions and the input of turns."""
         payload: dict[str, Any] = {}
         if turns[0][0] == "system" and isinstance(turns[0][2], str) and len(turns) > 1:
@@ -58,40 +59,41 @@ class ResponsesForm:
         """Functions with name and parameters beside their type; OpenAI's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
-    def shape(self, profile: Profile) -> Check:  # noqa: ARG002 - a form may ask
+    def shape(self, profile: Profile) -> Check:
         """Items by type; other keys of a request are the caller's."""
         return fields(
             {"input": text_or(listed(_item_shape, 1))}, {"instructions": text, "tools": listed(_tool_shape)}, more=True
         )
 
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions."""
         for at, tool in objects(payload.get("tools")):
             if tool.get("type") == "function":
-                yield f"tools[{at}].name", str(tool.get("name"))
+                yield ("tools", at, "name"), str(tool.get("name"))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The instructions and the items, each as a message of its own."""
         if "instructions" in payload:
-            yield View("instructions", "system", [Seen("text", "", str(payload["instructions"]))])
+            yield ("instructions",), "system", [("text", (), str(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
-            yield View("input", "user", [Seen("text", "", payload["input"])])
+            yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
         for at, item in items:
-            where, kind = f"input[{at}]", item.get("type", "message")
+            kind = item.get("type", "message")
+            path: Path = ("input", at)
             if kind == "function_call":
-                yield View(where, "assistant", [Seen("call", "", str(item.get("call_id")), str(item.get("name")))])
+                yield path, "assistant", [("call", (), str(item.get("call_id")), str(item.get("name")))], None
             elif kind == "function_call_output":
-                yield View(where, "tool", [Seen("result", "", str(item.get("call_id")))])
+                yield path, "tool", [("result", (), str(item.get("call_id")), None)], None
             elif kind == "reasoning":
                 follows = items[at + 1][1] if at + 1 < len(items) else {}
                 if follows.get("type") not in ("function_call", "reasoning") and follows.get("role") != "assistant":
-                    yield View(where, "assistant", [Seen("thinking", "")])
+                    yield path, "assistant", [("thinking", (), "", None)], None
             elif kind == "message":
                 content = item.get("content")
-                seen = [_seen(part, f".content[{index}]") for index, part in objects(content)]
-                said = [Seen("text", ".content", content)] if isinstance(content, str) else seen
-                yield View(where, str(item.get("role")), said)
+                seen = [_seen(part, ("content", index)) for index, part in objects(content)]
+                text_seen: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
+                yield path, str(item.get("role")), text_seen, None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -169,14 +171,14 @@ def _tool(tool: JsonObject) -> JsonObject:
     return form
 
 
-def _seen(part: Mapping[str, Any], where: str) -> Seen:
+def _seen(part: Mapping[str, Any], path: Path) -> Seen:
     match part.get("type"):
         case "input_image":
-            return Seen("image", where, str(part.get("image_url") or "data:"))
+            return "image", path, str(part.get("image_url") or "data:"), None
         case "input_file":
-            return Seen("file", where, str(part.get("file_url") or part.get("file_data") or "data:"))
+            return "file", path, str(part.get("file_url") or part.get("file_data") or "data:"), None
         case _:
-            return Seen("text", where, str(part.get("text", "")))
+            return "text", path, str(part.get("text", "")), None
 
 
 _MARKED: dict[str, Check] = {"prompt_cache_breakpoint": mapping}

@@ -1,0 +1,269 @@
+"""Media on their way through a formatter: what is opened, passed on, loaded once, or left out with a word."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from base64 import b64encode
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+from conversations import JPEG, PDF
+from formatter_helpers import (
+    HI,
+    KINDS,
+    SEES,
+    Characters,
+    accepted,
+    answering,
+    call,
+    calling,
+    judged,
+    reported,
+    result,
+    said,
+)
+from media_helpers import PNG as PNG_BYTES
+from media_helpers import Site, served
+
+from lazyprompt import (
+    AudioBlock,
+    Base64Source,
+    ChatFormatter,
+    ImageBlock,
+    MediaError,
+    MediaResolver,
+    Msg,
+    TextBlock,
+    URLSource,
+)
+from lazyprompt.formatters.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from lazyprompt import Payload
+
+    Formats: TypeAlias = Callable[..., Payload]
+
+LOADED = b64encode(PNG_BYTES).decode()
+# They fetch no address themselves.
+BLIND = ("ollama", "ollama-generate", "moonshot")
+FETCHING = tuple(name for name in SEES if name not in BLIND)
+PORTRAIT = "https://example.com/a.png"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    yield from served(Site())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "root"
+    path.mkdir()
+    (path / "a.png").write_bytes(PNG_BYTES)
+    return path
+
+
+@pytest.fixture(params=["format", "aformat"])
+def formats(request: pytest.FixtureRequest) -> Formats:
+    """Both ways to a payload, which do the same."""
+    if request.param == "format":
+        return lambda formatter, *messages: formatter.format(*messages)
+    return lambda formatter, *messages: asyncio.run(formatter.aformat(*messages))
+
+
+def shows(*urls: str | os.PathLike[str], media_type: str | None = None) -> Msg:
+    return Msg("Ann", [TextBlock("look"), *(ImageBlock(URLSource(str(url), media_type)) for url in urls)], "user")
+
+
+def fault(formats: Formats, formatter: ChatFormatter, *messages: Msg) -> str:
+    with pytest.raises(MediaError) as error:
+        formats(formatter, *messages)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "deepseek"])
+def test_a_local_path_without_a_resolver_names_both_ways(
+    formats: Formats, kind: type[ChatFormatter], provider: str
+) -> None:
+    for path in ("cat.png", "./cat", "/etc/hostname", "file:///etc/hostname", "~/cat.png", "C:\\cat.png"):
+        told = fault(formats, kind(provider), HI, shows(path))
+        assert told.startswith("messages[1].content[1] is the local file ")
+        assert "media=MediaResolver(roots=[...])" in told
+        assert "ImageBlock.from_file(" in told
+
+
+def test_the_place_of_a_path_within_a_result_is_told(formats: Formats) -> None:
+    answer = answering(result("c1", "see", ImageBlock(URLSource("/etc/hostname"))))
+    for kind in KINDS:
+        told = fault(formats, kind("anthropic"), HI, calling(call("c1")), answer)
+        assert told.startswith("messages[2].content[0].output[1] is the local file '/etc/hostname'")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_outside_of_the_roots_are_not_read(
+    formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.png").write_bytes(PNG_BYTES)
+    (root / "link.png").symlink_to(tmp_path / "secret.png")
+    formatter = kind("openai", media=MediaResolver(roots=[root], hosts=["example.com"]))
+    for path in (
+        "/etc/hostname",
+        "file:///etc/hostname",
+        f"{root}/../secret.png",
+        tmp_path / "secret.png",
+        root / "link.png",
+    ):
+        told = fault(formats, formatter, HI, shows(path))
+        assert told.startswith("messages[1].content[1]: ")
+        assert "does not lie in" in told
+    assert said(formats(formatter, shows(root / "a.png"))).count(LOADED) == 1
+
+
+def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -> None:
+    os.truncate(root / "a.png", 5 << 30)
+    told = fault(formats, ChatFormatter("openai", media=MediaResolver(roots=[root])), shows(root / "a.png"))
+    assert "has 5368709120 bytes; max_bytes= of the media resolver allows 20971520" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "media_type", "told"),
+    [
+        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its bytes are none"),
+        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its bytes are none"),
+    ],
+)
+def test_a_type_that_lies_is_refused(
+    formats: Formats, root: Path, name: str, data: bytes, media_type: str | None, told: str
+) -> None:
+    (root / name).write_bytes(data)
+    formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
+    assert told in fault(formats, formatter, shows(root / name, media_type=media_type))
+
+
+def test_data_that_lies_is_refused_and_a_wrong_name_of_a_type_mended() -> None:
+    formatter = ChatFormatter("openai")
+    for data, told in ((PDF, "its bytes are application/pdf"), ("no base 64!", "is no base64"), ("", "is empty")):
+        with pytest.raises(MediaError, match=rf"^messages\[0\]\.content\[0\]: .*{told}"):
+            formatter.format(Msg("Ann", [ImageBlock(Base64Source("image/png", data))], "user"))
+    payload = judged(formatter, Msg("Ann", [ImageBlock(Base64Source("image/png", JPEG))], "user"))
+    assert f"data:image/jpeg;base64,{JPEG}" in said(payload)
+    assert reported(payload, "image", "changed") == ["messages[0].content[0]"]
+
+
+@pytest.mark.parametrize("provider", FETCHING)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.1", "[::1]", "169.254.169.254", "2130706433"])
+def test_a_private_address_is_not_passed_on(formats: Formats, provider: str, host: str) -> None:
+    assert "is on a private host" in fault(formats, ChatFormatter(provider), shows(f"http://{host}/a.png"))
+
+
+@pytest.mark.parametrize("provider", FETCHING)
+def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) -> None:
+    assert said(formats(ChatFormatter(provider), shows(PORTRAIT))).count(PORTRAIT) == 1
+    formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1", "*.example.org"]))
+    url = site.gives("/a.png")
+    assert said(accepted(formatter, formats(formatter, shows(url)))).count(url) == 1
+    assert site.seen == []
+    assert "is on a host that hosts= of the media resolver does not list" in fault(formats, formatter, shows(PORTRAIT))
+
+
+@pytest.mark.parametrize("provider", BLIND)
+def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provider: str, site: Site) -> None:
+    formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1"]))
+    payload = accepted(formatter, formats(formatter, shows(site.gives("/a.png"))))
+    assert said(payload).count(LOADED) == 1
+    assert len(site.seen) == 1
+    assert "is on a host that may not be asked" in fault(formats, formatter, shows(PORTRAIT))
+    left = accepted(formatter, formats(ChatFormatter(provider), shows(PORTRAIT)))
+    assert [(entry.where, entry.text) for entry in left.report if entry.kind == "image"] == [
+        ("messages[0].content[1]", PORTRAIT)
+    ]
+    assert "give media=MediaResolver(hosts=[...]) to have it loaded" in str(left.report)
+
+
+@pytest.mark.parametrize("url", ["gs://b/a.png", "url_to_png1", "ftp://example.com/a.png", "javascript:alert(1)"])
+def test_an_address_of_no_known_kind_is_an_error(formats: Formats, url: str) -> None:
+    told = fault(formats, ChatFormatter("openai"), shows(url))
+    assert told.startswith(f"messages[0].content[1] has the address '{url}'; expected http(s), a local path, or base64")
+
+
+@pytest.mark.parametrize("provider", BLIND)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_medium_is_loaded_once_however_often_it_appears(
+    formats: Formats, kind: type[ChatFormatter], provider: str, site: Site
+) -> None:
+    urls = [site.gives(f"/{number}.png") for number in range(3)]
+    answer = answering(result("c1", *(ImageBlock(URLSource(url)) for url in urls)))
+    messages = [
+        shows(*urls),
+        *(Msg("Ann", "x" * 99, "user") for _ in range(60)),
+        calling(call("c1")),
+        answer,
+        shows(urls[0]),
+    ]
+    resolver = MediaResolver(hosts=["127.0.0.1"])
+    counter = Characters()
+    for formatter in (
+        kind(provider, media=resolver),
+        kind(provider, media=resolver, token_counter=counter, max_tokens=3_000),
+    ):
+        site.seen.clear()
+        text = said(accepted(formatter, formats(formatter, *messages)))
+        assert sorted(each["target"] for each in site.seen) == ["/0.png", "/1.png", "/2.png"]
+        assert text.count(LOADED) >= 1
+    assert counter.asked > 2
+    assert text.count("x" * 99) < 60
+
+
+def test_what_is_left_out_is_not_loaded(formats: Formats, site: Site, root: Path) -> None:
+    url = site.gives("/a.png")
+    resolver = MediaResolver(roots=[root], hosts=["127.0.0.1"])
+    for provider, message in (
+        ("deepseek", shows(url, root / "a.png")),
+        ("ollama", Msg("Bot", [ImageBlock(URLSource(url))], "assistant")),
+        ("ollama", Msg("Ann", [AudioBlock(URLSource(url))], "user")),
+        ("ollama", Msg("Ann", "hi", "user", url=url.replace(".png", ".mp3"))),
+    ):
+        payload = formats(ChatFormatter(provider, media=resolver), HI, message)
+        assert payload.report
+        assert LOADED not in said(payload)
+    assert site.seen == []
+
+
+def test_loads_run_side_by_side(formats: Formats, site: Site) -> None:
+    together = threading.Barrier(5, timeout=20)
+
+    def slow(_: socket.socket) -> Iterable[bytes]:
+        # No answer comes before all have asked.
+        together.wait()
+        return [b"HTTP/1.1 200 OK\r\n\r\n" + PNG_BYTES]
+
+    formatter = ChatFormatter("moonshot", media=MediaResolver(hosts=["127.0.0.1"], timeout=30))
+    payload = formats(formatter, shows(*(site.does(f"/{number}.png", slow) for number in range(5))))
+    assert said(payload).count(LOADED) == 5
+
+
+@pytest.mark.asyncio
+async def test_the_event_loop_is_not_blocked_and_a_cancelled_call_hangs_up(site: Site) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def wait(connection: socket.socket) -> Iterable[bytes]:
+        asked.set()
+        if connection.recv(1) == b"":
+            gone.set()
+        return []
+
+    formatter = ChatFormatter("ollama", media=MediaResolver(hosts=["127.0.0.1"], timeout=600))
+    task = asyncio.create_task(formatter.aformat(shows(site.does("/a.png", wait))))
+    # Only a loop that runs on lets this one return.
+    assert await asyncio.to_thread(asked.wait, 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(gone.wait, 20)

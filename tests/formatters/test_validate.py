@@ -1,0 +1,383 @@
+"""What the validator says of payloads: of broken ones where and what to do, of strangers' good ones nothing at all."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from random import Random
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from conversations import Maker
+from hypothesis import given
+from hypothesis import strategies as st
+from provider_judges import (
+    BITMAP,
+    BROKEN,
+    CACHED,
+    CACHED_LONG,
+    FUNCTION,
+    IMAGE,
+    PIECES,
+    PNG,
+    REASONING,
+    RESULT,
+    TEXT,
+    THOUGHT,
+    TOOL,
+    USE,
+    A,
+    S,
+    U,
+    calls,
+    contents,
+    items,
+    parts,
+    said,
+    told,
+    turns,
+)
+
+from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter
+from lazyprompt.formatters.profile import HistoryStyle
+from lazyprompt.formatters.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    from provider_types import Payload
+
+SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
+LINE = re.compile(r"  ([\w.\[\]$-]+|the payload) (\S.*); (\S.*)")
+
+
+def complaints(provider: str, payload: Any) -> list[tuple[str, str, str]]:
+    """What the validator has against a payload: where, what, and what to do."""
+    before = deepcopy(payload)
+    try:
+        ChatFormatter(provider).validate(payload)
+    except FormatError as error:
+        head, *lines = str(error).splitlines()
+        assert head == f"{provider} would refuse this payload:"
+        found = [LINE.fullmatch(line) for line in lines]
+        assert lines
+        assert all(found), lines
+        return [(match[1], match[2], match[3]) for match in found if match]
+    finally:
+        assert repr(payload) == repr(before)
+    return []
+
+
+WRONG: list[tuple[str, Payload, list[str]]] = [
+    ("openai", {}, ["messages"]),
+    ("openai", turns(), ["messages"]),
+    ("openai", {"messages": "Hi."}, ["messages"]),
+    ("openai", turns(U | {"role": "human"}), ["messages[0].role"]),
+    ("openai", turns({"role": "user"}), ["messages[0].content"]),
+    ("openai", turns(said("user", [])), ["messages[0].content"]),
+    ("openai", turns(said("user", [TEXT, {"type": "text"}])), ["messages[0].content[1].text"]),
+    ("openai", turns(said("user", [IMAGE | {"image_url": "x"}])), ["messages[0].content[0].image_url"]),
+    ("openai", turns(U | {"mood": "good"}), ["messages[0].mood"]),
+    ("openai", turns(U | {"name": "Dr. Who"}), ["messages[0].name"]),
+    ("openai", turns("U", said("assistant", None)), ["messages[1].content"]),
+    ("openai", turns("UC1"), ["messages[1].tool_calls[1]"]),
+    ("openai", turns("UC12", "1"), ["messages[4]"]),
+    ("openai", turns("U", calls("a", "a"), said("tool", "Rain.", tool_call_id="a")), ["messages[1].tool_calls[1]"]),
+    (
+        "openai",
+        turns("U", calls("a", arguments="[1]"), said("tool", "Rain.", tool_call_id="a")),
+        ["messages[1].tool_calls[0].function.arguments"],
+    ),
+    ("openai", turns("U", tools=[TOOL, TOOL]), ["tools[1].function.name"]),
+    ("openai", turns("U", tools=[{"type": "function", "function": {"name": "a b"}}]), ["tools[0].function.name"]),
+    ("openai", turns("U", tools=[{"type": "function", "name": "a"}]), ["tools[0].name", "tools[0].function"]),
+    ("deepseek", turns("SUU"), ["messages[2]"]),
+    ("deepseek", turns(said("user", [IMAGE])), ["messages[0].content[0].type", "messages[0].content[0]"]),
+    ("moonshot", turns(said("user", "")), ["messages[0].content"]),
+    ("moonshot", turns(said("user", [IMAGE])), ["messages[0].content[0]"]),
+    ("vllm", turns("UAS"), ["messages[2]"]),
+    ("ollama", turns(U | {"images": [PNG, "https://example.com/a.png"]}), ["messages[0].images[1]"]),
+    ("ollama-generate", {"prompt": "", "images": [5]}, ["images[0]", "prompt"]),
+    ("dashscope-multimodal", turns(said("user", [{"text": "a", "image": "b"}])), ["messages[0].content[0]"]),
+    ("anthropic", turns(said("user", [TEXT | {"text": " "}])), ["messages[0].content[0]"]),
+    ("anthropic", turns(said("user", [BITMAP])), ["messages[0].content[0]"]),
+    ("anthropic", turns("U", said("assistant", [USE]), "U"), ["messages[1].content[0]"]),
+    ("anthropic", turns("U", said("assistant", "It is ")), ["messages[1].content"]),
+    ("anthropic", turns("U", said("assistant", [TEXT, THOUGHT]), "U"), ["messages[1].content[1]"]),
+    ("anthropic", turns(said("user", [CACHED] * 5)), ["messages[0].content[4]"]),
+    ("anthropic", turns(said("user", [CACHED, CACHED_LONG])), ["messages[0].content[1]"]),
+    ("anthropic", turns("U", system=[TEXT | {"text": 5}]), ["system[0].text"]),
+    ("anthropic", turns("U", tools=[{"name": "a"}]), ["tools[0].input_schema"]),
+    ("gemini", contents(parts("user")), ["contents[0].parts"]),
+    ("gemini", contents("um"), ["contents[1]"]),
+    ("gemini", contents("u", parts("model", FUNCTION, FUNCTION), told()), ["contents[1].parts[1]"]),
+    ("gemini", contents("u", tools=[{"functionDeclarations": [{"name": "a b"}]}]), ["tools[0].functionDeclarations[0].name"]),
+    ("openai-responses", items("U", REASONING), ["input[1]"]),
+    ("openai-responses", items("Uo"), ["input[1]"]),
+    ("openai-responses", items("U", said("assistant", [TEXT])), ["input[1].content[0].type"]),
+    ("openai-responses", items("U", tools=[TOOL]), ["tools[0].function", "tools[0].name", "tools[0].parameters"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("provider", "payload", "paths"), WRONG)
+def test_a_violation_is_told_with_its_exact_path_and_a_way_out(
+    provider: str, payload: Payload, paths: list[str]
+) -> None:
+    assert [path for path, _, _ in complaints(provider, payload)] == paths
+
+
+def test_all_violations_are_listed_not_only_the_first() -> None:
+    payload = turns(
+        U | {"name": "a b"},
+        said("user", [{"type": "text", "text": 5}, {"type": "smell"}, {"type": "image_url", "image_url": {}}]),
+        calls("x" * 41, name="a.b"),
+        U | {"mood": "good"},
+        tools=[TOOL, TOOL, {"type": "function"}],
+    )
+    assert {path for path, _, _ in complaints("openai", payload)} == {
+        "messages[0].name",
+        "messages[1].content[0].text",
+        "messages[1].content[1].type",
+        "messages[1].content[2].image_url.url",
+        "messages[2].tool_calls[0]",
+        "messages[3].mood",
+        "tools[1].function.name",
+        "tools[2].function",
+    }
+    # The id, the name and the missing result of one call.
+    assert len([1 for path, _, _ in complaints("openai", payload) if path == "messages[2].tool_calls[0]"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("payload", "fix"),
+    [
+        (turns({"role": "asistant", "content": "Hi."}), "did you mean 'assistant'?"),
+        (turns(U | {"nmae": "Ann"}), "did you mean 'name'?"),
+        (turns(U | {"content": None}), "give a list"),
+        (turns("UC1"), "put its result right behind it"),
+        (turns("U", tools=[TOOL, TOOL]), "give each its own name"),
+        (turns(), "give at least 1"),
+    ],
+)
+def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:
+    ((_, _, told_fix),) = complaints("openai", payload)
+    assert fix in told_fix
+
+
+def leads_somewhere(payload: Any, path: str) -> bool:
+    """Whether a path is one of the payload: all its steps are there, the last one at least could be."""
+    steps = [int(at) if at else key for at, key in re.findall(r"\[(\d+)\]|([^.\[\]]+)", path)]
+    target = payload
+    for step in steps[:-1]:
+        target = target[step]
+    return isinstance(steps[-1], str) or len(target) > steps[-1]
+
+
+@pytest.mark.parametrize(("provider", "label", "payload"), BROKEN, ids=[f"{who}: {label}" for who, label, _ in BROKEN])
+def test_the_paths_of_broken_payloads_lead_somewhere(provider: str, label: str, payload: Payload) -> None:
+    found = complaints(provider, payload)
+    assert found, label
+    assert all(leads_somewhere(payload, path) for path, _, _ in found), found
+
+
+CODE = [{"executableCode": {"language": "PYTHON", "code": "1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_OK"}}]
+SEARCH = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "web_search_result"}]},
+    TEXT | {"citations": [{"type": "web_search_result_location", "cited_text": "Rain.", "url": "https://a.b"}]},
+]
+DOCUMENT = {"type": "document", "title": "Rain", "context": "A poem.", "citations": {"enabled": True}}
+LOCAL = said("assistant", "", thinking="Hm.", tool_calls=[{"function": {"name": "weather", "arguments": {}}}])
+SQL = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+WEB = {"type": "builtin_function", "function": {"name": "$web_search"}}
+STRANGERS: dict[str, tuple[str, Payload]] = {
+    "a refusal": ("openai", turns("U", said("assistant", None, refusal="No."), "U")),
+    "a refusal among parts": ("openai", turns("U", said("assistant", [{"type": "refusal", "refusal": "No."}]), "U")),
+    "a developer with a name": ("openai", turns(S | {"role": "developer", "name": "boss"}, U | {"name": "Ann"})),
+    "several texts of everybody": (
+        "openai",
+        turns(
+            *(said(role, [TEXT, TEXT]) for role in ("developer", "system", "user", "assistant")),
+            calls("c1"),
+            said("tool", [TEXT, TEXT], tool_call_id="c1"),
+        ),
+    ),
+    "settings of a request": ("openai", turns("U", model="gpt-5", temperature=1, tool_choice="auto", stream=True)),
+    "an answer that was spoken": ("openai", turns("U", said("assistant", None, audio={"id": "audio_1"}), "U")),
+    "a call of a custom tool": (
+        "openai",
+        turns("U", said("assistant", None, tool_calls=[SQL]), said("tool", "1", tool_call_id="c1"), tools=[SQL]),
+    ),
+    "a file by its id": ("openai", turns(said("user", [{"type": "file", "file": {"file_id": "file-1"}}, TEXT]))),
+    "cache breakpoints": (
+        "anthropic",
+        turns(
+            said("user", [CACHED]),
+            system=[CACHED_LONG],
+            tools=[{"name": "a", "input_schema": SCHEMA, "cache_control": {**SHORT, "ttl": "1h"}}],
+        ),
+    ),
+    "server tools and citations": (
+        "anthropic",
+        turns("U", said("assistant", SEARCH), "U", tools=[{"type": "web_search_20250305", "name": "web_search"}]),
+    ),
+    "system text as a string": ("anthropic", turns("UA", system="Be brief.", max_tokens=8)),
+    "system text as a list": ("anthropic", turns("U", system=[TEXT, TEXT])),
+    "a result that is an error": (
+        "anthropic",
+        turns("UT", said("user", [RESULT | {"is_error": True, "cache_control": SHORT}, TEXT])),
+    ),
+    "a result without content": (
+        "anthropic",
+        turns("UT", said("user", [{"type": "tool_result", "tool_use_id": "toolu_1"}])),
+    ),
+    "a document of text": (
+        "anthropic",
+        turns(said("user", [DOCUMENT | {"source": {"type": "text", "media_type": "text/plain", "data": "Drip."}}])),
+    ),
+    "documents of blocks and of files": (
+        "anthropic",
+        turns(
+            said(
+                "user",
+                [
+                    DOCUMENT | {"source": source}
+                    for source in ({"type": "content", "content": [TEXT]}, {"type": "file", "file_id": "f"})
+                ],
+            )
+        ),
+    ),
+    "the keys of the REST API": (
+        "gemini",
+        contents(
+            parts("user", {"text": "See:"}, {"inlineData": {"mimeType": "image/png", "data": PNG}}),
+            parts("model", {"functionCall": {"name": "weather", "args": {}}, "thoughtSignature": "c2ln"}),
+            parts("user", {"functionResponse": {"name": "weather", "response": {"sky": "grey"}}}),
+            systemInstruction={"parts": [{"text": "Be brief."}]},
+            tools=[{"functionDeclarations": [{"name": "weather"}]}, {"googleSearch": {}}],
+            generationConfig={"temperature": 0},
+        ),
+    ),
+    "contents without a role": ("gemini", {"contents": [{"parts": [{"text": "Is it raining?"}]}]}),
+    "a video of YouTube": (
+        "gemini",
+        contents(parts("user", {"fileData": {"fileUri": "https://youtu.be/x"}, "videoMetadata": {"fps": 1}})),
+    ),
+    "executable code": (
+        "gemini",
+        contents("u", parts("model", *CODE, {"text": "1."}), "u", tools=[{"codeExecution": {}}]),
+    ),
+    "a signature that came last": (
+        "gemini",
+        contents("u", parts("model", {"text": "It is."}, {"text": "", "thoughtSignature": "c2ln"}), "u"),
+    ),
+    "a plain input with built-in tools": (
+        "openai-responses",
+        {"input": "Is it raining?", "instructions": "Be brief.", "tools": [{"type": "web_search"}]},
+    ),
+    "a thought before a search": (
+        "openai-responses",
+        items("U", REASONING, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, "A", "U"),
+    ),
+    "outputs of calls that the server remembers": ("openai-responses", items("o", previous_response_id="resp_1")),
+    "calls with their state": (
+        "openai-responses",
+        items(
+            "U",
+            PIECES["c"] | {"id": "fc_1", "status": "completed"},
+            PIECES["o"] | {"output": [{"type": "input_text", "text": "Rain."}]},
+        ),
+    ),
+    "reasoning beside an answer": ("dashscope", turns("SU", A | {"reasoning_content": "Hm."}, "U")),
+    "results with names": ("dashscope", turns("UC", *(PIECES[one] | {"name": "weather"} for one in "12"))),
+    "frames of a video": (
+        "dashscope-multimodal",
+        turns(said("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])),
+    ),
+    "a picture with a size": (
+        "dashscope-multimodal",
+        turns(said("user", [{"image": "https://a.b/1.jpg", "max_pixels": 4096}, {"text": "What is it?"}])),
+    ),
+    "pictures beside the text": ("ollama", turns(U | {"images": [PNG, PNG]}, A | {"thinking": "Hm."}, "U")),
+    "results told by the name of the tool": (
+        "ollama",
+        turns("U", LOCAL, {"role": "tool", "tool_name": "weather", "content": "Rain."}, options={"seed": 1}),
+    ),
+    "settings of Ollama": ("ollama-generate", {"prompt": "Is it", "suffix": "?", "context": [1], "images": [PNG]}),
+    "signed thoughts": ("litellm", turns("U", A | {"thinking_blocks": [THOUGHT], "reasoning_content": "Hm."}, "U")),
+    "a video of Kimi": (
+        "moonshot",
+        turns(said("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
+    ),
+    "Kimi's own tools": ("moonshot", turns("U", tools=[WEB])),
+    "a sound by address": (
+        "vllm",
+        turns(said("user", [{"type": "audio_url", "audio_url": {"url": "https://a.b/c.wav"}}, TEXT])),
+    ),
+    "Zhipu's own tools": ("zhipu", turns("U", tools=[{"type": "web_search", "web_search": {"enable": True}}])),
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "payload"), STRANGERS.values(), ids=[f"{STRANGERS[label][0]}: {label}" for label in STRANGERS]
+)
+def test_what_real_servers_take_is_accepted(provider: str, payload: Payload) -> None:
+    assert complaints(provider, payload) == []
+
+
+@pytest.mark.parametrize("style", get_args(HistoryStyle))
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_our_own_payloads_in_the_documented_styles_are_accepted(provider: str, style: HistoryStyle) -> None:
+    formatter = MultiAgentFormatter(provider, history_style=style)
+    formatter.validate(formatter.format({"role": "user", "content": "Hi."}))
+    for seed in range(60):
+        messages = Maker(Random(seed)).conversation()  # noqa: S311 - chance is what is wanted
+        try:
+            payload = formatter.format(*messages)
+        except FormatError as error:
+            assert "there is no message with any content" in str(error), seed
+        else:
+            formatter.validate(payload)
+
+
+WORDS = st.sampled_from(
+    "type role content text id name source images image tools tool_calls function arguments input output call_id "
+    "tool_use_id url data media_type parts function_call inline_data mime_type cache_control prompt_cache_breakpoint "
+    "mode explicit ttl 5m 1h user assistant system tool model image_url tool_use tool_result thinking document video "
+    "base64 reasoning function_call_output message executableCode".split()
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.just(10**5000) | st.floats() | st.text(st.characters()) | WORDS
+GARBAGE = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=12
+)
+WHOLE = [(provider, payload) for provider, payload in STRANGERS.values()] + [(who, broken) for who, _, broken in BROKEN]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
+
+
+@given(st.data())
+def test_anything_at_any_place_is_accepted_or_refused_with_places_that_are_there(data: st.DataObject) -> None:
+    provider, good = data.draw(st.sampled_from(WHOLE), "payload")
+    payload = deepcopy(dict(good))
+    for _ in range(data.draw(st.integers(1, 3), "mutations")):
+        path = data.draw(st.sampled_from(places(payload)), "place")
+        target: Any = payload
+        for key in path:
+            outer, target = target, target[key]
+        garbage = data.draw(GARBAGE, "garbage")
+        if isinstance(target, dict) and data.draw(st.booleans(), "add a key"):
+            target[data.draw(WORDS, "key")] = garbage
+        elif isinstance(target, list) and data.draw(st.booleans(), "add an item"):
+            target.insert(data.draw(st.integers(0, len(target)), "index"), garbage)
+        elif path:
+            outer[path[-1]] = garbage
+    assert all(leads_somewhere(payload, path) for path, _, _ in complaints(provider, payload))
+
+
+@pytest.mark.parametrize("payload", [None, [], "Hi.", 5, [{"role": "user", "content": "Hi."}]])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_is_no_object_at_all_is_refused(provider: str, payload: Any) -> None:
+    ((path, _, fix),) = complaints(provider, payload)
+    assert path == "the payload"
+    assert fix
