@@ -54,7 +54,7 @@ input_msgs = [
                 type="tool_result",
                 name="get_current_location",
                 id="1",
-                output=[TextBlock(type="text", text="104.48, 36.30")],  # type: ignore[arg-type]  # a list is taken too
+                output=[TextBlock(type="text", text="104.48, 36.30")],
             ),
         ],
         "system",
@@ -78,7 +78,7 @@ input_msgs = [
                 type="tool_result",
                 name="search_around",
                 id="2",
-                output=[TextBlock(type="text", text="[...]")],  # type: ignore[arg-type]
+                output=[TextBlock(type="text", text="[...]")],
             ),
         ],
         "system",

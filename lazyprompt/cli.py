@@ -145,7 +145,15 @@ _text = partial(click.option, callback=_utf8)
 @click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form.")
 @_text("--label", help="The answer, in training data.")
 @_text("--model", metavar="NAME", help="The model to write for (see lazyprompt families).")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="flat", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    metavar="FORM",
+    default="flat",
+    show_default=True,
+    help="flat, or a provider (see lazyprompt providers).",
+)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON; for flat text with its segments.")
 @click.option("--safety", type=click.Choice(SAFETIES), help="For control sequences in values.  [default: neutralize]")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
@@ -190,10 +198,11 @@ def _refuse_conflicts(options: _Options) -> None:
     for option, value in in_file.items():
         if value is not None and options["prompt_file"] is not None:
             raise WrongUseError(option, "the prompt file says that; give one of the two")
-    if options["form"] == "openai" and options["safety"] is not None:
-        raise WrongUseError("--safety", "only flat text is searched for control sequences; leave out --format openai")
-    if options["color"] == "always" and (options["as_json"] or options["form"] == "openai"):
-        raise WrongUseError("--color", "only flat text has colour; leave out --json and --format openai")
+    form = options["form"]
+    if form != "flat" and options["safety"] is not None:
+        raise WrongUseError("--safety", f"only flat text is searched for control sequences; leave out --format {form}")
+    if options["color"] == "always" and (options["as_json"] or form != "flat"):
+        raise WrongUseError("--color", "only flat text has colour; leave out --json and --format")
 
 
 def _prompter(options: _Options) -> Prompter:
@@ -209,7 +218,7 @@ def _prompter(options: _Options) -> Prompter:
             make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
             prompter = make(_instruction(options), options["extra_keys"])
         where = "--model"
-        if options["model"] is not None:
+        if options["model"] is not None and options["form"] in ("flat", "openai"):
             prompter = prompter.with_markers(options["model"])
     except LazyPromptError as error:
         raise WrongUseError(where, str(error)) from error
@@ -261,8 +270,10 @@ def _made(
     """The prompt in the form that was asked for."""
     output = options["output"]
     terminal = goes_to_terminal(output)
-    if options["form"] == "openai":
-        form = prompter.generate_prompt(*call, format="openai")
+    if options["form"] != "flat":
+        # The model's markers and system text are the prompter's by now; a provider is told its name.
+        model = None if options["form"] == "openai" else options["model"]
+        form = prompter.generate_prompt(*call, format=options["form"], model=model)
         return Output(_json(form, indent=None if options["as_json"] else 2, terminal=terminal), output)
     rendered = prompter.render(*call)
     if options["as_json"]:
@@ -293,3 +304,22 @@ def families(*, as_json: bool) -> Output:
         rows.append((name, "yes" if markers.system else "no", stop))
     width = max(len(name) for name, _, _ in rows)
     return Output("".join(f"{name:{width}}  {system:6}  {stop}".rstrip() + "\n" for name, system, stop in rows))
+
+
+@_cli.command()
+@click.option("--json", "as_json", is_flag=True, help="The whole table, as one line of JSON.")
+def providers(*, as_json: bool) -> Output:
+    """List the providers that --format knows, and what each takes.
+
+    For each provider the blocks that it takes: media by address (url), as base64 (data), within results of tools or
+    in a turn behind them; the thoughts that it wants back; and its rules of order.
+    """
+    from lazyprompt.formatters.matrix import HEADERS, rows  # noqa: PLC0415 - all profiles are read for it
+
+    found = rows()
+    if as_json:
+        return Output(_json([{"provider": row.provider, **row.cells} for row in found]))
+    table = [HEADERS, *((row.provider, *row.cells.values()) for row in found)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table)
+    return Output("\n".join(lines) + "\n")

@@ -92,6 +92,11 @@ class History:
         return forms
 
     @property
+    def has_messages(self) -> bool:
+        """Whether the history is made of messages, and not of plain pairs."""
+        return bool(self._messages)
+
+    @property
     def waits_for_answer(self) -> bool:
         """Whether the last message is the user's or a tool's, so that the assistant speaks next."""
         if not self._messages:

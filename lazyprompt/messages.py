@@ -183,35 +183,45 @@ class ToolUseBlock(_Block):
         return fresh(self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ToolResultBlock(_Block):
     """What a tool gave back.
 
     Args:
         id: The id of the call.
         name: The tool.
-        output: Text, or blocks of text and media.
+        output: Text, or blocks of text and media (dicts of the same fields are accepted).
         type: Always ``"tool_result"``.
+
+    Raises:
+        HistoryError: A field has a wrong shape.
     """
 
     kind: ClassVar[str] = "tool_result"
     id: str
-    name: str = ""
-    output: str | tuple[Block, ...] = ""
-    type: Literal["tool_result"] = "tool_result"
+    name: str
+    output: str | tuple[Block, ...]
+    type: Literal["tool_result"]
 
-    def __post_init__(self) -> None:
-        super(ToolResultBlock, self).__post_init__()
-        _text(self.id, "the id of a ToolResultBlock")
-        _text(self.name, "the name of a ToolResultBlock")
-        where = f"the output of tool {self.name!r}"
-        given = cast("object", self.output)
-        if isinstance(given, str):
-            well_formed(given, where, HistoryError)
-        elif isinstance(given, list | tuple):
-            object.__setattr__(self, "output", blocks_from(cast("list[BlockLike]", given), where))
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the name of the documents
+        name: str = "",
+        output: str | Sequence[BlockLike] = "",
+        type: Literal["tool_result"] = "tool_result",  # noqa: A002 - the name of the documents
+    ) -> None:
+        _text(id, "the id of a ToolResultBlock")
+        _text(name, "the name of a ToolResultBlock")
+        where = f"the output of tool {name!r}"
+        if isinstance(output, str):
+            well_formed(output, where, HistoryError)
+        elif isinstance(cast("object", output), list | tuple):
+            output = blocks_from(output, where)
         else:
-            raise HistoryError(f"{where} is a {type(given).__name__}; give text or a list of blocks")
+            raise HistoryError(f"{where} is a {output.__class__.__name__}; give text or a list of blocks")
+        for key, value in (("id", id), ("name", name), ("output", output), ("type", type)):
+            object.__setattr__(self, key, value)
+        super(ToolResultBlock, self).__post_init__()
 
     @property
     def text(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, Self, TypeAlias, TypedDi
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.text.layout import Fields
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lazyprompt._json import JsonObject
+    from lazyprompt.formatters.report import Payload
     from lazyprompt.text.instruction import InstructionTemplate
     from lazyprompt.text.layout import Laid
     from lazyprompt.text.safety import Safety
@@ -32,7 +34,7 @@ ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 
-FORMATS = ("flat", "openai")
+FORMATS = ("flat", *PROVIDERS)
 
 
 class OpenAIPrompt(TypedDict):
@@ -42,6 +44,8 @@ class OpenAIPrompt(TypedDict):
     tools: NotRequired[list[JsonObject]]
 
 
+# What a prompter writes itself: flat text and OpenAI's form.
+_OWN_FORMS = (None, "flat", "openai")
 # A prompter remembers the copies it made for so many model names.
 _MODELS_KEPT = 32
 
@@ -159,7 +163,7 @@ class Prompter:
         return_dict: bool = ...,
         format: str | None = ...,
         model: str | None = ...,
-    ) -> str | OpenAIPrompt: ...
+    ) -> str | OpenAIPrompt | Payload: ...
     def generate_prompt(
         self,
         input: object = None,  # noqa: A002 - the name of the documents
@@ -171,7 +175,7 @@ class Prompter:
         return_dict: bool = False,
         format: str | None = None,  # noqa: A002 - the name of the documents
         model: str | None = None,
-    ) -> str | OpenAIPrompt:
+    ) -> str | OpenAIPrompt | Payload:
         """Make the prompt.
 
         Args:
@@ -182,8 +186,10 @@ class Prompter:
             label: The answer, in training data.
             show: Whether the prompt is written to the standard error as well.
             return_dict: The same as ``format="openai"``.
-            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``.
-            model: The model whose markers (and system text) are used in place of the prompter's own.
+            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
+                for its payload.
+            model: The model whose markers (and system text) are used in place of the prompter's own; with a provider
+                other than ``openai``, the model at that provider.
 
         Returns:
             The flat string, or a dict that shares nothing mutable with anything given.
@@ -196,18 +202,21 @@ class Prompter:
             SafetyError: A value holds a control sequence, and the prompter refuses them.
             TemplateError: The model is of no known family.
         """
-        if model is not None:
+        own_form = format in _OWN_FORMS
+        if model is not None and own_form:
             return self._for_model(model).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
         if self._hooks or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
-        made = (
-            self._openai(input, history, tools, label)
-            if as_dict
-            else "".join(self._lay(input, history, tools, label).parts)
-        )
+        made: str | OpenAIPrompt | Payload
+        if as_dict:
+            made = self._openai(input, history, tools, label)
+        elif own_form:
+            made = "".join(self._lay(input, history, tools, label).parts)
+        else:
+            made = self._payload(str(format), model, input, history, tools, label)
         if show or self._show:
             sys.stderr.write(f"{made}\n")
         return made
@@ -376,6 +385,31 @@ class Prompter:
             messages.append({"role": "assistant", "content": label})
         all_tools = self._tools if tools is None else self._all_tools(tools)
         return {"messages": messages, "tools": all_tools.copy()} if all_tools.names else {"messages": messages}
+
+    def _payload(
+        self,
+        provider: str,
+        model: str | None,
+        given: object,
+        history: HistoryLike | None,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> Payload:
+        """The payload of a provider."""
+        from lazyprompt.formatters.prompted import prompted  # noqa: PLC0415 - only such a form needs it
+
+        system_parts, user_parts, text = self._instruction.parts(given)
+        past = self._past(history)
+        said = "".join(user_parts) + (text or "")
+        return prompted(
+            provider,
+            model,
+            (self._system_text, "".join(system_parts)),
+            past.messages if past.has_messages else past.to_openai(),
+            said or _said(text, past),
+            self._tools if tools is None else self._all_tools(tools),
+            label,
+        )
 
     def _past(self, history: HistoryLike | None) -> History:
         return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)

@@ -93,3 +93,38 @@ def places(text: str, *marks: str) -> list[int]:
     if found:
         raise AssertionError(f"{found} not once in {text}")
     return [text.index(mark) for mark in marks]
+
+
+def roles(payload: Payload) -> list[str]:
+    """Who speaks, turn by turn; an item of the Responses API that is no message by its type."""
+    system = ["system"] if {"system", "instructions", "system_instruction"} & payload.keys() else []
+    turns = next((payload[key] for key in ("messages", "contents", "input") if key in payload), [{"role": "user"}])
+    return [*system, *(turn.get("role") or turn["type"] for turn in turns)]
+
+
+def called(value: object) -> list[tuple[str, str]]:
+    """The ids and names of all calls in a payload, in any provider's form."""
+    if isinstance(value, list):
+        return [each for item in value for each in called(item)]
+    if not isinstance(value, dict):
+        return []
+    if value.get("type") in ("tool_use", "function_call"):
+        return [(value.get("call_id", value.get("id")), value["name"])]
+    if {"id", "function"} <= value.keys():
+        return [(value["id"], value["function"]["name"])]
+    if "function_call" in value:
+        return [(value["function_call"]["id"], value["function_call"]["name"])]
+    return [each for item in value.values() for each in called(item)]
+
+
+def texts(value: object, key: str = "") -> list[str]:
+    """All texts that a model reads as said, in any provider's form; thoughts and arguments apart."""
+    if isinstance(value, str):
+        return [value] if key in _SAID else []
+    items = (
+        value.items() if isinstance(value, dict) else ((key, item) for item in value) if isinstance(value, list) else ()
+    )
+    return [text for name, item in items for text in texts(item, name)]
+
+
+_SAID = ("text", "content", "prompt", "system", "instructions", "system_instruction", "output")

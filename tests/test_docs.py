@@ -92,13 +92,14 @@ def test_both_readmes_hold_the_same_two_command_lines() -> None:
     assert [block.code for block in blocks(ROOT / "README.zh.md") if block.language == "bash"] == lines
 
 
-def test_the_page_of_families_is_made_from_the_table() -> None:
-    made = subprocess.run(
-        [sys.executable, "-c", "import runpy; print(runpy.run_path('docs/make_families.py')['page'](), end='')"],
+@pytest.mark.parametrize("name", ["families", "blocks"])
+def test_a_page_of_a_table_is_made_from_the_table(name: str) -> None:
+    made = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", f"import runpy; print(runpy.run_path('docs/make_{name}.py')['page'](), end='')"],
         check=True,
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         env={**os.environ, "PYTHONUTF8": "1"},
     )
-    assert made.stdout == (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+    assert made.stdout == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")

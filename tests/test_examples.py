@@ -20,10 +20,14 @@ def run(name: str, *arguments: str) -> str:
 
 def test_every_script_is_run_below() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "agentscope_0_0.py",
+        "agentscope_0_1.py",
+        "agentscope_1_x.py",
         "chat.py",
         "document_qa.py",
         "few_shot.py",
         "fine_tuning.py",
+        "qwen_token_counter.py",
         "tool_calling.py",
     }
 

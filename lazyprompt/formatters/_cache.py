@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.formatters.form import objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,8 @@ def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str
     if isinstance(cache, str) or not isinstance(cast("object", cache), Iterable):
         raise FormatError(f"cache is {cache!r}; give the places to mark, as cache=('tools', 'system', 'history')")
     marks = profile.breakpoints
-    given = dict(cache) if isinstance(cache, Mapping) else dict.fromkeys(cache, marks.lifetimes[0] if marks else "")
+    usual = marks.lifetimes[0] if marks else ""
+    given: dict[str, str] = {**cache} if isinstance(cache, Mapping) else dict.fromkeys(cache, usual)
     for place, lifetime in given.items():
         if place not in PLACES:
             known = ", ".join(PLACES)
@@ -102,16 +104,12 @@ def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints) -> list[tuple[
 def _marks(payload: Mapping[str, Any], key: str) -> Iterator[tuple[Path, JsonObject]]:
     """The marks of a payload, in the order in which a provider reads them."""
     for place in ("tools", "system", "messages", "input"):
-        items = payload.get(place)
-        for at, item in enumerate(cast("list[object]", items) if isinstance(items, list) else ()):
-            if not isinstance(item, dict):
-                continue
+        for at, item in objects(payload.get(place)):
             if isinstance(item.get(key), dict):
                 yield (place, at), item[key]
-            content = item.get("content")
-            if isinstance(content, list):
-                for index, block in enumerate(cast("list[object]", content)):
-                    if isinstance(block, dict) and isinstance(block.get(key), dict):
+            if isinstance(item.get("content"), list):
+                for index, block in objects(item["content"]):
+                    if isinstance(block.get(key), dict):
                         yield (place, at, "content", index), block[key]
 
 
@@ -122,7 +120,8 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints) -> dict[st
         return tools[-1] if tools else None
     if place == "system" and "system" in payload:
         payload["system"] = _as_parts(payload["system"], "text")
-        return cast("dict[str, Any]", payload["system"][-1])
+        last: dict[str, Any] = payload["system"][-1]
+        return last
     messages: list[dict[str, Any]] = payload.get("messages") or payload.get("input") or []
     kind = "text" if "messages" in payload else "input_text"
     if place == "system":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from json import loads
 from typing import TYPE_CHECKING, cast
 
@@ -20,7 +19,7 @@ from lazyprompt.formatters._shape import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt.formatters._shape import Check, Fault
     from lazyprompt.formatters.profile import MediaKind
@@ -115,13 +114,7 @@ def tool_shape() -> Check:
     """A tool; of those that are no functions only that they have a type."""
     function = fields({"name": text}, {"description": text, "parameters": mapping, "strict": anything})
     own = fields({"type": anything, "function": function}, {"cache_control": mapping})
-    other = fields({"type": text}, more=True)
-
-    def check(tool: object) -> Sequence[Fault]:
-        is_other = isinstance(tool, Mapping) and cast("Mapping[str, object]", tool).get("type") != "function"
-        return other(tool) if is_other else own(tool)
-
-    return check
+    return tagged("type", {"function": own}, other=fields({"type": text}, more=True))
 
 
 def _answers_something(message: Check) -> Check:

@@ -26,8 +26,8 @@ _TAGS_NOTE = "# Conversation History\nThe content between <history></history> ta
 # What stands before the lines of a history, and behind them: of the first run of messages, and of a later one.
 _FRAMES: dict[HistoryStyle, tuple[tuple[str, str], tuple[str, str]]] = {
     "tags": ((f"{_TAGS_NOTE}<history>\n", "\n</history>"), ("<history>\n", "\n</history>")),
-    "conversation": (("## Conversation History\n", ""),) * 2,
-    "dialogue": (("## Dialogue History\n", ""),) * 2,
+    "conversation": (("## Conversation History\n", ""), ("## Conversation History\n", "")),
+    "dialogue": (("## Dialogue History\n", ""), ("## Dialogue History\n", "")),
 }
 STYLES = tuple(_FRAMES)
 
@@ -40,7 +40,10 @@ _TAGS = Controls(
 _ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _COLONS = ":\uff1a\ufe55\ufe13\u2236\ua789"
 _LINE_END = re.compile(f"(\r\n|[{_ENDS}])")
-_SPEAKER_LINE = re.compile(f"[{_ENDS}][^ \t{_ENDS}{_COLONS}][^{_ENDS}{_COLONS}]{{0,100}}[{_COLONS}]")
+# A line that begins as a speaker's does, or as a header does.
+_SPEAKER_LINE = re.compile(
+    f"[{_ENDS}](?:[#\uff03\ufe5f]|[^ \t{_ENDS}{_COLONS}][^{_ENDS}{_COLONS}]{{0,100}}[{_COLONS}])"
+)
 _NOT_IN_NAME = re.compile(f"[\x00-\x1f\x7f{_ENDS}{_COLONS}<>\uff1c\uff1e\ufe64\ufe65]+")
 
 

@@ -84,7 +84,8 @@ def with_media_behind(turns: Iterable[Turn], profile: Profile, notes: Notes) -> 
             new.append(turn)
             continue
         notes.add(f"messages[{at}]", "tool_result", "moved", f"{profile.name} takes its media from the user only")
-        new += [(role, name, tuple(results), at), ("user", "", tuple(shown), at)]
+        new.append((role, name, tuple(results), at))
+        new.append(("user", "", tuple(shown), at))
     return new
 
 
@@ -117,7 +118,9 @@ def _as_blocks(content: Content) -> tuple[Block, ...]:
 
 def with_system_first(turns: Iterable[Turn], profile: Profile, notes: Notes, *, always: bool = False) -> list[Turn]:
     """The turns with all system text in one turn at the front, where the provider asks for that (or always)."""
-    known = [turn if profile.developer or turn[0] != "developer" else ("system", *turn[1:]) for turn in turns]
+    known: list[Turn] = [
+        turn if profile.developer or turn[0] != "developer" else ("system", turn[1], turn[2], turn[3]) for turn in turns
+    ]
     if profile.system == "anywhere" and not always:
         return known
     system: Turn | None = None
@@ -187,6 +190,6 @@ def without_last_space(turns: list[Turn], profile: Profile, notes: Notes) -> lis
     if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
         return turns
     notes.add(f"messages[{at}]", "text", "changed", f"{profile.name} takes no white space at its end", last.text)
-    blocks[-1] = replace(last, text=last.text.rstrip())
-    new: Content = blocks[-1].text if isinstance(content, str) and isinstance(blocks[-1], TextBlock) else tuple(blocks)
+    left = last.text.rstrip()
+    new: Content = left if isinstance(content, str) else (*blocks[:-1], replace(last, text=left))
     return [*turns[:-1], (role, name, new, at)]

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import did_you_mean
 
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
 Path: TypeAlias = tuple[str | int, ...]
 # Where it is, what is wrong, and what to do.
 Fault: TypeAlias = tuple[Path, str, str]
@@ -89,11 +86,9 @@ def listed(item: Check, least: int = 0) -> Check:
         items = cast("list[object]", value)
         if len(items) < least:
             return [((), "is empty", f"give at least {least}, or leave the key out")]
-        faults: list[Fault] = []
-        for at, each in enumerate(items):
-            if found := item(each):
-                faults += _at(at, found)
-        return faults
+        if not any(map(item, items)):
+            return FINE
+        return [fault for at, each in enumerate(items) for fault in _at(at, item(each))]
 
     return check
 
@@ -112,40 +107,60 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
         more: Whether others may be too.
     """
     checks = {**required, **(optional or {})}
-    needed: AbstractSet[str] = required.keys()
+    needed = tuple(required)
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, dict):
             return _wrong(value, "a JSON object")
         given = cast("dict[str, object]", value)
-        faults: list[Fault] = []
         for key, each in given.items():
             rule = checks.get(key)
             # Most values are texts, and are looked at here: a call for each would double the time.
             if rule is text:
                 if type(each) is not str:
-                    faults += _at(key, text(each))
-            elif rule is None:
-                if not more:
-                    faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
-            elif rule is not anything and (found := rule(each)):
-                faults += _at(key, found)
-        if not needed <= given.keys():
-            missing = [key for key in required if key not in given]
-            faults += [((key,), "is missing", "add it") for key in missing]
+                    break
+            elif rule is not anything and (rule is None or rule(each)):
+                break
+        else:
+            for key in needed:
+                if key not in given:
+                    break
+            else:
+                return FINE
+        return explained(given)
+
+    def explained(given: dict[str, object]) -> Sequence[Fault]:
+        """All that is wrong, once it is known that something may be."""
+        faults: list[Fault] = []
+        for key, each in given.items():
+            rule = checks.get(key)
+            if rule is not None:
+                faults += _at(key, rule(each))
+            elif not more:
+                faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
+        faults += [((key,), "is missing", "add it") for key in needed if key not in given]
         return faults
 
     return check
 
 
-def tagged(key: str, kinds: Mapping[str, Check]) -> Check:
-    """An object whose shape another of its values tells, as its ``type`` or ``role``."""
+def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, default: str | None = None) -> Check:
+    """An object whose shape another of its values tells, as its ``type`` or ``role``.
+
+    Args:
+        key: The key of that value.
+        kinds: The shapes by that value.
+        other: The shape of all others; without it, there are none.
+        default: What no value stands for.
+    """
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, dict):
             return _wrong(value, "a JSON object")
         tag = cast("dict[str, object]", value).get(key)
-        rule = kinds.get(tag) if isinstance(tag, str) else None
+        if tag is None:
+            tag = default
+        rule = kinds.get(tag, other) if isinstance(tag, str) else None
         return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
 
     return check

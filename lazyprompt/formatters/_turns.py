@@ -220,7 +220,7 @@ def _quick_call(call: dict[str, Any], waiting: dict[str, str], ids: dict[str, st
     ):
         raise ValueError("not plain")
     value, end = _scan(arguments, 0)
-    if not isinstance(value, dict) or end != len(arguments) or not name:
+    if value.__class__ is not dict or end != len(arguments) or not name:
         raise ValueError("not plain")
     waiting[call_id] = ids[call_id] = name
     return trusted_call(call_id, name, value)

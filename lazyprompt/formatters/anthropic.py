@@ -7,7 +7,6 @@ caching; the types of the official client.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,10 +25,10 @@ from lazyprompt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.formatters._shape import Check, Fault, Path
+    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Kind, Seen, View
     from lazyprompt.messages import Msg, Source
@@ -81,7 +80,7 @@ class AnthropicForm:
         }
         return fields(
             {"messages": listed(tagged("role", roles), 1)},
-            {"system": text_or(listed(tagged("type", {"text": _TEXT}), 1)), "tools": listed(_tool_shape)},
+            {"system": text_or(listed(tagged("type", {"text": _TEXT}), 1)), "tools": listed(_TOOL)},
             more=True,
         )
 
@@ -189,15 +188,18 @@ def _seen(content: object, path: Path) -> list[Seen]:
         kind = _KINDS.get(tag) if isinstance(tag, str) else None
         if kind is None:
             continue
+        place = (*path, at)
         if kind == "call":
-            seen.append((kind, (*path, at), str(block.get("id")), str(block.get("name"))))
-        elif kind in ("image", "file"):
+            seen.append((kind, place, str(block.get("id")), str(block.get("name"))))
+        elif kind == "result":
+            seen.append((kind, place, str(block.get("tool_use_id")), None))
+        elif kind == "text" or kind == "thinking":  # noqa: PLR1714 - compared one by one, it costs half
+            seen.append((kind, place, str(block.get("text", "")), None))
+        else:
             source = block.get("source")
             given = cast("JsonObject", source) if isinstance(source, dict) else {}
             address = given.get("url", f"data:{given.get('media_type', '')}")
-            seen.append((kind, (*path, at), str(address), None))
-        else:
-            seen.append((kind, (*path, at), str(block.get("tool_use_id" if kind == "result" else "text", "")), None))
+            seen.append((kind, place, str(address), None))
     return seen
 
 
@@ -266,12 +268,6 @@ _SERVER: dict[str, Check] = dict.fromkeys(
 )
 
 
-def _tool_shape(tool: object) -> Sequence[Fault]:
-    """A tool with its schema; Anthropic's own have a type instead."""
-    own = isinstance(tool, Mapping) and cast("JsonObject", tool).get("type") not in (None, "custom")
-    return _OWN_TOOL(tool) if own else _FUNCTION(tool)
-
-
 _OWN_TOOL = fields({"type": text, "name": text}, more=True)
 _FUNCTION = fields(
     {"name": text, "input_schema": mapping},
@@ -286,6 +282,9 @@ _FUNCTION = fields(
         "eager_input_streaming": anything,
     },
 )
+
+# A tool with its schema; Anthropic's own have a type instead.
+_TOOL = tagged("type", {"custom": _FUNCTION}, other=_OWN_TOOL, default="custom")
 
 ANTHROPIC = Profile(
     name="anthropic",

@@ -309,7 +309,7 @@ class ChatFormatter:
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
         for name in sorted(reading.names - _NO_NAMES):
-            why = f"{self.profile.name} has no place for names; MultiAgentFormatter writes them into the text"
+            why = f"{name!r}: {self.profile.name} has no place for names; MultiAgentFormatter writes them"
             notes.add("messages", "name", "left out", why, name)
 
     def __repr__(self) -> str:
@@ -389,7 +389,7 @@ def _packed_tools(tools: ToolSet, profile: Profile) -> bytes:
 def _countable(payload: Payload, profile: Profile) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
     """A payload as messages and tools, for a counter."""
     said = payload[profile.form.messages_key]
-    messages = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
+    messages: list[Mapping[str, Any]] = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
     for key in ("system", "instructions", "system_instruction"):
         if key in payload:
             messages.insert(0, {"role": "system", "content": payload[key]})

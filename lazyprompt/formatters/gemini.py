@@ -203,7 +203,7 @@ def _seen(parts: object, at: int) -> list[Seen]:
         if not isinstance(part, dict):
             seen.append(("text", path, str(part), None))
             continue
-        given: JsonObject = part
+        given = cast("JsonObject", part)
         key = next((key for key in given if key in _KEYS), None)
         if key is None:
             kind: Kind = "thinking" if given.get("thought") is True else "text"

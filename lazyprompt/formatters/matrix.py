@@ -6,7 +6,7 @@ where those of a tool's result go. Thoughts: which of its own the provider wants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 
@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lazyprompt.formatters.profile import MediaKind, Profile
-
-Column: TypeAlias = Literal[
-    "text",
-    "tool_use",
-    "tool_result",
-    "image",
-    "audio",
-    "video",
-    "file",
-    "thinking",
-    "system",
-    "turns",
-    "names",
-    "cache",
-]
 
 
 class Row(NamedTuple):
@@ -40,7 +25,7 @@ class Row(NamedTuple):
     """
 
     provider: str
-    cells: Mapping[Column, str]
+    cells: Mapping[str, str]
 
 
 def rows() -> list[Row]:
@@ -111,7 +96,7 @@ def _cache(profile: Profile) -> str:
     return places if marks.models is None else f"{places} (some models)"
 
 
-_CELLS: dict[Column, Callable[[Profile], str]] = {
+_CELLS: dict[str, Callable[[Profile], str]] = {
     "text": _text,
     "tool_use": _calls,
     "tool_result": _results,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
@@ -63,9 +63,8 @@ class OllamaForm(ChatForm):
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """The pictures."""
         images = message.get("images")
-        return [
-            ("image", ("images", at), "data:", None) for at in range(len(images) if isinstance(images, list) else 0)
-        ]
+        given = cast("list[object]", images) if isinstance(images, list) else []
+        return [("image", ("images", at), "data:", None) for at in range(len(given))]
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""

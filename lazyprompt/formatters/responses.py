@@ -7,7 +7,6 @@ types of the official client.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,9 +30,9 @@ from lazyprompt.messages import (
 from lazyprompt.openai_form import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Check, Fault, Path
+    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
@@ -61,9 +60,7 @@ class ResponsesForm:
 
     def shape(self, profile: Profile) -> Check:
         """Items by type; other keys of a request are the caller's."""
-        return fields(
-            {"input": text_or(listed(_item_shape, 1))}, {"instructions": text, "tools": listed(_tool_shape)}, more=True
-        )
+        return fields({"input": text_or(listed(_ITEM, 1))}, {"instructions": text, "tools": listed(_TOOL)}, more=True)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions."""
@@ -223,12 +220,6 @@ _ITEMS: dict[str, Check] = {
 }
 
 
-def _tool_shape(tool: object) -> Sequence[Fault]:
-    """A function; of OpenAI's own tools only that each has a type."""
-    is_function = isinstance(tool, Mapping) and cast("JsonObject", tool).get("type") == "function"
-    return _FUNCTION(tool) if is_function else _OTHER(tool)
-
-
 _FUNCTION = fields(
     {"type": anything, "name": text, "parameters": nullable(mapping)},
     {"strict": anything, "description": nullable(text), "defer_loading": anything, "allowed_callers": anything},
@@ -236,11 +227,9 @@ _FUNCTION = fields(
 _OTHER = fields({"type": text}, more=True)
 
 
-def _item_shape(item: object) -> Sequence[Fault]:
-    """An item; of OpenAI's own tools only that it is one."""
-    kind = cast("JsonObject", item).get("type", "message") if isinstance(item, dict) else "message"
-    return _ITEMS[kind](item) if isinstance(kind, str) and kind in _ITEMS else _OTHER(item)
-
+# Of OpenAI's own tools, and of what they leave in its answers, only that each has a type.
+_TOOL = tagged("type", {"function": _FUNCTION}, other=_OTHER)
+_ITEM = tagged("type", _ITEMS, other=_OTHER, default="message")
 
 OPENAI_RESPONSES = OPENAI.but(
     name="openai-responses",

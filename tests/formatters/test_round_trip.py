@@ -1,4 +1,4 @@
-"""An assistant's turn written into a payload, taken out of it as the provider would have answered it, and read again."""
+"""An assistant's turn written into a payload, taken out of it as a provider answers, and read again: the same turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolResultB
 from lazyprompt.formatters.matrix import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from lazyprompt import Payload
     from lazyprompt.messages import Block
@@ -49,7 +49,7 @@ def formatted(provider: str, *blocks: Block) -> Payload:
 
 def answered(provider: str, payload: Payload) -> dict[str, Any]:
     """The answer of a provider that says what the assistant says in a payload."""
-    answer = answer_of(provider)
+    answer: dict[str, Any] = answer_of(provider)
     payload = deepcopy(payload)
     if provider == "gemini":
         (content,) = [each for each in payload["contents"] if each["role"] == "model"]
@@ -77,32 +77,29 @@ def output_of(item: dict[str, Any]) -> dict[str, Any]:
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
 
 
-def from_dashscope(kind: str) -> Callable[[dict[str, Any]], object]:
-    responses = "dashscope.api_entities.dashscope_response"
-
-    def made(answer: dict[str, Any]) -> object:
-        whole = sdk(responses).DashScopeAPIResponse(status_code=200, code="", message="", **answer)
-        return getattr(sdk(responses), kind).from_api_response(whole)
-
-    return made
-
-
-OBJECTS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "openai-responses": lambda answer: sdk("openai.types.responses").Response.model_validate(answer),
-    "anthropic": lambda answer: sdk("anthropic.types").Message.model_validate(answer),
-    "gemini": lambda answer: sdk("google.genai.types").GenerateContentResponse.model_validate(answer),
-    "zhipu": lambda answer: sdk("zai.types.chat.chat_completion").Completion.model_validate(answer),
-    "ollama": lambda answer: sdk("ollama").ChatResponse.model_validate(answer),
-    "dashscope": from_dashscope("GenerationResponse"),
-    "dashscope-multimodal": from_dashscope("MultiModalConversationResponse"),
+# The class of each answer in the provider's client; OpenAI's, where nothing else is said.
+CLASSES = {
+    "openai-responses": ("openai.types.responses", "Response"),
+    "anthropic": ("anthropic.types", "Message"),
+    "gemini": ("google.genai.types", "GenerateContentResponse"),
+    "zhipu": ("zai.types.chat.chat_completion", "Completion"),
+    "ollama": ("ollama", "ChatResponse"),
+    "dashscope": ("dashscope.api_entities.dashscope_response", "GenerationResponse"),
+    "dashscope-multimodal": ("dashscope.api_entities.dashscope_response", "MultiModalConversationResponse"),
 }
 
 
 def object_of(provider: str, answer: dict[str, Any]) -> object:
-    """An answer as the object of the provider's client; OpenAI's, where nothing else is said."""
-    # OpenAI's client does not validate what it is answered, and so lets parts pass where its types have a string.
-    make = OBJECTS.get(provider, lambda given: sdk("openai.types.chat").ChatCompletion.construct(**given))
-    return make(deepcopy(answer))
+    """An answer as the object of the provider's client."""
+    home, name = CLASSES.get(provider, ("openai.types.chat", "ChatCompletion"))
+    kind, answer = getattr(sdk(home), name), deepcopy(answer)
+    if name == "ChatCompletion":
+        # OpenAI's client does not validate what it is answered: parts may be where its types have a string.
+        return kind.construct(**answer)
+    if "dashscope" in home:
+        whole = sdk(home).DashScopeAPIResponse(status_code=200, code="", message="", **answer)
+        return kind.from_api_response(whole)
+    return kind.model_validate(answer)
 
 
 def read_back(provider: str, *blocks: Block) -> Msg:
@@ -119,7 +116,7 @@ def said(*blocks: Block) -> Msg:
 
 def thoughts_of(provider: str) -> list[Block]:
     """Thoughts of the sort that a provider wants back, as many as it can tell apart."""
-    return {
+    sorts: dict[str, list[Block]] = {
         "no": [],
         "as text": [ThinkingBlock("Hm.\n嗯。", provider=provider)],
         "signed": [
@@ -131,7 +128,8 @@ def thoughts_of(provider: str) -> list[Block]:
             ThinkingBlock("Hm.\n\nSo.", "gAAA", id="rs_1", provider=provider),
             ThinkingBlock(id="rs_2", provider=provider),
         ],
-    }[TABLE[provider]["thinking"]]
+    }
+    return sorts[TABLE[provider]["thinking"]]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from provider_types import Payload
 
 SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
+DECLARED = {"functionDeclarations": [{"name": "a b"}]}
 LINE = re.compile(r"  ([\w.\[\]$-]+|the payload) (\S.*); (\S.*)")
 
 
@@ -62,7 +63,7 @@ def complaints(provider: str, payload: Any) -> list[tuple[str, str, str]]:
         assert all(found), lines
         return [(match[1], match[2], match[3]) for match in found if match]
     finally:
-        assert repr(payload) == repr(before)
+        assert payload == before
     return []
 
 
@@ -106,10 +107,10 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("anthropic", turns(said("user", [CACHED, CACHED_LONG])), ["messages[0].content[1]"]),
     ("anthropic", turns("U", system=[TEXT | {"text": 5}]), ["system[0].text"]),
     ("anthropic", turns("U", tools=[{"name": "a"}]), ["tools[0].input_schema"]),
-    ("gemini", contents(parts("user")), ["contents[0].parts"]),
+    ("gemini", contents(parts("user")), ["contents[0].parts", "contents[0]"]),
     ("gemini", contents("um"), ["contents[1]"]),
     ("gemini", contents("u", parts("model", FUNCTION, FUNCTION), told()), ["contents[1].parts[1]"]),
-    ("gemini", contents("u", tools=[{"functionDeclarations": [{"name": "a b"}]}]), ["tools[0].functionDeclarations[0].name"]),
+    ("gemini", contents("u", tools=[DECLARED]), ["tools[0].functionDeclarations[0].name"]),
     ("openai-responses", items("U", REASONING), ["input[1]"]),
     ("openai-responses", items("Uo"), ["input[1]"]),
     ("openai-responses", items("U", said("assistant", [TEXT])), ["input[1].content[0].type"]),
@@ -333,17 +334,19 @@ def test_our_own_payloads_in_the_documented_styles_are_accepted(provider: str, s
         try:
             payload = formatter.format(*messages)
         except FormatError as error:
-            assert "there is no message with any content" in str(error), seed
+            if "there is no message with any content" not in str(error):
+                raise
         else:
             formatter.validate(payload)
 
 
-WORDS = st.sampled_from(
+KEYS = (
     "type role content text id name source images image tools tool_calls function arguments input output call_id "
     "tool_use_id url data media_type parts function_call inline_data mime_type cache_control prompt_cache_breakpoint "
     "mode explicit ttl 5m 1h user assistant system tool model image_url tool_use tool_result thinking document video "
-    "base64 reasoning function_call_output message executableCode".split()
+    "base64 reasoning function_call_output message executableCode"
 )
+WORDS = st.sampled_from(KEYS.split())
 SCALARS = st.none() | st.booleans() | st.integers() | st.just(10**5000) | st.floats() | st.text(st.characters()) | WORDS
 GARBAGE = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=12
@@ -375,9 +378,9 @@ def test_anything_at_any_place_is_accepted_or_refused_with_places_that_are_there
     assert all(leads_somewhere(payload, path) for path, _, _ in complaints(provider, payload))
 
 
-@pytest.mark.parametrize("payload", [None, [], "Hi.", 5, [{"role": "user", "content": "Hi."}]])
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_is_no_object_at_all_is_refused(provider: str, payload: Any) -> None:
-    ((path, _, fix),) = complaints(provider, payload)
-    assert path == "the payload"
-    assert fix
+def test_what_is_no_object_at_all_is_refused(provider: str) -> None:
+    for payload in (None, [], "Hi.", 5, [{"role": "user", "content": "Hi."}]):
+        ((path, _, fix),) = complaints(provider, payload)
+        assert path == "the payload"
+        assert fix

@@ -1,0 +1,57 @@
+"""A filled prompt as a provider's payload: the way from a prompter to the formatters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lazyprompt.formatters.formatter import ChatFormatter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.formatters._turns import MessageLike
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.tools import ToolSet
+
+
+def prompted(
+    provider: str,
+    model: str | None,
+    instruction: tuple[str, str],
+    history: Sequence[MessageLike],
+    said: str | None,
+    tools: ToolSet,
+    label: str | None,
+) -> Payload:
+    """The payload of what a prompter has filled.
+
+    A user's turn that is empty, as the documents print it for Alpaca, is filled from the instruction where the provider
+    refuses empty turns.
+
+    Args:
+        provider: The provider.
+        model: The model.
+        instruction: The system text, and the system-level instruction.
+        history: What was said before.
+        said: What the user says; ``None`` where the history waits for the assistant.
+        tools: The tools.
+        label: The answer, in training data.
+
+    Returns:
+        The payload.
+
+    Raises:
+        FormatError: The provider is unknown, or cannot carry what is given.
+    """
+    formatter = ChatFormatter(provider, model=model)
+    system, told = instruction
+    if said == "" and told and not formatter.profile.empty_text:
+        told, said = "", told
+    text = f"{system}\n{told}" if system and told else system or told
+    messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
+    messages += history
+    if said is not None:
+        messages.append({"role": "user", "content": said})
+    if label is not None:
+        messages.append({"role": "assistant", "content": label})
+    return formatter.format(messages, tools=tools)

@@ -1,0 +1,190 @@
+"""A conversation that goes on with another provider: foreign thoughts, signatures and ids, and the way back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from formatter_helpers import BYE, CALLING, HI, answering, call, called, calling, judged, places, reported, result, said
+from provider_types import sdk
+
+from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolUseBlock
+
+QUESTION = Msg("Ann", "Is it raining?", "user")
+WEATHER = {"name": "weather"}
+LONG_ID = "call_" + "a" * 60 + "|fc_1"
+ANSWERS: dict[str, Any] = {
+    "anthropic": {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "§thought§", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "b3BhcXVl"},
+            {"type": "text", "text": "§text§"},
+            {"type": "tool_use", "id": "toolu_01", "name": "weather", "input": {"city": "§city§"}},
+            {"type": "tool_use", "id": "toolu_02", "name": "weather", "input": {}},
+        ],
+    },
+    "openai-responses": {
+        "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "§thought§"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "§text§"}]},
+            {"type": "function_call", "call_id": LONG_ID, "name": "weather", "arguments": '{"city": "§city§"}'},
+            {"type": "function_call", "call_id": LONG_ID[:-1] + "2", "name": "weather", "arguments": "{}"},
+        ],
+    },
+    "gemini": {
+        "candidates": [
+            {
+                "content": {
+                    "role": "model",
+                    "parts": [
+                        {"text": "§thought§", "thought": True},
+                        {"text": "§text§", "thoughtSignature": "c2ln"},
+                        {"functionCall": {"name": "weather", "args": {"city": "§city§"}}, "thoughtSignature": "c2lo"},
+                        {"functionCall": {"name": "weather", "args": {}}},
+                    ],
+                }
+            }
+        ]
+    },
+    "deepseek": {
+        "choices": [
+            {
+                "message": {
+                    "role": "assistant",
+                    "content": "§text§",
+                    "reasoning_content": "§thought§",
+                    "tool_calls": [
+                        {"id": "call_0", "type": "function", "function": WEATHER | {"arguments": '{"city": "§city§"}'}},
+                        {"id": "call_1", "type": "function", "function": WEATHER | {"arguments": "{}"}},
+                    ],
+                }
+            }
+        ]
+    },
+}
+MOVES = [pytest.param(home, to, id=f"{home}-to-{to}") for home in ANSWERS for to in CALLING if home != to]
+TEXT_THINKERS = ("deepseek", "moonshot", "zhipu", "ollama")
+
+
+def answered(home: str) -> list[Msg]:
+    """A question, an answer with two calls, and their results."""
+    message = ChatFormatter(home).parse(ANSWERS[home])
+    uses = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
+    assert len(uses) == 2
+    return [QUESTION, message, answering(*(result(use.id, f"§{at}§", name=use.name) for at, use in enumerate(uses)))]
+
+
+@pytest.mark.parametrize(("home", "to"), MOVES)
+def test_another_provider_gets_what_was_said_and_called(home: str, to: str) -> None:
+    payload = judged(ChatFormatter(to), *answered(home), BYE)
+    found = places(said(payload), "§text§", "§city§", "§0§", "§1§")
+    assert found == sorted(found)
+    made = called(payload)
+    assert [name for _, name in made] == ["weather", "weather"]
+    assert len({call_id for call_id, _ in made}) == 2
+    # Each id is there twice: with its call, and with its result.
+    assert [said(payload).count(f'"{call_id}"') for call_id, _ in made] == [2, 2]
+
+
+@pytest.mark.parametrize(("home", "to"), MOVES)
+def test_foreign_thoughts_and_signatures_are_left_out_and_reported(home: str, to: str) -> None:
+    payload = judged(ChatFormatter(to), *answered(home))
+    text = said(payload)
+    assert "c2ln" not in text
+    assert "c2lo" not in text
+    assert "b3BhcXVl" not in text
+    assert ("§thought§" in text) == (to in TEXT_THINKERS)
+    told = [entry.text for entry in payload.report if entry.kind == "thinking"]
+    assert ("§thought§" in told) == (to not in TEXT_THINKERS)
+    signed = ["messages[1].content[1]", "messages[1].content[2]"] if home == "gemini" else []
+    assert reported(payload, "signature") == signed
+    # What an answer cannot do without is no loss.
+    assert ChatFormatter(to, strict=True).format(*answered(home)) == payload
+
+
+@pytest.mark.parametrize("home", ANSWERS)
+def test_the_own_thoughts_go_back_as_they_came(home: str) -> None:
+    payload = judged(ChatFormatter(home), *answered(home), BYE)
+    text = said(payload)
+    # Gemini asks for signatures back, not for the thoughts themselves.
+    assert ("§thought§" in text) == (home != "gemini")
+    if home == "anthropic":
+        assert payload["messages"][1]["content"] == ANSWERS[home]["content"]
+    if home == "openai-responses":
+        assert payload["input"][1] == ANSWERS[home]["output"][0]
+    if home == "gemini":
+        parts = payload["contents"][1]["parts"]
+        assert [part.get("thought_signature") for part in parts] == ["c2ln", "c2lo", None]
+    if home == "deepseek":
+        assert payload["messages"][1] == ANSWERS[home]["choices"][0]["message"]
+
+
+@pytest.mark.parametrize(("home", "to"), [(home, to) for home in ANSWERS for to in ANSWERS if home != to])
+def test_there_and_back_loses_nothing(home: str, to: str) -> None:
+    first, between = answered(home), answered(to)
+    payload = judged(ChatFormatter(home), *first, *between, BYE)
+    alone = judged(ChatFormatter(home), *first, BYE)
+    key = next(iter(set(payload) & {"messages", "contents", "input"}))
+    # The own part is as it would be without the foreign one.
+    assert payload[key][:2] == alone[key][:2]
+    assert reported(payload, "thinking") != reported(alone, "thinking") or home == "deepseek"
+    assert said(payload).count("§city§") == 2
+    made = [call_id for call_id, _ in called(payload)]
+    assert len(set(made)) == 4
+
+
+def test_the_content_of_a_message_is_never_changed_by_a_move() -> None:
+    messages = answered("anthropic")
+    before = list(messages)
+    for to in CALLING:
+        judged(ChatFormatter(to), *messages)
+    assert messages == before
+
+
+def test_ids_that_are_too_long_are_told_apart() -> None:
+    payload = judged(ChatFormatter("openai"), *answered("openai-responses"))
+    assert all(len(call_id) <= 40 for call_id, _ in called(payload))
+    assert reported(payload, "id", "changed") == ["messages[1]", "messages[1]"]
+    assert {entry.text for entry in payload.report if entry.kind == "id"} == {LONG_ID, LONG_ID[:-1] + "2"}
+
+
+@pytest.mark.parametrize("to", CALLING)
+def test_ids_made_up_in_two_answers_do_not_clash(to: str) -> None:
+    first = answered("gemini")
+    payload = judged(ChatFormatter(to), *first, *first, BYE)
+    assert len({call_id for call_id, _ in called(payload)}) == 4
+    assert reported(payload, "id", "changed") == ["messages[4]", "messages[4]"]
+
+
+@pytest.mark.parametrize("model", ["gemini-3-pro", "models/gemini-3-flash", "gemini-3.1-pro-preview", "gemini-10"])
+def test_gemini_3_gets_a_signature_for_a_call_that_another_made(model: str) -> None:
+    formatter = ChatFormatter("gemini", model=model)
+    payload = formatter.format(*answered("anthropic"), calling(call("c3")), answering(result("c3")))
+    formatter.validate(payload)
+    # It is base64 of the alphabet for urls, which the client takes and writes, and `strictly` does not.
+    contents = [sdk("google.genai.types").Content.model_validate(turn) for turn in payload["contents"]]
+    wire = [turn.model_dump(mode="json", exclude_none=True) for turn in contents]
+    signed = [[part.get("thought_signature") for part in turn["parts"]] for turn in wire if turn["role"] == "model"]
+    unsigned = "skip_thought_signature_validator"
+    assert signed == [[None, unsigned, None], [unsigned]]
+
+
+def test_gemini_3_keeps_the_signatures_it_gave() -> None:
+    contents = judged(ChatFormatter("gemini", model="gemini-3-pro"), *answered("gemini"))["contents"]
+    assert [part.get("thought_signature") for part in contents[1]["parts"]] == ["c2ln", "c2lo", None]
+
+
+@pytest.mark.parametrize("model", [None, "gemini-2.5-pro", "gemini-1.5-flash", "my-gemini-3"])
+def test_older_models_ask_for_no_signature(model: str | None) -> None:
+    payload = judged(ChatFormatter("gemini", model=model), HI, calling(call("c1")), answering(result("c1")))
+    assert "thought_signature" not in said(payload)
+
+
+@pytest.mark.parametrize("to", CALLING)
+def test_a_thought_that_only_another_can_read_is_no_text(to: str) -> None:
+    opaque = ThinkingBlock(redacted="b3BhcXVl", provider="nobody")
+    unknown = ThinkingBlock("§thought§", "c2ln", provider="nobody")
+    payload = judged(ChatFormatter(to), HI, calling(opaque, unknown, TextBlock("ok")), BYE)
+    assert "b3BhcXVl" not in said(payload)
+    assert len(reported(payload, "thinking")) == (1 if to in TEXT_THINKERS else 2)

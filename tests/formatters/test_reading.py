@@ -1,0 +1,251 @@
+"""What a formatter takes: messages in any form, and the same payload of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conversations import JPEG, MP3, PDF, PNG, Maker
+from formatter_helpers import BYE, CALLING, HI, KINDS, judged, said
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import (
+    ChatFormatter,
+    FormatError,
+    HistoryError,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolsError,
+    ToolUseBlock,
+)
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages import Base64Source
+from lazyprompt.openai_form import to_openai
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt.messages import Block
+
+PAIR = ["hi", "hello"]
+HELLO = Msg("assistant", "hello", "assistant")
+
+
+def plain(blocks: tuple[Block, ...]) -> Iterator[Block]:
+    """The blocks that the OpenAI form can hold."""
+    for block in blocks:
+        if isinstance(block, TextBlock) or block.kind == "image":
+            yield block
+        elif isinstance(block, ToolUseBlock):
+            yield replace(block, signature=None)
+        elif isinstance(block, ToolResultBlock):
+            output = block.output if isinstance(block.output, str) else said_in(tuple(plain(block.output)))
+            yield replace(block, output=output)
+        elif not isinstance(block, ThinkingBlock) and isinstance(block.source, Base64Source) and block.kind != "video":
+            yield block
+
+
+def said_in(blocks: tuple[Block, ...]) -> str | tuple[Block, ...]:
+    """A content as a dict has it: one text is text."""
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return blocks[0].text
+    return blocks or ""
+
+
+def conversation(seed: int) -> list[Msg]:
+    """A random conversation that can be written as OpenAI dicts."""
+    found: list[Msg] = []
+    tools: dict[str, str] = {}
+    for message in Maker(Random(seed)).conversation():  # noqa: S311 - chance is what is wanted
+        blocks = tuple(plain(message.blocks))
+        tools |= {block.id: block.name for block in blocks if isinstance(block, ToolUseBlock)}
+        kinds = {block.kind for block in blocks}
+        # As dicts, results are messages of their own; and a name that is the role is none.
+        if kinds >= {"tool_use", "tool_result"} or ("tool_result" in kinds and len(kinds) > 1):
+            blocks = tuple(block for block in blocks if block.kind != "tool_result")
+        elif "tool_result" in kinds:
+            # A dict gives a result the name of its call.
+            named = [replace(block, name=tools[block.id]) for block in blocks if isinstance(block, ToolResultBlock)]
+            found += [Msg("tool", [block], "tool") for block in named]
+            continue
+        name = "Ann" if message.name == message.role else message.name
+        found.append(Msg(name, message.content if isinstance(message.content, str) else said_in(blocks), message.role))
+    return found
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_dicts_and_messages_give_the_same_payload(kind: type[ChatFormatter], provider: str) -> None:
+    formatter = kind(provider)
+    for seed in range(150):
+        messages = conversation(seed)
+        dicts = [form for message in messages for form in to_openai(message)]
+        mixed = [messages[0], *(form for message in messages[1:] for form in to_openai(message))]
+        expected = formatter.format(*messages)
+        assert formatter.format(*dicts) == expected, seed
+        assert formatter.format(dicts) == expected, seed
+        assert formatter.format(*mixed) == expected, seed
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_media_in_dicts_are_media(provider: str) -> None:
+    url = {"url": f"data:image/png;base64,{PNG}", "detail": "low"}
+    parts = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": url},
+        {"type": "input_audio", "input_audio": {"data": MP3, "format": "mp3"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}},
+        # Blocks in the form of dicts may stand there too.
+        {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": JPEG}},
+    ]
+    payload = judged(ChatFormatter(provider), {"role": "user", "content": parts})
+    text, media = said(payload), ChatFormatter(provider).profile.media
+    for kind, data in (("image", PNG), ("image", JPEG), ("audio", MP3)):
+        assert (data in text) == (kind in media)
+    if provider in ("openai", "openai-responses"):
+        assert '"detail": "low"' in text
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_call_without_an_id_gets_one_and_a_result_without_one_takes_the_oldest(provider: str) -> None:
+    use = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    answers = [{"role": "tool", "content": "§1§"}, {"role": "tool", "content": "§2§"}]
+    payload = judged(
+        ChatFormatter(provider), HI, {"role": "assistant", "content": None, "tool_calls": [use, use]}, *answers
+    )
+    text = said(payload)
+    assert text.index("tool_calls_0") < text.index("tool_calls_1") < text.index("§1§") < text.index("§2§")
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_reasoning_of_a_dict_is_a_thought(provider: str) -> None:
+    dicts = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ok", "reasoning_content": "§hm§"}]
+    thinks = Msg("assistant", [ThinkingBlock("§hm§"), TextBlock("ok")], "assistant")
+    payload = judged(ChatFormatter(provider), *dicts, BYE)
+    assert ("§hm§" in said(payload)) == ("§hm§" in said(judged(ChatFormatter(provider), HI, thinks, BYE)))
+    assert ("§hm§" in said(payload)) != any(entry.text == "§hm§" for entry in payload.report)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [PAIR, BYE],
+        [tuple(PAIR), BYE],
+        [[PAIR, BYE]],
+        [[PAIR], None, [None, [BYE]]],
+        [Msg("user", "hi", "user"), HELLO, BYE],
+        [[Msg("user", "hi", "user")], (HELLO, BYE)],
+        [[PAIR], [{"role": "user", "name": "Ann", "content": "bye"}]],
+    ],
+)
+@pytest.mark.parametrize("provider", ["deepseek", "anthropic", "ollama-generate"])
+def test_pairs_none_and_lists_are_taken(provider: str, given: Any) -> None:
+    for kind in KINDS:
+        expected = judged(kind(provider), Msg("user", "hi", "user"), HELLO, BYE)
+        assert judged(kind(provider), *given) == expected
+
+
+NESTED: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from([HI, BYE, HELLO, {"role": "user", "content": "so"}, PAIR, None]),
+    lambda inner: st.lists(inner, min_size=1, max_size=3),
+    max_leaves=8,
+)
+
+
+def flattened(item: Any) -> list[Any]:
+    if item is None:
+        return []
+    return [item] if isinstance(item, Msg | dict) or item == PAIR else [one for each in item for one in flattened(each)]
+
+
+@given(NESTED)
+def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
+    flat = flattened(nested)
+    if flat:
+        assert ChatFormatter("anthropic").format(nested) == ChatFormatter("anthropic").format(*flat)
+
+
+@pytest.mark.parametrize("wrong", ["hi", 5, 5.0, b"hi", object(), {1, 2}, ["a", "b", "c"], [["a"]], [5], [[HI], "x"]])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> None:
+    with pytest.raises(
+        FormatError, match=r"is a (str|int|float|bytes|object|set); give Msg objects, OpenAI dicts, pairs"
+    ):
+        kind("openai").format(HI, wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({}, "messages[1] has no 'role'"),
+        ({"role": "user"}, "messages[1] has neither content nor tool_calls"),
+        ({"role": "user", "content": 5}, "messages[1].content is a int, not a list"),
+        ({"role": "user", "content": [5]}, "messages[1].content[0] is a int, not a block"),
+        ({"role": "user", "content": [{"type": "smell"}]}, "messages[1].content[0] has type 'smell'"),
+        ({"role": "user", "content": "hi", "name": 5}, "messages[1].name is a int, not text"),
+        ({"role": "user", "content": "\ud800"}, "messages[1]"),
+        ({"role": "assistant", "tool_calls": "f"}, "messages[1].tool_calls is a str, not a list"),
+        ({"role": "assistant", "content": None, "tool_calls": [5]}, "messages[1].tool_calls[0] is a int, not a dict"),
+        ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "messages[1].tool_calls[0].function is a NoneType"),
+        ({"role": "assistant", "tool_calls": [{"function": {}}]}, "messages[1].tool_calls[0].function has no name"),
+        ({"role": "tool", "content": "42"}, "messages[1] is a tool result without 'tool_call_id'"),
+    ],
+)
+def test_a_dict_that_is_no_message_says_where_and_why(wrong: Any, told: str) -> None:
+    for kind in KINDS:
+        with pytest.raises(HistoryError) as error:
+            kind("openai").format(HI, wrong)
+        assert str(error.value).startswith(told)
+
+
+@pytest.mark.parametrize("provider", ["nobody", "", "OpenAI", "opena"])
+def test_an_unknown_provider_names_the_known(provider: str) -> None:
+    for kind in KINDS:
+        with pytest.raises(FormatError, match=r"is unknown.*; known are openai, openai-responses, anthropic, gemini"):
+            kind(provider)
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_tools_are_taken_in_any_form(provider: str) -> None:
+    def weather(city: str) -> str:
+        """Whether it rains.
+
+        Args:
+            city: Where.
+        """
+        return city
+
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "Where."}},
+        "required": ["city"],
+    }
+    form = {
+        "type": "function",
+        "function": {"name": "weather", "description": "Whether it rains.", "parameters": schema},
+    }
+    payload = judged(ChatFormatter(provider), HI, tools=[form])
+    assert judged(ChatFormatter(provider), HI, tools=[weather]) == payload
+    for none in (None, [], ()):
+        assert "tools" not in judged(ChatFormatter(provider), HI, tools=none)
+
+
+def test_tools_that_have_no_place_are_reported_or_refused() -> None:
+    form = {"type": "function", "function": {"name": "f"}}
+    payload = judged(ChatFormatter("ollama-generate"), HI, tools=[form])
+    assert [(entry.where, entry.text) for entry in payload.report if entry.kind == "tools"] == [("tools", "f")]
+    with pytest.raises(FormatError, match="strict=True.*ollama-generate knows no tools"):
+        ChatFormatter("ollama-generate", strict=True).format(HI, tools=[form])
+    with pytest.raises(FormatError, match=r"tools\[1\] is named '天气', and anthropic takes names of the form"):
+        ChatFormatter("anthropic").format(HI, tools=[form, {"type": "function", "function": {"name": "天气"}}])
+    with pytest.raises(FormatError, match=r"tools\[0\] of type 'web_search' has no form for Gemini; give functions"):
+        ChatFormatter("gemini").format(HI, tools=[{"type": "web_search"}])
+    with pytest.raises(ToolsError):
+        ChatFormatter("openai").format(HI, tools=[form, form])
+    own = {"type": "web_search_20250305", "name": "web_search"}
+    assert ChatFormatter("anthropic").format(HI, tools=[own])["tools"] == [own]

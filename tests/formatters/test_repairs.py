@@ -1,0 +1,286 @@
+"""What a formatter puts right: exchanges, ids and names, empty texts, system text, first and last turns."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from conversations import PNG
+from formatter_helpers import (
+    BYE,
+    CALLING,
+    HI,
+    IMAGE,
+    KINDS,
+    answering,
+    call,
+    called,
+    calling,
+    judged,
+    places,
+    reported,
+    result,
+    roles,
+    said,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock
+from lazyprompt.formatters._exchanges import NO_RESULT
+from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN, fitted
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
+
+if TYPE_CHECKING:
+    from lazyprompt.messages import Role
+
+NO_EMPTY = ("anthropic", "gemini", "moonshot", "ollama-generate")
+USER_FIRST = ("anthropic", "gemini", "dashscope", "dashscope-multimodal", "deepseek", "vllm")
+USER_LAST = ("gemini", "dashscope", "dashscope-multimodal", "deepseek")
+NEEDS_USER = (*USER_FIRST, "zhipu", "ollama-generate")
+ONE_SYSTEM = (*USER_FIRST, "ollama-generate")
+REPAIRS = [pytest.param(kind, name, id=f"{name}-{kind.__name__}") for kind in KINDS for name in CALLING]
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_a_result_without_a_call_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
+    for messages in (
+        [HI, answering(result("c1", "42"))],
+        [HI, answering(result("c1", "42")), calling(call("c1"))],
+        [HI, calling(call("c2")), Msg("Ann", [result("c2"), result("c1")], "user")],
+        [HI, {"role": "tool", "tool_call_id": "c1", "content": "42"}],
+    ):
+        with pytest.raises(
+            FormatError, match=r"^messages\[[12]\]\.content\[[01]\] is the result of the call 'c1', which nobody"
+        ):
+            kind(provider).format(*messages)
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_a_second_result_of_a_call_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
+    for second in (answering(result("c1", "43")), Msg("s", [result("c1", "43")], "system")):
+        with pytest.raises(FormatError, match=r"^messages\[3\]\.content\[0\] is a second result of the call 'c1'"):
+            kind(provider).format(HI, calling(call("c1")), answering(result("c1", "42")), second)
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer", "tool"])
+def test_only_the_assistant_calls(role: Role) -> None:
+    for kind in KINDS:
+        with pytest.raises(FormatError, match=r"^messages\[1\] calls the tool 'f', and its role is "):
+            kind("openai").format(HI, Msg("Ann", [call("c1")], role))
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_a_call_that_is_never_answered_is_answered(kind: type[ChatFormatter], provider: str) -> None:
+    payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), BYE, calling(call("c3")))
+    assert said(payload).count(NO_RESULT) == 3
+    assert reported(payload, "tool_result", "added") == ["messages[1]", "messages[1]", "messages[3]"]
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@pytest.mark.parametrize("role", ["tool", "system", "developer", "user", "assistant"])
+def test_the_role_of_a_message_with_results_does_not_matter(
+    kind: type[ChatFormatter], provider: str, role: Role
+) -> None:
+    answers = result("c1", "§1"), result("c2", "§2")
+    expected = judged(kind(provider), HI, calling(call("c1"), call("c2")), answering(*answers), BYE)
+    for messages in ([Msg("tool", answers, role)], [Msg("tool", [answer], role) for answer in answers]):
+        assert judged(kind(provider), HI, calling(call("c1"), call("c2")), *messages, BYE) == expected
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_results_are_moved_right_behind_their_calls(kind: type[ChatFormatter], provider: str) -> None:
+    late = answering(result("c2", "§2")), HI, answering(result("c1", "§1"))
+    payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), *late, BYE)
+    first, second = places(said(payload), "§1", "§2")
+    assert first < second
+    assert reported(payload, "tool_result", "moved") == ["messages[4].content[0]"]
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_exchanges_that_interleave_are_parted(provider: str) -> None:
+    calls = calling(call("c1", q="§a")), calling(call("c2", q="§b"))
+    payload = judged(ChatFormatter(provider), HI, *calls, answering(result("c2", "§2")), answering(result("c1", "§1")))
+    found = places(said(payload), "§a", "§1", "§b", "§2")
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], provider: str) -> None:
+    messages = [
+        HI,
+        calling(call("c1", q="§a"), call("c1", q="§b")),
+        answering(result("c1", "§1"), result("c1", "§2")),
+        calling(call("c1", q="§c")),
+        answering(result("c1", "§3")),
+        calling(call("c1_2")),
+    ]
+    payload = judged(kind(provider), *messages)
+    # The first result is the first call's.
+    found = places(said(payload), "§a", "§b", "§1", "§2", "§c", "§3")
+    assert found == sorted(found)
+    assert reported(payload, "id", "changed") == ["messages[1]", "messages[3]", "messages[5]"]
+    assert [said(payload).count(f'"{name}"') for name in ("c1", "c1_2", "c1_3", "c1_2_2")] == [2, 2, 2, 2]
+
+
+def test_a_result_without_a_name_gets_that_of_its_call() -> None:
+    payload = judged(ChatFormatter("gemini"), HI, calling(call("c1", "run")), answering(result("c1", name="")))
+    assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
+
+
+@pytest.mark.parametrize("provider", CALLING)
+@settings(max_examples=25)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), min_size=1, max_size=5, unique=True))
+def test_ids_and_names_are_fitted(provider: str, names: list[str]) -> None:
+    formatter = ChatFormatter(provider)
+    calls = [call(name, name) for name in names]
+    messages = HI, calling(*calls), answering(*(result(name, f"§{at}§", name=name) for at, name in enumerate(names)))
+    payload = judged(formatter, *messages)
+    assert judged(formatter, *messages) == payload
+    made, profile = called(payload), formatter.profile
+    assert len({call_id for call_id, _ in made}) == len({name for _, name in made}) == len(names)
+    for name, (new_id, new_name) in zip(names, made, strict=True):
+        assert profile.ids.fullmatch(new_id)
+        assert profile.tool_names.fullmatch(new_name)
+        # What fits stays as it is, and what does not is in the report.
+        assert (new_id == name) == bool(profile.ids.fullmatch(name))
+        assert (new_name == name) == bool(profile.tool_names.fullmatch(name))
+    changed = sorted(entry.text for entry in payload.report if entry.action == "changed")
+    assert changed == sorted(name for name, new in zip(names, made, strict=True) for one in new if one != name)
+    found = places(said(payload), *(f"§{at}§" for at in range(len(names))))
+    assert found == sorted(found)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_fitted_name_fits_and_is_the_same_in_every_process(name: str) -> None:
+    for profile in map(profile_of, PROVIDERS):
+        for pattern, length in ((profile.ids, profile.id_length), (profile.tool_names, 64)):
+            new = fitted(name, pattern, length)
+            assert pattern.fullmatch(new)
+            assert fitted(new, pattern, length) == new
+            assert (new == name) == bool(pattern.fullmatch(name))
+
+
+def test_a_fitted_name_is_made_of_the_name() -> None:
+    names = profile_of("openai").tool_names
+    assert fitted("weather.now", names) == "weather_now_bae29a46"
+    assert fitted("天气", names).startswith("x_")
+    assert len({fitted(name, names) for name in ("a.b", "a b", "a:b", "a_b", "天气", "天氣", "a" * 65, "a" * 66)}) == 8
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_texts_that_show_nothing_are_left_out_where_they_are_refused(provider: str) -> None:
+    blank = [Msg("Ann", text, "user") for text in ("", " ", "\n\t ")]
+    listed = [Msg("Ann", [TextBlock(" \n"), TextBlock("")], "user"), Msg("Bot", [TextBlock("")], "assistant")]
+    payload = judged(ChatFormatter(provider), HI, *blank, Msg("Ann", [], "user"), BYE)
+    assert reported(payload, "message") == [f"messages[{at}]" for at in range(1 if provider in NO_EMPTY else 4, 5)]
+    if provider in NO_EMPTY:
+        payload = judged(ChatFormatter(provider), HI, *blank, *listed, BYE)
+        assert reported(payload, "message") == [f"messages[{at}]" for at in range(1, 6)]
+        assert [entry.text for entry in payload.report if entry.kind == "text"] == [" ", "\n\t ", " \n"]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conversation_without_a_message_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
+    formatter = kind(provider)
+    nothings: list[Any] = [(), (None,), ([],), (None, [[], None])]
+    for nothing in nothings:
+        with pytest.raises(FormatError, match="there is no message; give at least one"):
+            formatter.format(*nothing)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_system_text_stands_where_it_may(kind: type[ChatFormatter], provider: str) -> None:
+    systems = [Msg("s", f"§{at}§", cast("Role", role)) for at, role in enumerate(("system", "developer", "system"))]
+    payload = judged(kind(provider), systems[0], systems[1], HI, systems[2], BYE)
+    spoke = [role for role in roles(payload) if role in ("system", "developer")]
+    found = places(said(payload), *(message.text for message in systems))
+    assert found == sorted(found)
+    # One turn of it for those who want one, and for those who merge all else.
+    assert len(spoke) == (1 if provider in ONE_SYSTEM or kind is not ChatFormatter else 3)
+    assert reported(payload, "text", "moved") == ([] if len(spoke) == 3 else ["messages[3]"])
+    if len(spoke) == 1:
+        assert "§0§\\n\\n§1§\\n\\n§2§" in said(payload)
+
+
+@pytest.mark.parametrize(("provider", "known"), [("openai", True), ("litellm", True), ("xai", False), ("zhipu", False)])
+def test_the_developer_is_the_system_to_most(provider: str, known: bool) -> None:  # noqa: FBT001 - pytest hands it in
+    payload = judged(ChatFormatter(provider), Msg("s", "Be brief.", "developer"), HI)
+    assert payload["messages"][0]["role"] == ("developer" if known else "system")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_system_text_alone_becomes_the_users_where_there_must_be_one(provider: str) -> None:
+    payload = judged(ChatFormatter(provider), Msg("s", "Be brief.", "system"))
+    assert reported(payload, "text", "moved") == (["messages[0]"] if provider in NEEDS_USER else [])
+    assert roles(payload) == ["user" if provider in NEEDS_USER else "system"]
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
+def test_the_first_and_the_last_turn_are_the_users_where_they_must_be(provider: str) -> None:
+    system, hello = Msg("s", "Be brief.", "system"), Msg("Bot", "hello", "assistant")
+    text = said(judged(ChatFormatter(provider), system, hello))
+    assert (FIRST_TURN in text) == (provider in NEEDS_USER)
+    assert (LAST_TURN in text) == (provider in USER_LAST)
+    for messages in ([system, HI, hello, BYE], [HI, hello, HI], [HI]):
+        text = said(judged(ChatFormatter(provider), *messages))
+        assert FIRST_TURN not in text
+        assert LAST_TURN not in text
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_turns_of_one_side_become_one_and_keep_thoughts_first_and_calls_last(provider: str) -> None:
+    thought = ThinkingBlock("hm", "c2ln", provider="anthropic")
+    messages = [
+        HI,
+        Msg("Ann", [IMAGE], "user"),
+        calling(TextBlock("§1")),
+        calling(thought, TextBlock("§2"), call("c1")),
+    ]
+    payload = judged(ChatFormatter(provider), *messages)
+    first, second = places(said(payload), "§1", "§2")
+    assert first < second
+    assert (PNG in said(payload)) == (provider != "deepseek")
+
+
+@pytest.mark.parametrize("end", [" ", "\n", "\t \r\n", "\u00a0"])
+def test_an_unfinished_answer_ends_in_no_white_space(end: str) -> None:
+    for content in ("It is" + end, [TextBlock("It is" + end)], [TextBlock("It is"), TextBlock(end)]):
+        payload = judged(ChatFormatter("anthropic"), HI, Msg("Bot", content, "assistant"))
+        assert json.dumps(payload["messages"][-1]["content"]).count('"It is"') == 1
+        assert [entry.text for entry in payload.report if entry.kind == "text"] in (["It is" + end], [end])
+    # Where it is not the last, and for others, it stays.
+    unfinished = Msg("Bot", f"It is{end}", "assistant")
+    for provider, messages in (("anthropic", [HI, unfinished, BYE]), ("openai", [HI, unfinished])):
+        assert judged(ChatFormatter(provider), *messages)["messages"][1]["content"] == f"It is{end}"
+
+
+@pytest.mark.parametrize("role", ["bot", "", None, 5, "User"])
+def test_an_unknown_role_is_an_error(role: Any) -> None:
+    with pytest.raises(HistoryError, match=re.escape(f"messages[1] has role {role!r}; known are ")):
+        ChatFormatter("openai").format(HI, {"role": role, "content": "hi"})
+    with pytest.raises(HistoryError, match=re.escape(f"role {role!r} is unknown")):
+        Msg("Ann", "hi", role)
+    with pytest.raises(HistoryError, match=re.escape("messages[0] has no 'role'")):
+        ChatFormatter("openai").format({"content": "hi"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"a": ', "function.arguments is no JSON"),
+        ("[1]", "function.arguments is a list, not a dict"),
+        ('"x"', "function.arguments is a str, not a dict"),
+        ('{"a": NaN}', "a is nan, which JSON does not know"),
+        (5, "function.arguments is a int, not a dict"),
+        ('{"a": "\\ud83d"}', "has a lone surrogate"),
+    ],
+)
+def test_arguments_that_are_no_json_object_are_an_error_that_says_where(arguments: Any, told: str) -> None:
+    use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
+        ChatFormatter("openai").format(HI, {"role": "assistant", "content": None, "tool_calls": [use]})

@@ -1,0 +1,183 @@
+"""A limit of tokens: the oldest go first, a call with its results; system text and the newest stay."""
+
+from __future__ import annotations
+
+import json
+from math import log2
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from formatter_helpers import (
+    BYE,
+    CALLING,
+    HI,
+    KINDS,
+    Characters,
+    answering,
+    call,
+    called,
+    calling,
+    judged,
+    places,
+    result,
+    said,
+)
+
+from lazyprompt import BudgetError, ChatFormatter, FormatError, Msg
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.openai_form import to_openai
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SYSTEM = Msg("s", "§system§", "system")
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "x" * 900}}]
+
+
+def talk(count: int, length: int = 90) -> list[Msg]:
+    """Messages of both sides in turn, each marked with its number."""
+    return [
+        Msg(*(("Bot", f"§{at}§{'x' * length}", "assistant") if at % 2 else ("Ann", f"§{at}§{'x' * length}", "user")))
+        for at in range(count)
+    ]
+
+
+def kept(payload: object, messages: Sequence[Msg]) -> list[int]:
+    """Which of the marked messages are in a payload."""
+    text = json.dumps(payload, ensure_ascii=False)
+    return [at for at in range(len(messages)) if f"§{at}§" in text]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limit", [700, 1_500, 3_000, 99_999])
+def test_as_many_of_the_newest_as_fit_stay(kind: type[ChatFormatter], provider: str, limit: int) -> None:
+    messages = talk(21)
+    formatter = kind(provider, token_counter=Characters(), max_tokens=limit)
+    found = kept(judged(formatter, SYSTEM, *messages), messages)
+    assert found == list(range(21 - len(found), 21))
+    assert found
+    counted = [_counted(kind(provider).format(SYSTEM, *messages[at:])) for at in range(21)]
+    fits = [at for at, count in enumerate(counted) if count <= limit]
+    assert found[0] == fits[0]
+
+
+def _counted(payload: Mapping[str, Any]) -> int:
+    """What `Characters` counts for a payload."""
+    system = [
+        {"role": "system", "content": payload[key]}
+        for key in ("system", "instructions", "system_instruction")
+        if key in payload
+    ]
+    key = next(key for key in ("messages", "contents", "input", "prompt") if key in payload)
+    items = [{"role": "user", "content": payload[key]}] if key == "prompt" else payload[key]
+    return Characters().count([*system, *items], payload.get("tools"))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_system_text_and_the_newest_stay(provider: str) -> None:
+    systems = SYSTEM, Msg("s", "§developer§", "developer")
+    payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=400), *systems, *talk(41), BYE)
+    assert places(said(payload), "§system§", "§developer§", "bye")
+    assert kept(payload, talk(41)) == [] or len(kept(payload, talk(41))) < 4
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
+    formatter = kind(provider, token_counter=Characters(), max_tokens=300)
+    for messages in (
+        [Msg("s", "x" * 400, "system"), *talk(9)],
+        [*talk(8), Msg("Ann", "x" * 400, "user")],
+        [Msg("Ann", "x" * 400, "user")],
+    ):
+        with pytest.raises(
+            BudgetError, match=r"system text and the newest message alone count \d{3,4} tokens, and max_tokens is 300"
+        ):
+            formatter.format(*messages)
+
+
+@pytest.mark.parametrize("provider", CALLING)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], provider: str) -> None:
+    messages: list[Msg] = []
+    for number in range(12):
+        ids = [f"c{number}_{at}" for at in range(number % 3 + 1)]
+        messages += [HI, calling(*(call(one, q="x" * 40) for one in ids))]
+        messages += [answering(result(one, "x" * 60)) for one in ids] if number % 2 else [answering(*map(result, ids))]
+    sizes = set()
+    for limit in range(900, 9_000, 450):
+        payload = judged(kind(provider, token_counter=Characters(), max_tokens=limit), *messages, BYE)
+        made = [name for name, _ in called(payload)]
+        assert all(said(payload).count(f'"{name}"') == 2 for name in made)
+        sizes.add(len(made))
+    assert len(sizes) > 3
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_the_newest_exchange_stays_whole(provider: str) -> None:
+    exchange = calling(call("c1", q="§a§")), answering(result("c1", "§b§"))
+    payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=600), *talk(30), HI, *exchange)
+    assert places(said(payload), "§a§", "§b§")
+    assert len(kept(payload, talk(30))) < 5
+
+
+@pytest.mark.parametrize("count", [64, 512, 4_096])
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_the_counter_is_asked_a_logarithm_of_times(provider: str, count: int) -> None:
+    counter = Characters()
+    ChatFormatter(provider, token_counter=counter, max_tokens=2_000).format(*talk(count))
+    assert 2 <= counter.asked <= log2(count) + 2
+
+
+def test_what_fits_is_counted_once() -> None:
+    counter = Characters()
+    formatter = ChatFormatter("openai", token_counter=counter, max_tokens=99_999)
+    assert formatter.format(*talk(9)) == ChatFormatter("openai").format(*talk(9))
+    assert counter.asked == 1
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_tools_are_counted(provider: str) -> None:
+    messages = talk(21)
+    formatter = ChatFormatter(provider, token_counter=Characters(), max_tokens=2_500)
+    without, with_tools = (judged(formatter, *messages, tools=tools) for tools in (None, TOOLS))
+    assert 0 < len(kept(with_tools, messages)) < len(kept(without, messages)) - 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dicts_are_trimmed_as_messages_are(kind: type[ChatFormatter]) -> None:
+    exchange = calling(call("c1")), answering(result("c1", "x" * 200))
+    messages = [SYSTEM, *talk(8), *exchange, *talk(8)]
+    dicts = [form for message in messages for form in to_openai(message)]
+    for limit in range(700, 3_500, 300):
+        formatter = kind("openai", token_counter=Characters(), max_tokens=limit)
+        assert judged(formatter, *dicts) == judged(formatter, *messages)
+
+
+def test_a_limit_and_its_counter_go_together() -> None:
+    for settings in ({"max_tokens": 5}, {"token_counter": Characters()}):
+        for kind in KINDS:
+            with pytest.raises(FormatError, match="max_tokens and token_counter go together"):
+                kind("openai", **settings)  # type: ignore[arg-type]
+
+
+def test_a_budget_trims_before_all_else() -> None:
+    class Half:
+        """Takes the first half away, and remembers what it was given."""
+
+        tools: object = None
+
+        def fit(self, messages: list[Any], tools: Any = None) -> tuple[list[Any], object]:
+            self.tools = tools
+            return messages[len(messages) // 2 :], "a report"
+
+    half = Half()
+    messages = talk(10)
+    assert judged(ChatFormatter("openai", budget=half), *messages, tools=TOOLS) == ChatFormatter("openai").format(
+        *messages[5:], tools=TOOLS
+    )
+    assert half.tools == TOOLS
+    assert half.tools is not TOOLS
+    assert judged(ChatFormatter("openai", budget=half), *messages)
+    assert half.tools is None
