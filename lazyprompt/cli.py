@@ -121,7 +121,7 @@ class _Options(TypedDict):
     tools: str | None
     label: str | None
     model: str | None
-    form: Literal["flat", "openai"]
+    form: str
     as_json: bool
     safety: Safety | None
     color: Color

@@ -109,7 +109,7 @@ def called(value: object) -> list[tuple[str, str]]:
     if not isinstance(value, dict):
         return []
     if value.get("type") in ("tool_use", "function_call"):
-        return [(value.get("call_id", value.get("id")), value["name"])]
+        return [(str(value.get("call_id", value.get("id"))), value["name"])]
     if {"id", "function"} <= value.keys():
         return [(value["id"], value["function"]["name"])]
     if "function_call" in value:

@@ -326,7 +326,7 @@ _ORDERS = {  # turns in the wrong order; "-" is no turn at all
     "vllm": "- UASU SAU UU SSU",
     "ollama": "- U1",
     "dashscope": "- SSU UASU S UA UU AU UC1",
-    "anthropic": "- AU UU SU UTU UT R UTRR",
+    "anthropic": "- AU SU UTU UT R UTRR",
     "gemini": "- mu um uuu ufu ufm r umr",
     "openai-responses": "- Uc Uo Uoc Ucoo Ucco Uco1",
 }

@@ -76,12 +76,17 @@ def with_marks(
         who = profile.name if model is None else f"{profile.name} ({model})"
         notes.add("cache", "cache", "left out", f"{who} takes no cache breakpoints")
         return
-    there = marked_blocks(payload, marks)
+    key = profile.form.messages_key
+    there = marked_blocks(payload, marks, key)
     shortest = min((rank for _, rank in there), default=len(marks.lifetimes))
     free = marks.most - len(there)
     for place in reversed(list(cache)):
-        block = _last_of(payload, place, marks)
-        if block is None or marks.key in block:
+        block = _last_of(payload, place, marks, key)
+        if block is None:
+            if (place == "tools" and "tools" in payload) or (place == "system" and not marks.system):
+                notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} has nothing there that can be marked")
+            continue
+        if marks.key in block:
             continue
         if not free:
             notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} takes at most {marks.most} breakpoints")
@@ -92,18 +97,18 @@ def with_marks(
         block[marks.key] = {**marks.mark, **lifetime}
 
 
-def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints) -> list[tuple[Path, int]]:
+def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:
     """The marks of a payload: where each is, and the rank of its lifetime; a lifetime nobody knows has rank -1."""
     return [
         (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
-        for path, mark in _marks(payload, marks.key)
+        for path, mark in _marks(payload, marks.key, messages_key)
         for lifetime in (mark.get("ttl", marks.lifetimes[0]),)
     ]
 
 
-def _marks(payload: Mapping[str, Any], key: str) -> Iterator[tuple[Path, JsonObject]]:
+def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[tuple[Path, JsonObject]]:
     """The marks of a payload, in the order in which a provider reads them."""
-    for place in ("tools", "system", "messages", "input"):
+    for place in ("tools", "system", messages_key):
         for at, item in objects(payload.get(place)):
             if isinstance(item.get(key), dict):
                 yield (place, at), item[key]
@@ -113,17 +118,19 @@ def _marks(payload: Mapping[str, Any], key: str) -> Iterator[tuple[Path, JsonObj
                         yield (place, at, "content", index), block[key]
 
 
-def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints) -> dict[str, Any] | None:
+def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
     """The block at the end of a place, its text made a block first; None where the place is empty."""
     if place == "tools":
         tools = payload.get("tools") if marks.tools else None
         return tools[-1] if tools else None
+    if place == "system" and not marks.system:
+        return None
     if place == "system" and "system" in payload:
         payload["system"] = _as_parts(payload["system"], "text")
         last: dict[str, Any] = payload["system"][-1]
         return last
-    messages: list[dict[str, Any]] = payload.get("messages") or payload.get("input") or []
-    kind = "text" if "messages" in payload else "input_text"
+    messages: list[dict[str, Any]] = payload[messages_key]
+    kind = "input_text" if messages_key == "input" else "text"
     if place == "system":
         chosen = next((item for item in messages if item.get("role") in ("system", "developer")), None)
     else:

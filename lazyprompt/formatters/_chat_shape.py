@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 MARK = "prompt_cache_breakpoint"
 # How the kinds of media are called among the parts, and what such parts look like.
 PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
-MEDIA_KINDS: dict[str, MediaKind] = {**{part: kind for kind, part in PARTS.items()}, "file_url": "file"}
+MEDIA_KINDS: dict[str, MediaKind] = {
+    **{part: kind for kind, part in PARTS.items()},
+    "file_url": "file",
+    "audio_url": "audio",
+}
 _MARKS: dict[str, Check] = {MARK: mapping, "cache_control": mapping}
 
 
@@ -41,6 +45,8 @@ PART_SHAPES: dict[str, Check] = {
     "text": fields({"type": anything, "text": text}, _MARKS),
     "image_url": url_shape("image_url"),
     "video_url": url_shape("video_url"),
+    "audio_url": url_shape("audio_url"),
+    "refusal": fields({"type": anything, "refusal": text}),
     "input_audio": fields(
         {"type": anything, "input_audio": fields({"data": base64, "format": one_of("wav", "mp3")})}, _MARKS
     ),
@@ -60,7 +66,9 @@ _THOUGHTS: dict[str, Check] = {
 def call_shape(arguments: Check) -> Check:
     """A call of a tool, with its arguments as text or as an object."""
     function = fields({"name": text, "arguments": arguments})
-    return fields({"function": function}, {"id": text, "type": one_of("function"), "index": anything})
+    own = fields({"function": function}, {"id": text, "type": text, "index": anything})
+    custom = fields({"custom": fields({"name": text, "input": text})}, {"id": text, "type": text})
+    return tagged("type", {"function": own, "custom": custom}, default="function")
 
 
 def json_text(value: object) -> Sequence[Fault]:
@@ -80,8 +88,10 @@ def chat_shape(
     call: Check,
     extra: Mapping[str, Check] | None = None,
     *,
+    answers: Check | None = None,
     developer: bool = False,
     needs_content: bool = False,
+    names_calls: bool = True,
 ) -> Check:
     """Messages by role, and tools.
 
@@ -90,20 +100,25 @@ def chat_shape(
         plain: What others may say, text alone.
         call: A call of a tool.
         extra: Further keys that a message may have.
+        answers: What the assistant may say, where that is more.
         developer: Whether the role ``developer`` is known.
         needs_content: Whether a message that calls tools must have a content all the same.
+        names_calls: Whether a result must name the call it answers.
     """
     own = {"name": text, **(extra or {})}
     thoughts = dict.fromkeys(("reasoning_content", "reasoning", "refusal", "thinking"), nullable(text))
-    assistant = {**own, **thoughts, "content": nullable(plain), "tool_calls": listed(call, 1)}
+    assistant = {**own, **thoughts, "content": nullable(answers or plain), "tool_calls": listed(call, 1)}
     assistant |= dict.fromkeys(("audio", "function_call", "annotations", "prefix", "partial"), anything)
     assistant["thinking_blocks"] = listed(tagged("type", _THOUGHTS))
+    answered = {"tool_call_id": text} if names_calls else {}
     needed = {"content": nullable(plain)} if needs_content else {}
     roles = {
         "system": fields({"role": anything, "content": plain}, own),
         "user": fields({"role": anything, "content": said}, own),
         "assistant": _answers_something(fields({"role": anything, **needed}, assistant)),
-        "tool": fields({"role": anything, "content": plain, "tool_call_id": text}, {**own, "tool_name": text}),
+        "tool": fields(
+            {"role": anything, "content": plain, **answered}, {**own, "tool_name": text, "tool_call_id": text}
+        ),
     }
     if developer:
         roles["developer"] = roles["system"]

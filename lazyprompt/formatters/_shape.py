@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
+from lazyprompt._json import MAX_INT_BITS
 from lazyprompt.errors import did_you_mean
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -29,7 +30,9 @@ def _named(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     kind = type(value).__name__
-    return f"the {kind} {value!r:.60}" if isinstance(value, str | int | float) else f"a {kind}"
+    # Not every integer can be written down.
+    short = isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() < MAX_INT_BITS)
+    return f"the {kind} {value!r:.60}" if short else f"a {kind}"
 
 
 def _wrong(value: object, expected: str) -> Sequence[Fault]:
@@ -107,30 +110,14 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
         more: Whether others may be too.
     """
     checks = {**required, **(optional or {})}
-    needed = tuple(required)
+    needed = required.keys()
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, dict):
             return _wrong(value, "a JSON object")
         given = cast("dict[str, object]", value)
-        for key, each in given.items():
-            rule = checks.get(key)
-            # Most values are texts, and are looked at here: a call for each would double the time.
-            if rule is text:
-                if type(each) is not str:
-                    break
-            elif rule is not anything and (rule is None or rule(each)):
-                break
-        else:
-            for key in needed:
-                if key not in given:
-                    break
-            else:
-                return FINE
-        return explained(given)
-
-    def explained(given: dict[str, object]) -> Sequence[Fault]:
-        """All that is wrong, once it is known that something may be."""
+        if needed <= given.keys() and _fits(given, checks):
+            return FINE
         faults: list[Fault] = []
         for key, each in given.items():
             rule = checks.get(key)
@@ -138,10 +125,22 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
                 faults += _at(key, rule(each))
             elif not more:
                 faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
-        faults += [((key,), "is missing", "add it") for key in needed if key not in given]
-        return faults
+        return [*faults, *(((key,), "is missing", "add it") for key in required if key not in given)]
 
     return check
+
+
+def _fits(given: dict[str, object], checks: Mapping[str, Check]) -> bool:
+    """Whether all keys are known, and all values fine."""
+    for key, value in given.items():
+        rule = checks.get(key)
+        # Most values are texts, and are looked at here: a call for each would double the time.
+        if rule is text:
+            if type(value) is not str:
+                return False
+        elif rule is not anything and (rule is None or rule(value)):
+            return False
+    return True
 
 
 def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, default: str | None = None) -> Check:

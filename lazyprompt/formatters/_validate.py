@@ -52,15 +52,17 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
     Returns:
         The violations: of the shape first, then of the rest, each in the order of the payload.
     """
-    views = list(profile.form.views(payload))
     faults = list(_shape_of(profile)(payload))
-    if not views and not faults:
+    if not isinstance(cast("object", payload), dict):
+        return [Violation("the payload", what, fix) for _, what, fix in faults]
+    views = list(profile.form.views(payload))
+    if not views and not faults and not payload.get(profile.form.messages_key):
         faults.append(((profile.form.messages_key,), "holds no message", "give at least one"))
     faults += _block_faults(views, profile)
     faults += _order_faults(views, profile)
     faults += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
-        faults += _mark_faults(payload, profile.breakpoints)
+        faults += _mark_faults(payload, profile.breakpoints, profile.form.messages_key)
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
 
 
@@ -185,7 +187,7 @@ def _turn_faults(said: Sequence[View], profile: Profile) -> Iterator[Fault]:
     path, last, seen, _ = said[-1]
     if profile.user_last and last not in ("user", "tool"):
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
-    if profile.alternate:
+    if profile.alternate and not profile.combines_turns:
         before = "nobody"
         for path, role, _, _ in said:
             if role == before and role != "tool":
@@ -197,9 +199,9 @@ def _turn_faults(said: Sequence[View], profile: Profile) -> Iterator[Fault]:
             yield (*said[-1][0], *at), "ends in white space", "cut it off"
 
 
-def _mark_faults(payload: Mapping[str, Any], marks: Breakpoints) -> Iterator[Fault]:
+def _mark_faults(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> Iterator[Fault]:
     """Cache breakpoints: not too many, longer lifetimes first."""
-    found = marked_blocks(payload, marks)
+    found = marked_blocks(payload, marks, messages_key)
     for path, _ in found[marks.most :]:
         yield path, "is one cache breakpoint too many", f"set at most {marks.most}"
     shortest = len(marks.lifetimes)

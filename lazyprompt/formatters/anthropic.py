@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
-from lazyprompt.formatters.form import objects
+from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.messages import (
     Base64Source,
@@ -91,7 +91,7 @@ class AnthropicForm:
             yield ("system",), "system", _seen(system, ()), None
         for at, message in objects(payload.get("messages")):
             path: Path = ("messages", at)
-            role, seen = str(message.get("role")), _seen(message.get("content"), ("content",))
+            role, seen = text_of_json(message.get("role")), _seen(message.get("content"), ("content",))
             results = [each for each in seen if each[0] == "result"] if role == "user" else []
             if not results:
                 yield path, role, seen, None
@@ -106,7 +106,7 @@ class AnthropicForm:
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
-        return ((("tools", at, "name"), str(tool.get("name"))) for at, tool in objects(payload.get("tools")))
+        return named((("tools", at), tool) for at, tool in objects(payload.get("tools")))
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -190,16 +190,18 @@ def _seen(content: object, path: Path) -> list[Seen]:
             continue
         place = (*path, at)
         if kind == "call":
-            seen.append((kind, place, str(block.get("id")), str(block.get("name"))))
+            seen.append((kind, place, text_of_json(block.get("id")), name_of_json(block.get("name"))))
         elif kind == "result":
-            seen.append((kind, place, str(block.get("tool_use_id")), None))
+            seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text" or kind == "thinking":  # noqa: PLR1714 - compared one by one, it costs half
-            seen.append((kind, place, str(block.get("text", "")), None))
+            # Of what is no text the shape says so; that it is empty need not be said as well.
+            said = block.get("text")
+            seen.append((kind, place, said if isinstance(said, str) else "-", None))
         else:
             source = block.get("source")
             given = cast("JsonObject", source) if isinstance(source, dict) else {}
-            address = given.get("url", f"data:{given.get('media_type', '')}")
-            seen.append((kind, place, str(address), None))
+            encoded = text_of_json(given.get("media_type")) if given.get("type") == "base64" else ""
+            seen.append((kind, place, text_of_json(given.get("url", f"data:{encoded}")), None))
     return seen
 
 
@@ -295,6 +297,7 @@ ANTHROPIC = Profile(
     thinking="signed",
     system="apart",
     alternate=True,
+    combines_turns=True,
     user_first=True,
     needs_user=True,
     empty_text=False,

@@ -18,7 +18,7 @@ from lazyprompt.formatters._chat_shape import (
 )
 from lazyprompt.formatters._shape import listed, tagged, text_or
 from lazyprompt.formatters._url_parts import UrlPart
-from lazyprompt.formatters.form import objects
+from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, text_of
 from lazyprompt.openai_form import write_part
 
@@ -117,28 +117,42 @@ class ChatForm:
         """Messages by role, content of text or parts; other keys of a request are the caller's."""
         kinds = {"text": PART_SHAPES["text"]}
         for kind in profile.media:
-            own = self.parts.get(kind)
-            kinds[own.kind if own else PARTS[kind]] = url_shape(own.kind) if own else PART_SHAPES[PARTS[kind]]
+            kinds[PARTS[kind]] = PART_SHAPES[PARTS[kind]]
+            if kind in self.parts:
+                kinds[self.parts[kind].kind] = url_shape(self.parts[kind].kind)
         said = text_or(listed(tagged("type", kinds), 1))
         plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
-        call = call_shape(json_text)
-        return chat_shape(said, plain, call, developer=profile.developer, needs_content=self.needs_content)
+        answers = text_or(listed(tagged("type", {kind: PART_SHAPES[kind] for kind in ("text", "refusal")}), 1))
+        return chat_shape(
+            said,
+            plain,
+            call_shape(json_text),
+            answers=answers,
+            developer=profile.developer,
+            needs_content=self.needs_content,
+        )
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
         for at, tool in objects(payload.get("tools")):
             function = tool.get("function")
-            if isinstance(function, dict):
-                yield ("tools", at, "function", "name"), str(cast("JsonObject", function).get("name"))
+            if isinstance(function, dict) and tool.get("type") == "function":
+                yield from named([(("tools", at, "function"), cast("dict[str, Any]", function))])
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The messages."""
+        # The calls of the last message that made some: a result without an id belongs to the next of them.
+        calls: list[Seen] = []
         for at, message in objects(payload.get("messages")):
             path: Path = ("messages", at)
             role, content = message.get("role"), message.get("content")
             if role == "tool":
-                yield path, "tool", [("result", (), str(message.get("tool_call_id")), None)], None
+                given = message.get("tool_call_id", calls[0][2] if calls else "")
+                calls = [call for call in calls if call[2] != given]
+                yield path, "tool", [("result", (), text_of_json(given), None)], None
                 continue
+            if message.get("prefix") is True or message.get("partial") is True:
+                continue  # the beginning of an answer, which the model goes on with
             seen: list[Seen] = []
             if isinstance(content, str):
                 # Beside calls an empty content says that there is none.
@@ -146,25 +160,23 @@ class ChatForm:
                     seen.append(("text", ("content",), content, None))
             else:
                 seen += [self.seen(part, ("content", index)) for index, part in objects(content)]
-            for index, call in objects(message.get("tool_calls")):
-                function = call.get("function")
-                name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
-                seen.append(("call", ("tool_calls", index), str(call.get("id")), str(name)))
-            given = message.get("name")
-            yield path, str(role), [*seen, *self.beside(message)], given if isinstance(given, str) else None
+            calls = [_call_seen(call, at, index) for index, call in objects(message.get("tool_calls"))]
+            name = message.get("name")
+            yield path, text_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""
         kind = str(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not isinstance(inner, dict):
-            return "text", path, str(part.get("text", "")), None
+            # A refusal is said like any text.
+            return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
         medium = cast("JsonObject", inner)
         if kind == "input_audio":
             sound = "mpeg" if medium.get("format") == "mp3" else medium.get("format")
             return "audio", path, f"data:audio/{sound}", None
         address = medium.get("file_data", "data:") if kind == "file" else medium.get("url", "")
-        return MEDIA_KINDS[kind], path, str(address), None
+        return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """What a message holds beside its content."""
@@ -173,6 +185,14 @@ class ChatForm:
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
         return from_openai_chat(answer, provider)
+
+
+def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
+    """A call as the rules look at it; one without an id is named after its place."""
+    function = call.get("function")
+    name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
+    call_id = call.get("id", f"call {at}.{index}")
+    return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)
 
 
 def _copy(content: Json) -> Json:

@@ -13,6 +13,7 @@ from lazyprompt.formatters._answers import from_dashscope
 from lazyprompt.formatters._chat_shape import call_shape, chat_shape, json_text
 from lazyprompt.formatters._shape import anything, fields, listed, nullable, text, text_or
 from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.messages import TextBlock, ToolResultBlock, text_of
 from lazyprompt.openai_form import address_of
@@ -71,8 +72,8 @@ class DashScopeForm(ChatForm):
         """A part of a content."""
         for kind in _KINDS:
             if kind in part:
-                return kind, path, str(part[kind]), None
-        return "text", path, str(part.get("text") or ""), None
+                return kind, path, text_of_json(part[kind]), None
+        return "text", path, text_of_json(part.get("text")), None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -82,13 +83,19 @@ class DashScopeForm(ChatForm):
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 
 
+# What may stand beside a medium: how closely it is looked at, and a mark for the cache.
+_BESIDE: dict[str, Check] = dict.fromkeys(
+    ("fps", "max_frames", "min_pixels", "max_pixels", "total_pixels", "cache_control"), anything
+)
+
+
 def _one_key(*kinds: str) -> Check:
-    """An object of one key; a text may be null, as the documents print it."""
-    checks = {kind: nullable(text) if kind == "text" else anything for kind in kinds}
+    """An object of one key of these, and its settings; a text may be null, as the documents print it."""
+    known = fields({}, {kind: nullable(text) if kind == "text" else anything for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:
-        faults = fields({}, checks)(value)
-        if not faults and len(cast("Mapping[str, object]", value)) != 1:
+        faults = known(value)
+        if not faults and len(set(kinds).intersection(cast("Mapping[str, object]", value))) != 1:
             return [((), "has not one key", f"give one of {', '.join(kinds)}")]
         return faults
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import JsonObject
     from lazyprompt.formatters._shape import Check, Path
@@ -57,6 +57,21 @@ class Form(Protocol):
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The provider's answer as a message."""
         ...
+
+
+def text_of_json(value: object) -> str:
+    """A JSON value where it is a text; nothing of anything else, which the shape refuses."""
+    return value if isinstance(value, str) else ""
+
+
+def name_of_json(value: object) -> str | None:
+    """The same for a name, which may be missing."""
+    return value if isinstance(value, str) else None
+
+
+def named(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
+    """The names of the objects at some places; one that is missing or no text the shape refuses."""
+    return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
 
 
 def objects(value: object) -> list[tuple[int, dict[str, Any]]]:

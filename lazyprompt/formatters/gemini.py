@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
-from lazyprompt.formatters.form import objects
+from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.media import media_type_of
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
 from lazyprompt.messages import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
@@ -94,7 +94,7 @@ class GeminiForm:
     def shape(self, profile: Profile) -> Check:
         """Contents of parts; other keys of a request are the caller's."""
         part = text_or(_PART) if self.strings else _PART
-        content = fields({"role": one_of("user", "model"), "parts": listed(part, 1)})
+        content = fields({"parts": listed(part, 1)}, {"role": one_of("user", "model")})
         beside = {"system_instruction": anything, "tools": listed(mapping)}
         return fields({"contents": listed(content, 1)}, beside, more=True)
 
@@ -102,8 +102,7 @@ class GeminiForm:
         """The names of the functions."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
-                for index, function in objects(tool.get(key)):
-                    yield ("tools", at, key, index, "name"), str(function.get("name"))
+                yield from named((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The system instruction and the contents, results apart from what the user says behind them."""
@@ -201,25 +200,36 @@ def _seen(parts: object, at: int) -> list[Seen]:
     for index, part in enumerate(cast("list[object]", parts) if isinstance(parts, list) else ()):
         path: Path = ("parts", index)
         if not isinstance(part, dict):
-            seen.append(("text", path, str(part), None))
+            seen.append(("text", path, text_of_json(part), None))
             continue
         given = cast("JsonObject", part)
         key = next((key for key in given if key in _KEYS), None)
         if key is None:
-            kind: Kind = "thinking" if given.get("thought") is True else "text"
-            seen.append((kind, path, str(given.get("text", "")), None))
+            seen += _said(given, path)
             continue
         kind, value = _KEYS[key], given[key]
         inner = value if isinstance(value, dict) else {}
+        call_id, name = text_of_json(inner.get("id")), name_of_json(inner.get("name"))
         if kind == "call":
-            seen.append((kind, path, str(inner.get("id") or f"call {at}.{index}"), str(inner.get("name"))))
+            seen.append((kind, path, call_id or f"call {at}.{index}", name))
         elif kind == "result":
-            seen.append((kind, path, str(inner.get("id") or ""), str(inner.get("name"))))
+            seen.append((kind, path, call_id, name))
         else:
-            media_type = str(inner.get("mime_type") or inner.get("mimeType") or "")
-            address = inner.get("file_uri") or inner.get("fileUri") or f"data:{media_type}"
-            seen.append((_MEDIA.get(media_type.partition("/")[0], kind), path, str(address), None))
+            media_type = text_of_json(inner.get("mime_type") or inner.get("mimeType"))
+            address = text_of_json(inner.get("file_uri") or inner.get("fileUri")) or f"data:{media_type}"
+            seen.append((_MEDIA.get(media_type.partition("/")[0], kind), path, address, None))
     return seen
+
+
+def _said(part: JsonObject, path: Path) -> list[Seen]:
+    """A part without a call, a result or a medium: a text, a thought, or what Gemini's own tools left."""
+    if "text" not in part:
+        return []
+    said = text_of_json(part["text"])
+    # A signature may come with an empty text, and goes back so.
+    signed = "thought_signature" in part or "thoughtSignature" in part
+    thought = part.get("thought") is True or (signed and not said)
+    return [("thinking" if thought else "text", path, said, None)]
 
 
 _MEDIA: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}

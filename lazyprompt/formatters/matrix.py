@@ -92,7 +92,9 @@ def _cache(profile: Profile) -> str:
     marks = profile.breakpoints
     if marks is None:
         return "no"
-    places = "tools, system, history" if marks.tools else "system, history"
+    places = ", ".join(
+        name for name, can in (("tools", marks.tools), ("system", marks.system), ("history", True)) if can
+    )
     return places if marks.models is None else f"{places} (some models)"
 
 

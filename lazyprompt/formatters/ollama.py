@@ -14,6 +14,7 @@ from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters._chat_shape import call_shape, chat_shape
 from lazyprompt.formatters._shape import base64, fields, listed, mapping, text
 from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.messages import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
@@ -58,7 +59,7 @@ class OllamaForm(ChatForm):
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text with pictures beside it."""
         images = {"images": listed(text if profile.media["image"].url else base64, 1)}
-        return chat_shape(text, text, call_shape(mapping), images)
+        return chat_shape(text, text, call_shape(mapping), images, names_calls=False)
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """The pictures."""
@@ -100,9 +101,9 @@ class GenerateForm:
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The prompt as the user's turn."""
         if "system" in payload:
-            yield ("system",), "system", [("text", (), str(payload["system"]), None)], None
+            yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:
-            yield ("prompt",), "user", [("text", (), str(payload["prompt"]), None)], None
+            yield ("prompt",), "user", [("text", (), text_of_json(payload["prompt"]), None)], None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -115,7 +116,7 @@ def _text(content: Content) -> str:
 
 _IMAGE = Media(("image/*",), url=False)
 # The documents print addresses among the pictures; today's client takes base64 only.
-_ADDRESSES = {"media": {"image": Media(("image/*",), url=True)}}
+_ADDRESSES = {"media": {"image": Media(("image/*",), url=True, system=True)}}
 
 OLLAMA = Profile(
     name="ollama",
@@ -138,7 +139,7 @@ OLLAMA_GENERATE = Profile(
     url_media=frozenset({"image"}),
     calls_tools=False,
     turns=False,
-    system="first",
+    system="apart",
     needs_user=True,
     empty_text=False,
     layouts={"conversation": Layout("joined", "\n\n"), "dialogue": Layout("joined", "\n\n")},

@@ -72,6 +72,7 @@ class Breakpoints:
         mark: The mark without a lifetime.
         lifetimes: The lifetimes it knows, the default first, then longer ones.
         tools: Whether a tool can hold a mark.
+        system: Whether the system text can.
         models: The models that know marks; ``None`` for all.
     """
 
@@ -79,6 +80,7 @@ class Breakpoints:
     mark: Mapping[str, str]
     lifetimes: tuple[str, ...]
     tools: bool = False
+    system: bool = True
     models: re.Pattern[str] | None = None
     most: int = 4
 
@@ -103,6 +105,7 @@ class Profile:
             the messages (``apart``).
         developer: Whether the role ``developer`` is known; else it is written as system text.
         alternate: Whether user and assistant must take turns.
+        combines_turns: Whether it makes one turn of neighbours itself, so that they break no rule.
         user_first: Whether a user's turn must be the first behind the system text.
         user_last: Whether a user's turn (or a tool's) must be the last.
         needs_user: Whether there must be a user's turn at all.
@@ -130,6 +133,7 @@ class Profile:
     system: Literal["anywhere", "first", "apart"] = "anywhere"
     developer: bool = False
     alternate: bool = False
+    combines_turns: bool = False
     user_first: bool = False
     user_last: bool = False
     needs_user: bool = False

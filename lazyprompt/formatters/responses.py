@@ -7,7 +7,7 @@ types of the official client.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._json import Json, JsonObject, dump
@@ -15,7 +15,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters._chat_shape import json_text
 from lazyprompt.formatters._shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
-from lazyprompt.formatters.form import objects
+from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
 from lazyprompt.messages import (
@@ -64,33 +64,37 @@ class ResponsesForm:
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions."""
-        for at, tool in objects(payload.get("tools")):
-            if tool.get("type") == "function":
-                yield ("tools", at, "name"), str(tool.get("name"))
+        tools = objects(payload.get("tools"))
+        return named((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The instructions and the items, each as a message of its own."""
         if "instructions" in payload:
-            yield ("instructions",), "system", [("text", (), str(payload["instructions"]), None)], None
+            yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
             yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
-        for at, item in items:
-            kind = item.get("type", "message")
+        # A conversation that the server keeps has its calls there.
+        kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
+        calls = {text_of_json(item.get("call_id")) for _, item in items if item.get("type") == "function_call"}
+        for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
+            kind = item.get("type", "message")
+            call_id = text_of_json(item.get("call_id"))
             if kind == "function_call":
-                yield path, "assistant", [("call", (), str(item.get("call_id")), str(item.get("name")))], None
+                yield path, "assistant", [("call", (), call_id, name_of_json(item.get("name")))], None
             elif kind == "function_call_output":
-                yield path, "tool", [("result", (), str(item.get("call_id")), None)], None
+                if call_id in calls or not kept:
+                    yield path, "tool", [("result", (), call_id, None)], None
             elif kind == "reasoning":
-                follows = items[at + 1][1] if at + 1 < len(items) else {}
-                if follows.get("type") not in ("function_call", "reasoning") and follows.get("role") != "assistant":
+                follows = items[place + 1][1] if place + 1 < len(items) else {}
+                if follows.get("role", "user") != "assistant" and follows.get("type", "message") == "message":
                     yield path, "assistant", [("thinking", (), "", None)], None
             elif kind == "message":
                 content = item.get("content")
                 seen = [_seen(part, ("content", index)) for index, part in objects(content)]
-                text_seen: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
-                yield path, str(item.get("role")), text_seen, None
+                said: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
+                yield path, text_of_json(item.get("role")), said, None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -171,11 +175,11 @@ def _tool(tool: JsonObject) -> JsonObject:
 def _seen(part: Mapping[str, Any], path: Path) -> Seen:
     match part.get("type"):
         case "input_image":
-            return "image", path, str(part.get("image_url") or "data:"), None
+            return "image", path, text_of_json(part.get("image_url")) or "data:", None
         case "input_file":
-            return "file", path, str(part.get("file_url") or part.get("file_data") or "data:"), None
+            return "file", path, text_of_json(part.get("file_url") or part.get("file_data")) or "data:", None
         case _:
-            return "text", path, str(part.get("text", "")), None
+            return "text", path, text_of_json(part.get("text")), None
 
 
 _MARKED: dict[str, Check] = {"prompt_cache_breakpoint": mapping}
@@ -240,6 +244,8 @@ OPENAI_RESPONSES = OPENAI.but(
     results_anywhere=True,
     thinking="items",
     names=None,
+    # The instructions are a text, and a text holds no mark.
+    breakpoints=OPENAI.breakpoints and replace(OPENAI.breakpoints, system=False),
     ids=re.compile(r"[^\x00-\x1f\x7f]{1,64}"),
     id_length=64,
 )

@@ -12,11 +12,11 @@ from lazyprompt.formatters.profile import IMAGES, Media, Profile
 
 VLLM = Profile(
     name="vllm",
-    form=ChatForm(no_text="", parts={"video": UrlPart("video_url")}),
+    form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
     source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
     media={
         "image": Media(IMAGES),
-        "audio": Media(("audio/wav", "audio/mpeg"), url=False),
+        "audio": Media(("audio/*",)),
         "video": Media(("video/*",)),
     },
     system="first",

@@ -188,3 +188,20 @@ def test_a_thought_that_only_another_can_read_is_no_text(to: str) -> None:
     payload = judged(ChatFormatter(to), HI, calling(opaque, unknown, TextBlock("ok")), BYE)
     assert "b3BhcXVl" not in said(payload)
     assert len(reported(payload, "thinking")) == (1 if to in TEXT_THINKERS else 2)
+
+
+@pytest.mark.parametrize("to", CALLING)
+def test_only_the_assistant_thinks(to: str) -> None:
+    payload = judged(ChatFormatter(to), Msg("Ann", [ThinkingBlock("§thought§", "c2ln"), TextBlock("hi")], "user"))
+    assert "§thought§" not in said(payload)
+    assert reported(payload, "thinking") == ["messages[0].content[0]"]
+
+
+@pytest.mark.parametrize("to", CALLING)
+def test_a_result_holds_text_and_media_only(to: str) -> None:
+    inner = result("c1", "§text§", ThinkingBlock("§thought§"), call("c2", q="§call§"), result("c3", "§result§"))
+    payload = judged(ChatFormatter(to), HI, calling(call("c1")), answering(inner))
+    assert [mark in said(payload) for mark in ("§text§", "§thought§", "§call§", "§result§")] == [True] + [False] * 3
+    for at, kind in enumerate(("thinking", "tool_use", "tool_result"), 1):
+        assert reported(payload, kind) == [f"messages[2].content[0].output[{at}]"]
+    assert "§result§" in [entry.text for entry in payload.report]

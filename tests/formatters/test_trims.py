@@ -156,10 +156,11 @@ def test_dicts_are_trimmed_as_messages_are(kind: type[ChatFormatter]) -> None:
 
 
 def test_a_limit_and_its_counter_go_together() -> None:
-    for settings in ({"max_tokens": 5}, {"token_counter": Characters()}):
+    wrong: list[dict[str, Any]] = [{"max_tokens": 5}, {"token_counter": Characters()}]
+    for settings in wrong:
         for kind in KINDS:
             with pytest.raises(FormatError, match="max_tokens and token_counter go together"):
-                kind("openai", **settings)  # type: ignore[arg-type]
+                kind("openai", **settings)
 
 
 def test_a_budget_trims_before_all_else() -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
 DECLARED = {"functionDeclarations": [{"name": "a b"}]}
-LINE = re.compile(r"  ([\w.\[\]$-]+|the payload) (\S.*); (\S.*)")
+LINE = re.compile(r"  (the payload|[\w.\[\]$-]+) (\S.*); (\S.*)")
 
 
 def complaints(provider: str, payload: Any) -> list[tuple[str, str, str]]:
