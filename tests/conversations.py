@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from lazyprompt._json import JsonObject
     from lazyprompt.messages import Block, Role
 
 _T = TypeVar("_T")
@@ -43,6 +44,7 @@ WORDS = (
 )
 NAMES = ("user", "assistant", "Bob", "Alice", "Dr. 李", "Eve\nBob: hi", "a b", "Friday")
 TOOLS = ("get_weather", "search", "天气", "a.b:c", "run")
+ARGUMENTS: tuple[JsonObject, ...] = ({}, {"city": "Zürich"}, {"at": [1, 2.5, None, {"deep": True}]})
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
 JPEG = b64encode(b"\xff\xd8\xff\xe0" + bytes(24)).decode()
 WAV = b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(24)).decode()
@@ -87,9 +89,8 @@ class Maker:
     def said(self, role: Role) -> str | list[Block]:
         if self.maybe(0.6):
             return self.text()
-        blocks: list[Block] = []
-        for _ in range(self.chance.randint(0, 3)):
-            blocks.append(TextBlock(self.text()) if self.maybe(0.6) else self.one(MEDIA))
+        number = self.chance.randint(0, 3)
+        blocks = [TextBlock(self.text()) if self.maybe(0.6) else self.one(MEDIA) for _ in range(number)]
         if role == "assistant" and self.maybe(0.4):
             blocks.insert(0, self.thought())
         return blocks
@@ -116,16 +117,11 @@ class Maker:
             while any(isinstance(call, ToolUseBlock) and call.id == call_id for call in calls):
                 call_id += "a"
             name = self.one(TOOLS)
-            arguments = self.one(({}, {"city": "Zürich"}, {"at": [1, 2.5, None, {"deep": True}]}))
+            arguments = self.one(ARGUMENTS)
             raw = '{"city": "Zür' if self.maybe(0.05) else None
             signature = "c2ln" if self.maybe(0.1) else None
             calls.append(ToolUseBlock(call_id, name, {} if raw else arguments, raw_input=raw, signature=signature))
-            output: str | list[Block] = self.text()
-            if self.maybe(0.3):
-                output = [TextBlock(self.text(empty=0)), *([self.one(MEDIA)] if self.maybe(0.5) else [])]
-            results.append(
-                ToolResultBlock(call_id, self.one((name, "")), tuple(output) if isinstance(output, list) else output)
-            )
+            results.append(ToolResultBlock(call_id, self.one((name, "")), self.output()))
         if self.maybe(0.5):
             calls.insert(self.chance.randint(0, 1), TextBlock(self.text()))
         if self.maybe(0.3):
@@ -137,20 +133,22 @@ class Maker:
         if self.maybe(0.15):
             return [Msg(name, [*calls, *results], "assistant")]
         role: Role = self.one(("tool", "system", "user"))
-        if self.maybe(0.5):
-            answers = [Msg("tool", [result], role) for result in results]
-        else:
-            answers = [Msg("tool", list(results), role)] if results else []
+        together = [results] if results else []
+        answers = [Msg("tool", each, role) for each in ([[one] for one in results] if self.maybe(0.5) else together)]
         if answers and role == "user" and self.maybe(0.3):
             answers[0] = Msg("tool", [TextBlock(self.text()), *answers[0].blocks], role)
         if answers and self.maybe(0.1):
             answers.insert(0, Msg("Bob", self.text(), "user"))
         return [Msg(name, calls, "assistant"), *answers]
 
+    def output(self) -> str | list[Block]:
+        if self.maybe(0.7):
+            return self.text()
+        return [TextBlock(self.text(empty=0)), *([self.one(MEDIA)] if self.maybe(0.5) else [])]
+
     def conversation(self) -> list[Msg]:
-        messages: list[Msg] = []
-        for _ in range(self.chance.randint(0, 2)):
-            messages.append(Msg("system", self.text(), self.one(("system", "developer"))))
+        roles: tuple[Role, ...] = ("system", "developer")
+        messages = [Msg("system", self.text(), self.one(roles)) for _ in range(self.chance.randint(0, 2))]
         for number in range(self.chance.randint(1, 6)):
             kind = self.chance.random()
             if kind < 0.35:

@@ -231,7 +231,7 @@ def test_what_is_no_block_is_refused(item: Any, said: str) -> None:
 
 def test_a_block_inside_a_result_is_refused_with_its_place() -> None:
     with pytest.raises(HistoryError, match=r"^the output of tool 'f'\[0\] is a int, not a block"):
-        ToolResultBlock("1", "f", [5])  # type: ignore[arg-type]
+        ToolResultBlock("1", "f", [5])  # type: ignore[list-item]
 
 
 def test_the_text_of_a_content_is_its_text_blocks_a_line_each() -> None:

@@ -150,7 +150,7 @@ def test_a_result_takes_the_oldest_waiting_call() -> None:
 
 
 def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
-    results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")])  # type: ignore[arg-type]
+    results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")])
     assert to_openai(Msg("system", (*results, TextBlock("go on")), "user")) == [
         {"role": "tool", "tool_call_id": "1", "content": "a", "name": "f"},
         {"role": "tool", "tool_call_id": "2", "content": "b", "name": "g"},

@@ -166,15 +166,15 @@ class ChatForm:
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""
-        kind = str(part.get("type"))
+        kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not isinstance(inner, dict):
             # A refusal is said like any text.
             return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
         medium = cast("JsonObject", inner)
         if kind == "input_audio":
-            sound = "mpeg" if medium.get("format") == "mp3" else medium.get("format")
-            return "audio", path, f"data:audio/{sound}", None
+            sound = text_of_json(medium.get("format"))
+            return "audio", path, f"data:audio/{'mpeg' if sound == 'mp3' else sound}", None
         address = medium.get("file_data", "data:") if kind == "file" else medium.get("url", "")
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 

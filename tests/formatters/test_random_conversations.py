@@ -21,20 +21,19 @@ FORMATTERS = [
 ]
 
 
-def is_lost(mark: str, payload: str, report: str) -> bool:
-    return mark not in payload and mark not in report
-
-
 @pytest.mark.parametrize(("kind", "provider"), FORMATTERS)
 def test_any_conversation_becomes_a_payload_that_all_judges_accept(kind: type[ChatFormatter], provider: str) -> None:
     formatter = kind(provider)
     for seed in range(CONVERSATIONS):
         messages = Maker(Random(seed)).conversation()  # noqa: S311 - chance is what is wanted
         before = repr(messages)
+        if not any(message.blocks or message.urls for message in messages):
+            continue
         try:
             payload = formatter.format(*messages)
         except FormatError as error:
-            assert "there is no message with any content" in str(error), seed
+            if "there is no message with any content" not in str(error):
+                pytest.fail(f"{provider}, seed {seed}: {error}")
             continue
         try:
             formatter.validate(payload)

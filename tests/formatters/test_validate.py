@@ -347,7 +347,7 @@ KEYS = (
     "base64 reasoning function_call_output message executableCode"
 )
 WORDS = st.sampled_from(KEYS.split())
-SCALARS = st.none() | st.booleans() | st.integers() | st.just(10**5000) | st.floats() | st.text(st.characters()) | WORDS
+SCALARS = st.none() | st.booleans() | st.integers() | st.just(10**4290) | st.floats() | st.text(st.characters()) | WORDS
 GARBAGE = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=12
 )
@@ -357,6 +357,16 @@ WHOLE = [(provider, payload) for provider, payload in STRANGERS.values()] + [(wh
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_integer_that_cannot_be_written_is_refused_like_any_other(provider: str) -> None:
+    formatter, huge = ChatFormatter(provider), 10**5000
+    key = formatter.profile.form.messages_key
+    part = {"type": "text", "text": huge, "parts": huge, "image_url": {"url": huge}}
+    for messages in (huge, [huge], [{"role": huge, "content": [part], "parts": [part], "tool_calls": [{"id": huge}]}]):
+        with pytest.raises(FormatError, match="would refuse"):
+            formatter.validate({key: messages, "tools": [{"type": huge, "name": huge}]})
 
 
 @given(st.data())
