@@ -307,10 +307,11 @@ def to_openai(message: Msg) -> list[JsonObject]:
         whole["content"] = _write_content(said) if said or not calls else None
         if calls:
             whole["tool_calls"] = list(calls)
-        dicts.append(whole)
+        # A message that calls and has the results as well: a result never stands before its call.
+        dicts = [whole, *dicts] if calls else [*dicts, whole]
     # What this form gives a meaning is said by the message itself, never by its metadata.
     extra = {key: value for key, value in message.metadata.items() if key not in _KNOWN}
-    dicts[-1] |= checked_object(extra, "metadata", FormatError)
+    dicts[0 if calls else -1] |= checked_object(extra, "metadata", FormatError)
     return dicts
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._json import JsonObject
-    from lazyprompt.formatters._shape import Path
     from lazyprompt.formatters.profile import Breakpoints, Profile
     from lazyprompt.formatters.report import Notes
+    from lazyprompt.formatters.shape import Path
 
 # The places that can be marked, in the order in which a provider reads them.
 PLACES = ("tools", "system", "history")

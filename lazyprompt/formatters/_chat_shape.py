@@ -5,7 +5,7 @@ from __future__ import annotations
 from json import loads
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.formatters._shape import (
+from lazyprompt.formatters.shape import (
     FINE,
     anything,
     base64,
@@ -21,8 +21,8 @@ from lazyprompt.formatters._shape import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Check, Fault
     from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.formatters.shape import Check, Fault
 
 # The key of a block that marks the end of what OpenAI is to cache.
 MARK = "prompt_cache_breakpoint"

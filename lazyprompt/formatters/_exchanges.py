@@ -36,6 +36,7 @@ def exchanges(turns: Iterable[Turn], notes: Notes) -> list[Turn]:
     order = _Order(notes)
     for role, name, content, at in turns:
         if isinstance(content, str):
+            order.together.clear()
             order.turns.append(("user" if role == "tool" else role, name, content, at))
         else:
             order.take(role, name, content, at)
@@ -53,6 +54,8 @@ class _Order:
         # The same by the id that the call was given, the oldest first.
         self.waiting: dict[str, deque[tuple[ToolUseBlock, list[ToolResultBlock]]]] = {}
         self.used: set[str] = set()
+        # The calls of messages that follow each other without anything between may wait together.
+        self.together: set[str] = set()
 
     def take(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
         """Put the blocks of a message where they belong."""
@@ -61,6 +64,7 @@ class _Order:
             if not isinstance(block, ToolResultBlock):
                 said.append(block)
                 continue
+            self.together.clear()
             if role == "assistant" and said:
                 # Call and result in one message: what was said before the result stands before it.
                 self.say(role, name, said, at)
@@ -73,13 +77,19 @@ class _Order:
     def say(self, role: Role, name: str, said: list[Block], at: int) -> None:
         """A turn, with the places of the results of its calls."""
         places: list[tuple[ToolUseBlock, list[ToolResultBlock]]] = []
+        if not any(isinstance(block, ToolUseBlock) for block in said):
+            self.together.clear()
         for block in said:
             if isinstance(block, ToolUseBlock):
                 if role != "assistant":
                     where = f"messages[{at}] calls the tool {block.name!r}"
                     raise FormatError(f"{where}, and its role is {role!r}; only the assistant's messages can")
                 places.append((self.unique(block, at), []))
-                self.waiting.setdefault(block.id, deque()).append(places[-1])
+                if block.id not in self.together:
+                    # An older call of this id is answered already, or never will be.
+                    self.waiting[block.id] = deque()
+                self.together.add(block.id)
+                self.waiting[block.id].append(places[-1])
         # Calls come last: whatever the assistant said with them it said before their results were there.
         others = [block for block in said if not isinstance(block, ToolUseBlock)]
         if places:
@@ -107,7 +117,7 @@ class _Order:
         if not self.waiting[result.id]:
             raise FormatError(f"{where} is a second result of the call {result.id!r}; a call has one result")
         call, results = self.waiting[result.id].popleft()
-        results.append(replace(result, id=call.id, name=result.name or call.name))
+        results.append(replace(result, id=call.id, name=call.name))
         if behind or len(self.turns) - 1 not in self.calls:
             self.notes.add(where, "tool_result", "moved", "a result stands right behind its call")
 

@@ -149,7 +149,9 @@ def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str]
         for result in blocks:
             if (
                 not isinstance(result, ToolResultBlock)
-                or waiting.pop(result.id, None) is None
+                # Results stand in the order of their calls.
+                or result.id != next(iter(waiting), None)
+                or waiting.pop(result.id) is None
                 or not isinstance(result.output, str)
                 or not result.name
             ):
@@ -179,7 +181,8 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, st
                     return _SPEAKERS[role], "", content, fine  # type: ignore[index]  # what is no role is no key
                 call_id = item["tool_call_id"]
                 if role == "tool" and len(item) == 3 and isinstance(call_id, str):  # noqa: PLR2004 - role, content and id
-                    return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), True
+                    in_order = call_id == next(iter(waiting))
+                    return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), in_order
         elif role == "assistant" and content is None and len(item) == 3 and not waiting and "content" in item:  # noqa: PLR2004 - and its calls
             used = len(ids)
             calls: Any = item["tool_calls"]

@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.formatters._cache import marked_blocks
-from lazyprompt.formatters._shape import Check, shown
+from lazyprompt.formatters.shape import Check, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Fault, Path
     from lazyprompt.formatters.form import View
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
+    from lazyprompt.formatters.shape import Fault, Path
 
 
 class Violation(NamedTuple):

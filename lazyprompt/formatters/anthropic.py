@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
-from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
 from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
+from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
 from lazyprompt.messages import (
     Base64Source,
     FileBlock,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Kind, Seen, View
+    from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages import Msg, Source
 
 

@@ -16,19 +16,19 @@ from lazyprompt.formatters._chat_shape import (
     json_text,
     url_shape,
 )
-from lazyprompt.formatters._shape import listed, tagged, text_or
 from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
+from lazyprompt.formatters.shape import listed, tagged, text_or
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, text_of
 from lazyprompt.openai_form import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages import Block, Msg
 
 

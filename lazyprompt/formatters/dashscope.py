@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_dashscope
 from lazyprompt.formatters._chat_shape import call_shape, chat_shape, json_text
-from lazyprompt.formatters._shape import anything, fields, listed, nullable, text, text_or
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import Layout, Media, Profile
+from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_or
 from lazyprompt.messages import TextBlock, ToolResultBlock, text_of
 from lazyprompt.openai_form import address_of
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.formatters._shape import Check, Fault, Path
     from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.formatters.shape import Check, Fault, Path
     from lazyprompt.messages import Block, ImageBlock, Msg
 
 

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import JsonObject
-    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages import Msg
 
 

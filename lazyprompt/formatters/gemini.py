@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
-from lazyprompt.formatters._shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
 from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.media import media_type_of
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
+from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
 from lazyprompt.messages import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Kind, Seen, View
+    from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.

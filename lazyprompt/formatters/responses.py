@@ -14,10 +14,10 @@ from lazyprompt._json import Json, JsonObject, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters._chat_shape import json_text
-from lazyprompt.formatters._shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
 from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
+from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
 from lazyprompt.messages import (
     Base64Source,
     FileBlock,
@@ -32,10 +32,10 @@ from lazyprompt.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._shape import Check, Path
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages import Block, Msg
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from conversations import JPEG, PDF
 from formatter_helpers import (
+    BYE,
     HI,
     KINDS,
     SEES,
@@ -104,6 +105,13 @@ def test_the_place_of_a_path_within_a_result_is_told(formats: Formats) -> None:
     for kind in KINDS:
         told = fault(formats, kind("anthropic"), HI, calling(call("c1")), answer)
         assert told.startswith("messages[2].content[0].output[1] is the local file '/etc/hostname'")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_place_that_is_told_is_the_first(formats: Formats, kind: type[ChatFormatter], root: Path) -> None:
+    formatter = kind("openai", media=MediaResolver(roots=[root]))
+    told = fault(formats, formatter, HI, shows("/etc/hostname"), BYE, shows("/etc/hostname"))
+    assert told.startswith("messages[1].content[1]: '/etc/hostname' does not lie in")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -26,7 +26,12 @@ ANSWERS: dict[str, Any] = {
     },
     "openai-responses": {
         "output": [
-            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "§thought§"}]},
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "§thought§"}],
+                "encrypted_content": "c2ln",
+            },
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "§text§"}]},
             {"type": "function_call", "call_id": LONG_ID, "name": "weather", "arguments": '{"city": "§city§"}'},
             {"type": "function_call", "call_id": LONG_ID[:-1] + "2", "name": "weather", "arguments": "{}"},

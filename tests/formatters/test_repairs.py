@@ -125,6 +125,14 @@ def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], pro
     assert [said(payload).count(f'"{name}"') for name in ("c1", "c1_2", "c1_3", "c1_2_2")] == [2, 2, 2, 2]
 
 
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_ids_of_two_exchanges_may_be_the_same(kind: type[ChatFormatter], provider: str) -> None:
+    first, second = ([calling(call("c1", q=f"§{at}")), answering(result("c1", f"§{at}r"))] for at in ("a", "b"))
+    payload = judged(kind(provider), HI, *first, *second)
+    assert [call_id for call_id, _ in called(payload)] == ["c1", "c1_2"]
+    assert reported(payload, "id", "changed") == ["messages[3]"]
+
+
 def test_a_result_without_a_name_gets_that_of_its_call() -> None:
     payload = judged(ChatFormatter("gemini"), HI, calling(call("c1", "run")), answering(result("c1", name="")))
     assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
