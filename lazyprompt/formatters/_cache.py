@@ -110,11 +110,12 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
     """The marks of a payload, in the order in which a provider reads them."""
     for place in ("tools", "system", messages_key):
         for at, item in objects(payload.get(place)):
-            if isinstance(item.get(key), dict):
+            if key in item and isinstance(item[key], dict):
                 yield (place, at), item[key]
-            if isinstance(item.get("content"), list):
-                for index, block in objects(item["content"]):
-                    if isinstance(block.get(key), dict):
+            content = item.get("content")
+            if content.__class__ is list:
+                for index, block in objects(content):
+                    if key in block and isinstance(block[key], dict):
                         yield (place, at, "content", index), block[key]
 
 

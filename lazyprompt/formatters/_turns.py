@@ -151,11 +151,11 @@ def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str]
                 not isinstance(result, ToolResultBlock)
                 # Results stand in the order of their calls.
                 or result.id != next(iter(waiting), None)
-                or waiting.pop(result.id) is None
                 or not isinstance(result.output, str)
                 or not result.name
             ):
                 return False
+            del waiting[result.id]
         return bool(blocks)
     if waiting:
         return False

@@ -77,7 +77,9 @@ def _block_faults(views: Iterable[View], profile: Profile) -> Iterator[Fault]:
             yield (*path, "name"), f"is {name!r}", f"use {profile.names.pattern}"
         if not seen and not profile.empty_text:
             yield path, "has no content", "give it some, or remove it"
-        yield from _seen_faults(view, calls)
+        # Most messages are a plain text, with which nothing can be wrong.
+        if len(seen) != 1 or seen[0][0] != "text" or not seen[0][2].strip():
+            yield from _seen_faults(view, calls)
         if seen and seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
             yield (*path, *seen[-1][1]), "is a thought at the end", "put what followed it behind it"
     yield from calls.unanswered()

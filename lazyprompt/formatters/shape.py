@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 from lazyprompt._json import MAX_INT_BITS
 from lazyprompt.errors import did_you_mean
@@ -16,7 +16,7 @@ from lazyprompt.errors import did_you_mean
 Path: TypeAlias = tuple[str | int, ...]
 # Where it is, what is wrong, and what to do.
 Fault: TypeAlias = tuple[Path, str, str]
-Check: TypeAlias = Callable[[object], Sequence[Fault]]
+Check: TypeAlias = Callable[[Any], Sequence[Fault]]
 
 FINE: Sequence[Fault] = ()
 
@@ -24,6 +24,11 @@ FINE: Sequence[Fault] = ()
 def shown(path: Path) -> str:
     """A path as one writes it: ``messages[3].content[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def _is_object(value: object) -> bool:
+    """Whether a value is a dict of whatever class."""
+    return isinstance(value, dict)
 
 
 def _named(value: object) -> str:
@@ -83,10 +88,10 @@ def nullable(inner: Check) -> Check:
 def listed(item: Check, least: int = 0) -> Check:
     """A list of what a check takes."""
 
-    def check(value: object) -> Sequence[Fault]:
-        if type(value) is not list:
+    def check(value: Any) -> Sequence[Fault]:
+        if value.__class__ is not list:
             return _wrong(value, "a list")
-        items = cast("list[object]", value)
+        items: list[object] = value
         if len(items) < least:
             return [((), "is empty", f"give at least {least}, or leave the key out")]
         if not any(map(item, items)):
@@ -112,10 +117,10 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
     checks = {**required, **(optional or {})}
     needed = required.keys()
 
-    def check(value: object) -> Sequence[Fault]:
-        if not isinstance(value, dict):
+    def check(value: Any) -> Sequence[Fault]:
+        if value.__class__ is not dict and not _is_object(value):
             return _wrong(value, "a JSON object")
-        given = cast("dict[str, object]", value)
+        given: dict[str, object] = value
         if needed <= given.keys() and _fits(given, checks):
             return FINE
         faults: list[Fault] = []
@@ -153,14 +158,14 @@ def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, def
         default: What no value stands for.
     """
 
-    def check(value: object) -> Sequence[Fault]:
-        if not isinstance(value, dict):
+    def check(value: Any) -> Sequence[Fault]:
+        if value.__class__ is not dict and not _is_object(value):
             return _wrong(value, "a JSON object")
-        tag = cast("dict[str, object]", value).get(key)
+        tag: object = value.get(key)
         if tag is None:
             tag = default
         rule = kinds.get(tag, other) if isinstance(tag, str) else None
-        return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
+        return _at(key, one_of(*kinds)(tag)) if rule is None else rule(value)
 
     return check
 

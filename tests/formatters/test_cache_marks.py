@@ -86,6 +86,13 @@ def test_openai_marks_the_system_text_and_what_the_user_said() -> None:
     assert [part["text"] for part in payload["messages"][1]["content"]] == ["hi"]
 
 
+@pytest.mark.parametrize(("provider", "places"), [("openai", {"tools"}), ("openai-responses", {"tools", "system"})])
+def test_places_where_a_provider_knows_no_marks_are_in_the_report(provider: str, places: set[str]) -> None:
+    payload = judged(ChatFormatter(provider, model="gpt-5.6", cache=ALL), *TALK, tools=tools(None))
+    assert set(left_out(payload)) == {f"cache.{place}" for place in places}
+    assert len(list(marks(payload))) == 3 - len(places)
+
+
 def test_one_message_gets_one_mark() -> None:
     payload = judged(ChatFormatter("openai", model="gpt-5.6", cache=["system", "history"]), TALK[0], HI)
     assert dict(marks(payload)) == {"messages.0.content.0": EXPLICIT}

@@ -122,6 +122,12 @@ def test_a_document_in_a_block_of_pictures_is_left_out(provider: str) -> None:
     assert loss.endswith(", not application/pdf")
 
 
+def test_moonshot_takes_the_addresses_of_files_it_has() -> None:
+    payload = judged(ChatFormatter("moonshot"), shows("ms://file-1"))
+    assert payload["messages"][0]["content"][1]["image_url"] == {"url": "ms://file-1"}
+    assert not reported(payload, "image")
+
+
 def test_gemini_is_told_the_type_of_an_address() -> None:
     blocks: list[Block] = [
         ImageBlock(URLSource("gs://bucket/a.JPG?x=1")),

@@ -28,10 +28,11 @@ from formatter_helpers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock
+from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
 from lazyprompt.formatters._exchanges import NO_RESULT
 from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN, fitted
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.openai_form import to_openai
 
 if TYPE_CHECKING:
     from lazyprompt.messages import Role
@@ -100,6 +101,16 @@ def test_results_are_moved_right_behind_their_calls(kind: type[ChatFormatter], p
 
 
 @pytest.mark.parametrize("provider", CALLING)
+def test_results_of_a_conversation_that_is_plain_else_are_put_in_order_too(provider: str) -> None:
+    made = calling(call("c1"), call("c2"))
+    answers = [Msg("tool", [ToolResultBlock(name, "f", f"§{name}§")], "tool") for name in ("c2", "c1")]
+    dicts = [form for message in (made, *answers) for form in to_openai(message)]
+    for messages in ([made, *answers], dicts):
+        first, second = places(said(judged(ChatFormatter(provider), HI, *messages)), "§c1§", "§c2§")
+        assert first < second
+
+
+@pytest.mark.parametrize("provider", CALLING)
 def test_exchanges_that_interleave_are_parted(provider: str) -> None:
     calls = calling(call("c1", q="§a")), calling(call("c2", q="§b"))
     payload = judged(ChatFormatter(provider), HI, *calls, answering(result("c2", "§2")), answering(result("c1", "§1")))
@@ -127,7 +138,7 @@ def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], pro
 
 @pytest.mark.parametrize(("kind", "provider"), REPAIRS)
 def test_ids_of_two_exchanges_may_be_the_same(kind: type[ChatFormatter], provider: str) -> None:
-    first, second = ([calling(call("c1", q=f"§{at}")), answering(result("c1", f"§{at}r"))] for at in ("a", "b"))
+    first, second = ([calling(call("c1")), answering(ToolResultBlock("c1", "f", at))] for at in ("a", "b"))
     payload = judged(kind(provider), HI, *first, *second)
     assert [call_id for call_id, _ in called(payload)] == ["c1", "c1_2"]
     assert reported(payload, "id", "changed") == ["messages[3]"]
