@@ -15,12 +15,14 @@ from lazyprompt import (
     InstructionTemplate,
     Markers,
     Msg,
+    Payload,
     Prompter,
     PromptTemplate,
     SafetyError,
     SlotError,
     TemplateError,
     TextBlock,
+    ThinkingBlock,
     ToolsError,
 )
 
@@ -294,3 +296,33 @@ def test_both_spellings_of_extra_keys_at_once_are_refused() -> None:
 
 def test_a_prompter_shows_its_slots() -> None:
     assert repr(ChatPrompter("{a}")) == "ChatPrompter(slots=('a',))"
+
+
+@pytest.mark.parametrize(
+    ("provider", "key"),
+    [("anthropic", "messages"), ("gemini", "contents"), ("openai-responses", "input"), ("ollama-generate", "prompt")],
+)
+def test_a_provider_gets_its_own_payload(provider: str, key: str) -> None:
+    prompter = ChatPrompter("Greet {name}.", system="Be kind.")
+    payload = prompter.generate_prompt({"name": "Ada", "input": "Now."}, [["Hi", "Hello"]], format=provider)
+    assert isinstance(payload, dict)
+    assert key in payload
+    assert all(text in str(payload) for text in ("Be kind.", "Greet Ada.", "Now.", "Hello"))
+
+
+def test_the_empty_turn_of_alpaca_is_filled_from_the_instruction_where_it_is_refused() -> None:
+    prompter = AlpacaPrompter("Name {count} rivers.", system="Be brief.")
+    payload = prompter.generate_prompt({"count": 3}, format="anthropic", model="claude-sonnet-4-5")
+    assert isinstance(payload, Payload)
+    assert payload["system"] == "Be brief."
+    assert "Name 3 rivers." in payload["messages"][0]["content"]
+
+
+def test_a_label_and_thoughts_reach_a_provider() -> None:
+    thought = Msg("assistant", [ThinkingBlock("Hm.", "c2ln", provider="anthropic"), TextBlock("Hello")], "assistant")
+    payload = ChatPrompter().generate_prompt(
+        "And?", [Msg("user", "Hi", "user"), thought], label="Yes.", format="anthropic", tools=[]
+    )
+    assert isinstance(payload, Payload)
+    assert payload["messages"][1]["content"][0]["type"] == "thinking"
+    assert payload["messages"][-1] == {"role": "assistant", "content": "Yes."}

@@ -77,9 +77,8 @@ def with_marks(
         notes.add("cache", "cache", "left out", f"{who} takes no cache breakpoints")
         return
     key = profile.form.messages_key
-    there = marked_blocks(payload, marks, key)
-    shortest = min((rank for _, rank in there), default=len(marks.lifetimes))
-    free = marks.most - len(there)
+    free = marks.most - len(marked_blocks(payload, marks, key))
+    # From the end, so that where there are too few marks the longest prefix has one.
     for place in reversed(list(cache)):
         block = _last_of(payload, place, marks, key)
         if block is None:
@@ -88,13 +87,24 @@ def with_marks(
             continue
         if marks.key in block:
             continue
-        if not free:
+        if free <= 0:
             notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} takes at most {marks.most} breakpoints")
             continue
         free -= 1
-        rank = min(marks.lifetimes.index(cache[place]), shortest if place == "history" else len(marks.lifetimes))
-        lifetime = {"ttl": marks.lifetimes[rank]} if rank else {}
-        block[marks.key] = {**marks.mark, **lifetime}
+        block[marks.key] = {**marks.mark, "ttl": cache[place]}
+    _order_lifetimes(payload, marks, key)
+
+
+def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -> None:
+    """Shorten the lifetimes behind a shorter one, and leave unsaid the one that is meant anyway."""
+    shortest = len(marks.lifetimes) - 1
+    for _, mark in _marks(payload, marks.key, key):
+        lifetime = mark.get("ttl", marks.lifetimes[0])
+        if lifetime in marks.lifetimes:
+            shortest = min(shortest, marks.lifetimes.index(lifetime))
+            mark["ttl"] = marks.lifetimes[shortest]
+        if mark.get("ttl") == marks.lifetimes[0]:
+            del mark["ttl"]
 
 
 def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Media, MediaKind, Profile
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages import Block, Role, Source
+    from lazyprompt.openai_form import Fields
 
 MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
@@ -58,7 +59,7 @@ def with_urls(turns: Iterable[Turn], messages: list[MessageLike], profile: Profi
     for role, name, content, at in turns:
         message = messages[at]
         blocks = list(_blocks(content))
-        for index, url in enumerate(message.urls if isinstance(message, Msg) else ()):
+        for index, url in enumerate(message.urls if isinstance(message, Msg) else _urls(message)):
             kind = _BY_KIND[(media_type_of(url) or "image/*").partition("/")[0]]
             if kind.kind in profile.url_media:
                 blocks.append(kind(source_of(url)))
@@ -67,6 +68,12 @@ def with_urls(turns: Iterable[Turn], messages: list[MessageLike], profile: Profi
                 notes.add(where, kind.kind, "left out", f"{profile.name} takes no {kind.kind} as the url", url)
         found.append((role, name, content if len(blocks) == len(_blocks(content)) else tuple(blocks), at))
     return found
+
+
+def _urls(message: Fields) -> tuple[str, ...]:
+    """The addresses of a dict that has them."""
+    url = message.get("url")
+    return Msg("user", "", "user", url=cast("str", url)).urls if url else ()
 
 
 def _blocks(content: str | tuple[Block, ...]) -> tuple[Block, ...]:
@@ -182,7 +189,10 @@ def carried(
                 for block in pass_on.block(given, role, whose, f"messages[{at}].content[{index}]")
             )
             new = new if profile.thinking == "text" and profile.empty_text else _without_last_thoughts(new, at, notes)
-            keep = bool(new)
+            # An empty text is a text where it may be sent, be it a block or not.
+            empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
+            keep = bool(new) or bool(empty)
+            new = new or ""
         if keep:
             kept.append((role, name, new, at))
         else:

@@ -36,13 +36,15 @@ _TAGS = Controls(
     reserved=False,
     any_case=True,
 )
+# The tags with any white space in them.
+_SPACED_TAG = re.compile(r"<(\s*/?\s*history)", re.IGNORECASE)
 # All that Python, and hence many a reader, takes for the end of a line; and all that looks like a colon.
 _ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_COLONS = ":\uff1a\ufe55\ufe13\u2236\ua789"
+_COLONS = ":\uff1a\ufe55\ufe13\ufe30\u2236\u2237\u2a74\ua789\u02d0\u02f8\u0589\u05c3\u1803\u1804"
 _LINE_END = re.compile(f"(\r\n|[{_ENDS}])")
 # A line that begins as a speaker's does, or as a header does.
 _SPEAKER_LINE = re.compile(
-    f"[{_ENDS}](?:[#\uff03\ufe5f]|[^ \t{_ENDS}{_COLONS}][^{_ENDS}{_COLONS}]{{0,100}}[{_COLONS}])"
+    f"[{_ENDS}](?:[#\uff03\ufe5f]|[^ \t{_ENDS}{_COLONS}][^{_ENDS}{_COLONS}]{{0,300}}[{_COLONS}])"
 )
 _NOT_IN_NAME = re.compile(f"[\x00-\x1f\x7f{_ENDS}{_COLONS}<>\uff1c\uff1e\ufe64\ufe65]+")
 
@@ -165,6 +167,7 @@ def inert_text(text: str) -> str:
     Returns:
         The text itself, where nothing in it could be read so.
     """
+    text = _SPACED_TAG.sub(r"<\\\1", text)
     safe = text if _TAGS.clean(text) else _TAGS.guard(["", text, ""], ["", "history", ""], "neutralize")[1]
     return _LINE_END.sub(r"\1  ", safe) if _SPEAKER_LINE.search(safe) else safe
 

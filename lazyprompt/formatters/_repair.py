@@ -43,22 +43,40 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
 def with_fitting_names(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:
     """The turns with ids and names of tools, and names of speakers, that the provider takes."""
     new: list[Turn] = []
+    turns = list(turns)
+    ids = _fitting_ids(turns, profile)
     for role, name, content, at in turns:
         speaker = name if profile.names is None or not name else fitted(name, profile.names)
         if speaker != name:
             notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
-        blocks = (
-            content if isinstance(content, str) else tuple(_fitting(block, at, profile, notes) for block in content)
-        )
-        new.append((role, speaker, blocks, at))
+        blocks = () if isinstance(content, str) else content
+        fitting = tuple(_fitting(block, at, ids, profile, notes) for block in blocks)
+        new.append((role, speaker, content if isinstance(content, str) else fitting, at))
     return new
 
 
-def _fitting(block: Block, at: int, profile: Profile, notes: Notes) -> Block:
+def _fitting_ids(turns: Iterable[Turn], profile: Profile) -> dict[str, str]:
+    """The ids of all calls as the provider takes them, each still another."""
+    given = [
+        block.id
+        for turn in turns
+        if not isinstance(turn[2], str)
+        for block in turn[2]
+        if isinstance(block, ToolUseBlock)
+    ]
+    ids = {call_id: call_id for call_id in given if profile.ids.fullmatch(call_id)}
+    for call_id in given:
+        new, number = fitted(call_id, profile.ids, profile.id_length), 2
+        while call_id not in ids and new in ids.values():
+            new, number = fitted(f"{call_id}\x7f{number}", profile.ids, profile.id_length), number + 1
+        ids.setdefault(call_id, new)
+    return ids
+
+
+def _fitting(block: Block, at: int, ids: dict[str, str], profile: Profile, notes: Notes) -> Block:
     if not isinstance(block, ToolUseBlock | ToolResultBlock):
         return block
-    new_id = fitted(block.id, profile.ids, profile.id_length)
-    new_name = fitted(block.name, profile.tool_names)
+    new_id, new_name = ids[block.id], fitted(block.name, profile.tool_names)
     if (new_id, new_name) == (block.id, block.name):
         return block
     if isinstance(block, ToolUseBlock):
@@ -145,6 +163,8 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[
             new[-1] = (role, before[1], _thoughts_first(joined(before[2], turn[2], "\n")), before[3])
         else:
             new.append(turn)
+    if not new:
+        raise FormatError("there is no message with any content; give at least one")
     front = 0
     while front < len(new) and new[front][0] in ("system", "developer"):
         front += 1
@@ -166,8 +186,6 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[
         put(front, FIRST_TURN, "begins with the user's turn")
     if profile.user_last and new[-1][0] == "assistant":
         put(len(new), LAST_TURN, "ends with the user's turn")
-    if not new:
-        raise FormatError("there is no message with any content; give at least one")
     return new
 
 

@@ -2,52 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections import deque
+from typing import TYPE_CHECKING
 
-from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from lazyprompt.formatters._turns import MessageLike
-    from lazyprompt.openai_form import Fields
+    from collections.abc import Sequence
+
+    from lazyprompt.formatters._turns import Turn
 
 
-def cuts(messages: list[MessageLike]) -> list[tuple[list[MessageLike], list[MessageLike]]]:
-    """All ways to leave out the oldest messages, the one that leaves out least first.
+def cuts(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+    """All ways to leave out the oldest turns, the one that leaves out least first.
 
     Args:
-        messages: The messages.
+        turns: The turns.
 
     Returns:
-        For each way the system messages at the front, which always stay, and the messages that are left. A message
-        goes by itself, a call with all its results; the newest of these always stays.
+        For each way the index at which leaving out begins, behind the system text at the front, and the index at which
+        it ends. A turn goes by itself, a call with all its results; the newest of these always stays.
     """
     front = 0
-    while front < len(messages) and _role(messages[front]) in ("system", "developer"):
-        if _ids(messages[front])[1]:
-            break  # a result in a message of the role system
+    while (
+        front < len(turns) and turns[front][0] in ("system", "developer") and not _blocks(turns[front], ToolResultBlock)
+    ):
         front += 1
-    system = messages[:front]
-    ends: list[int] = []
-    waiting: set[str] = set()
-    for at in range(front, len(messages)):
-        calls, results = _ids(messages[at])
-        waiting = (waiting | calls) - results
-        if not waiting:
-            ends.append(at + 1)
-    return [(system, messages[end:]) for end in ends if end < len(messages)]
+    reach = _reach(turns)
+    ends: list[tuple[int, int]] = []
+    furthest = front
+    for at in range(front, len(turns) - 1):
+        furthest = max(furthest, reach.get(at, at))
+        if furthest <= at:
+            ends.append((front, at + 1))
+    return ends
 
 
-def _role(message: MessageLike) -> object:
-    return message.role if isinstance(message, Msg) else message.get("role")
+def _reach(turns: Sequence[Turn]) -> dict[int, int]:
+    """For each turn with calls the index of the turn with the last of their results."""
+    waiting: dict[str, deque[int]] = {}
+    reach: dict[int, int] = {}
+    for at, turn in enumerate(turns):
+        for call in _blocks(turn, ToolUseBlock):
+            waiting.setdefault(call.id, deque()).append(at)
+        for result in _blocks(turn, ToolResultBlock):
+            if waiting.get(result.id):
+                reach[waiting[result.id].popleft()] = at
+    return reach
 
 
-def _ids(message: MessageLike) -> tuple[set[str], set[str]]:
-    """The ids of the calls in a message, and of the results."""
-    if isinstance(message, Msg):
-        blocks = message.blocks
-        calls = {block.id for block in blocks if isinstance(block, ToolUseBlock)}
-        return calls, {block.id for block in blocks if isinstance(block, ToolResultBlock)}
-    listed = message.get("tool_calls")
-    calls = {str(call.get("id")) for call in cast("list[Fields]", listed)} if isinstance(listed, list) else set[str]()
-    given = message.get("tool_call_id")
-    return calls, {str(given)} if given is not None else set()
+def _blocks(turn: Turn, kind: type[ToolUseBlock | ToolResultBlock]) -> list[ToolUseBlock | ToolResultBlock]:
+    return [block for block in turn[2] if isinstance(block, kind)] if isinstance(turn[2], tuple) else []

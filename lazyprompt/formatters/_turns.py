@@ -6,6 +6,7 @@ to be written down; reading finds out, on the way, whether this is one of them.
 
 from __future__ import annotations
 
+from copy import copy
 from json import JSONDecodeError, JSONDecoder
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
@@ -51,9 +52,11 @@ class Reading:
         has_developer: Whether the role ``developer`` speaks.
         names: The names of all speakers.
         ids: The ids of all tool calls, with the tools they call.
+        cut: How many of the oldest messages were left out.
     """
 
     __slots__ = (
+        "cut",
         "has_developer",
         "ids",
         "late_system",
@@ -70,6 +73,14 @@ class Reading:
         self.rough = self.repeats = self.late_system = self.has_developer = False
         self.names: set[str] = set()
         self.ids: dict[str, str] = {}
+        self.cut = 0
+
+    def without(self, front: int, end: int) -> Reading:
+        """The reading without the turns from one index up to another."""
+        shorter = copy(self)
+        shorter.turns = self.turns[:front] + self.turns[end:]
+        shorter.cut = end - front
+        return shorter
 
 
 def flat(messages: Iterable[Messages]) -> list[MessageLike]:
@@ -146,17 +157,16 @@ def read(messages: list[MessageLike]) -> Reading:
 def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str], ids: dict[str, str]) -> bool:
     """Whether the blocks of a turn can be written as they are; calls wait from now on, and results end the wait."""
     if role == "tool":
+        fine = bool(blocks)
         for result in blocks:
-            if (
-                not isinstance(result, ToolResultBlock)
-                # Results stand in the order of their calls.
-                or result.id != next(iter(waiting), None)
-                or not isinstance(result.output, str)
-                or not result.name
-            ):
-                return False
-            del waiting[result.id]
-        return bool(blocks)
+            if not isinstance(result, ToolResultBlock):
+                fine = False
+                continue
+            # Results stand in the order of their calls.
+            if result.id != next(iter(waiting), None) or not isinstance(result.output, str) or not result.name:
+                fine = False
+            waiting.pop(result.id, None)
+        return fine
     if waiting:
         return False
     for block in blocks:
@@ -181,7 +191,7 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, st
                     return _SPEAKERS[role], "", content, fine  # type: ignore[index]  # what is no role is no key
                 call_id = item["tool_call_id"]
                 if role == "tool" and len(item) == 3 and isinstance(call_id, str):  # noqa: PLR2004 - role, content and id
-                    in_order = call_id == next(iter(waiting))
+                    in_order = len(waiting) == 1 or call_id == next(iter(waiting))
                     return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), in_order
         elif role == "assistant" and content is None and len(item) == 3 and not waiting and "content" in item:  # noqa: PLR2004 - and its calls
             used = len(ids)

@@ -52,17 +52,23 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
     Returns:
         The violations: of the shape first, then of the rest, each in the order of the payload.
     """
-    faults = list(_shape_of(profile)(payload))
+    key = profile.form.messages_key
+    shape = _shape_of(profile)
     if not isinstance(cast("object", payload), dict):
-        return [Violation("the payload", what, fix) for _, what, fix in faults]
+        return [Violation("the payload", what, fix) for _, what, fix in shape(payload)]
     views = list(profile.form.views(payload))
-    if not views and not faults and not payload.get(profile.form.messages_key):
-        faults.append(((profile.form.messages_key,), "holds no message", "give at least one"))
+    rest: Mapping[str, Any] = payload
+    if views and all(view[4] or view[1] == "system" for view in views):
+        # The messages are known to be fine: one of them stands for all beside the rest of the payload.
+        rest = {**payload, key: payload[key][:1]}
+    faults = list(shape(rest))
+    if not views and not faults and not payload.get(key):
+        faults.append(((key,), "holds no message", "give at least one"))
     faults += _block_faults(views, profile)
     faults += _order_faults(views, profile)
     faults += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
-        faults += _mark_faults(payload, profile.breakpoints, profile.form.messages_key)
+        faults += _mark_faults(rest, profile.breakpoints, key)
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
 
 
@@ -70,7 +76,7 @@ def _block_faults(views: Iterable[View], profile: Profile) -> Iterator[Fault]:
     """What a message may hold, and that each call has its result right behind it."""
     calls = _Calls(profile)
     for view in views:
-        path, _, seen, name = view
+        path, _, seen, name, _ = view
         if calls.waiting and not profile.results_anywhere and not (seen and seen[0][0] == "result"):
             yield from calls.unanswered()
         if name is not None and profile.names is not None and not profile.names.fullmatch(name):
@@ -87,7 +93,7 @@ def _block_faults(views: Iterable[View], profile: Profile) -> Iterator[Fault]:
 
 def _seen_faults(view: View, calls: _Calls) -> Iterator[Fault]:
     """What is wrong with the blocks of a message."""
-    path, role, seen, _ = view
+    path, role, seen, _, _ = view
     profile = calls.profile
     for kind, at, text, tool in seen:
         if kind == "text":
@@ -172,7 +178,7 @@ def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Fault]:
     """Who may speak when."""
     said = [view for view in views if view[1] != "system" and view[1] != "developer"]
     if profile.system != "anywhere" and len(said) < len(views):
-        for at, (path, role, _, _) in enumerate(views):
+        for at, (path, role, *_) in enumerate(views):
             if at and role in ("system", "developer"):
                 yield path, "is a system message behind the first", "put all system text first, in one"
     if profile.needs_user and views and all(view[1] != "user" for view in said):
@@ -183,15 +189,15 @@ def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Fault]:
 
 def _turn_faults(said: Sequence[View], profile: Profile) -> Iterator[Fault]:
     """User and assistant in turn, the right one first and last."""
-    path, first = said[0][:2]
+    path, first, *_ = said[0]
     if profile.user_first and first != "user":
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
-    path, last, seen, _ = said[-1]
+    path, last, seen, *_ = said[-1]
     if profile.user_last and last not in ("user", "tool"):
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
     if profile.alternate and not profile.combines_turns:
         before = "nobody"
-        for path, role, _, _ in said:
+        for path, role, *_ in said:
             if role == before and role != "tool":
                 yield path, f"is the {role}'s, as the turn before it is", "make one message of both"
             before = role

@@ -88,21 +88,29 @@ class AnthropicForm:
         """The system text and the messages, results apart from what the user says behind them."""
         system = payload.get("system")
         if system is not None:
-            yield ("system",), "system", _seen(system, ()), None
+            yield ("system",), "system", _seen(system, (), "system")[0], None, False
         for at, message in objects(payload.get("messages")):
             path: Path = ("messages", at)
-            role, seen = text_of_json(message.get("role")), _seen(message.get("content"), ("content",))
-            results = [each for each in seen if each[0] == "result"] if role == "user" else []
-            if not results:
-                yield path, role, seen, None
-            elif results == seen[: len(results)]:
-                yield path, "tool", results, None
+            role = text_of_json(message.get("role"))
+            content = message.get("content")
+            known = len(message) == 2 and role in ("user", "assistant")  # noqa: PLR2004 - role and content
+            if isinstance(content, str):
+                yield path, role, [("text", ("content",), content, None)], None, known
+                continue
+            seen, plain = _seen(content, ("content",), role)
+            plain = plain and known
+            if role != "user" or not any(each[0] == "result" for each in seen):
+                yield path, role, seen, None, plain
+                continue
+            results = [each for each in seen if each[0] == "result"]
+            if results == seen[: len(results)]:
+                yield path, "tool", results, None, plain
                 if len(seen) > len(results):
-                    yield path, role, seen[len(results) :], None
+                    yield path, role, seen[len(results) :], None, plain
             else:
                 # What the user says before them parts results from their calls.
-                yield path, role, [each for each in seen if each[0] != "result"], None
-                yield path, "tool", results, None
+                yield path, role, [each for each in seen if each[0] != "result"], None, plain
+                yield path, "tool", results, None, plain
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
@@ -179,30 +187,47 @@ def _tool(tool: JsonObject) -> JsonObject:
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
-def _seen(content: object, path: Path) -> list[Seen]:
+def _seen(content: object, path: Path, role: str) -> tuple[list[Seen], bool]:
+    """The blocks of a content, and whether all are plain: of the usual keys and values, and nothing else."""
     if isinstance(content, str):
-        return [("text", path, content, None)]
+        return [("text", path, content, None)], True
     seen: list[Seen] = []
+    plain = True
     for at, block in objects(content):
         tag = block.get("type")
         kind = _KINDS.get(tag) if isinstance(tag, str) else None
         if kind is None:
+            plain = False
             continue
         place = (*path, at)
+        size = len(block)
         if kind == "call":
-            seen.append((kind, place, text_of_json(block.get("id")), name_of_json(block.get("name"))))
+            call_id, name = block.get("id"), block.get("name")
+            usual = size == 4 and isinstance(block.get("input"), dict) and isinstance(call_id, str)  # noqa: PLR2004 - type, id, name, input
+            plain = plain and usual and role == "assistant" and isinstance(name, str)
+            seen.append((kind, place, text_of_json(call_id), name_of_json(name)))
         elif kind == "result":
-            seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
-        elif kind == "text" or kind == "thinking":  # noqa: PLR1714 - compared one by one, it costs half
+            call_id = block.get("tool_use_id")
+            usual = size == 3 and isinstance(block.get("content"), str) and isinstance(call_id, str)  # noqa: PLR2004 - type, id, content
+            plain = plain and usual and role == "user"
+            seen.append((kind, place, text_of_json(call_id), None))
+        elif kind == "text":
             # Of what is no text the shape says so; that it is empty need not be said as well.
             said = block.get("text")
+            plain = plain and size == 2 and isinstance(said, str)  # noqa: PLR2004 - type and text
             seen.append((kind, place, said if isinstance(said, str) else "-", None))
         else:
-            source = block.get("source")
-            given = cast("JsonObject", source) if isinstance(source, dict) else {}
-            encoded = text_of_json(given.get("media_type")) if given.get("type") == "base64" else ""
-            seen.append((kind, place, text_of_json(given.get("url", f"data:{encoded}")), None))
-    return seen
+            plain = False
+            seen.append((kind, place, _address(block), None))
+    return seen, plain and bool(seen) and len(seen) == len(cast("list[object]", content))
+
+
+def _address(block: Mapping[str, Any]) -> str:
+    """Where a medium is, or ``data:`` and its MIME type; nothing of a thought."""
+    source = block.get("source")
+    given = cast("JsonObject", source) if isinstance(source, dict) else {}
+    encoded = text_of_json(given.get("media_type")) if given.get("type") == "base64" else ""
+    return text_of_json(given.get("url", f"data:{encoded}"))
 
 
 _KINDS: dict[str, Kind] = {

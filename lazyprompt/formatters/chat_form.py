@@ -110,8 +110,11 @@ class ChatForm:
         return message
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """The tools as they are: the form is their own."""
-        return tools
+        """The tools: the form is their own, but for what stands beside a function, which is another provider's."""
+        return [
+            {"type": tool["type"], "function": tool["function"]} if tool["type"] == "function" else tool
+            for tool in tools
+        ]
 
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text or parts; other keys of a request are the caller's."""
@@ -149,7 +152,7 @@ class ChatForm:
             if role == "tool":
                 given = message.get("tool_call_id", calls[0][2] if calls else "")
                 calls = [call for call in calls if call[2] != given]
-                yield path, "tool", [("result", (), text_of_json(given), None)], None
+                yield path, "tool", [("result", (), text_of_json(given), None)], None, False
                 continue
             if message.get("prefix") is True or message.get("partial") is True:
                 continue  # the beginning of an answer, which the model goes on with
@@ -162,7 +165,7 @@ class ChatForm:
                 seen += [self.seen(part, ("content", index)) for index, part in objects(content)]
             calls = [_call_seen(call, at, index) for index, call in objects(message.get("tool_calls"))]
             name = message.get("name")
-            yield path, text_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name)
+            yield path, text_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name), False
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 # the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
 Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# A message as the rules look at it: its place, who speaks (system, user, assistant, tool), its blocks, the speaker.
-View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
+# A message as the rules look at it: its place, who speaks (system, user, assistant, tool), its blocks, the speaker, and
+# whether its keys and values are surely of the right shape and hold no mark, so that nobody need look at them again.
+View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None, bool]"
 
 
 class Form(Protocol):

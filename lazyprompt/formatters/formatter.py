@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 
 
-class TokenCounter(Protocol):
+class CountsMessages(Protocol):
     """Anything that counts the tokens of messages in a provider's form, and of tools."""
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
@@ -91,7 +91,7 @@ class ChatFormatter:
         *,
         model: str | None = None,
         budget: Trims | None = None,
-        token_counter: TokenCounter | None = None,
+        token_counter: CountsMessages | None = None,
         max_tokens: int | None = None,
         media: MediaResolver | None = None,
         strict: bool = False,
@@ -147,8 +147,13 @@ class ChatFormatter:
                 async with gate:
                     return await resolver.aload(source, where)
 
-            found = await asyncio.gather(*(load(source, where) for source, where in sources.items()))
-            loaded = dict(zip(sources, found, strict=True))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = {source: group.create_task(load(source, where)) for source, where in sources.items()}
+            except ExceptionGroup as failed:
+                # The first that failed ended the others.
+                raise failed.exceptions[0] from None
+            loaded = {source: task.result() for source, task in tasks.items()}
         return self._fitting(reading, own, loaded)
 
     def validate(self, payload: Mapping[str, Any]) -> None:
@@ -222,13 +227,12 @@ class ChatFormatter:
         count = counter.count(*_countable(payload, self.profile))
         if count <= most:
             return payload
-        places = cuts(reading.messages)
+        places = cuts(reading.turns)
         low, high = 0, len(places) - 1
         best: Payload | None = None
         while low <= high:
             middle = (low + high) // 2
-            shorter = read([*places[middle][0], *places[middle][1]])
-            tried = self._payload(shorter, tools, loaded)
+            tried = self._payload(reading.without(*places[middle]), tools, loaded)
             count = counter.count(*_countable(tried, self.profile))
             if count <= most:
                 best, high = tried, middle - 1
@@ -247,9 +251,14 @@ class ChatFormatter:
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:
+                if profile.breakpoints is None and '"cache_control"' in tools.json:
+                    notes.add("tools", "cache", "left out", f"{profile.name} takes no cache breakpoints in tools")
                 payload["tools"] = marshal.loads(_packed_tools(tools, profile))  # noqa: S302 - bytes of our own making
             else:
                 notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
+        if reading.cut:
+            why = f"the oldest {reading.cut} went, to keep to max_tokens={self._max_tokens}"
+            notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
         if profile.names is None and not reading.names <= _NO_NAMES:
@@ -359,7 +368,11 @@ class MultiAgentFormatter(ChatFormatter):
         return merged(turns, self._layout, self.history_style, notes)
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
-        """Names stand in the text."""
+        """Names stand in the text, but for those of agents that call tools."""
+        calling = {turn[1] for turn in reading.turns if _calls(turn)}
+        for name in sorted(calling - _NO_NAMES):
+            why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"
+            notes.add("messages", "name", "left out", why, name)
 
 
 def _all_fit(reading: Reading, profile: Profile) -> bool:
@@ -374,6 +387,10 @@ def _all_of(pattern: str) -> re.Pattern[str]:
     return re.compile(f"(?:{pattern})(?:\0(?:{pattern}))*")
 
 
+def _calls(turn: Turn) -> bool:
+    return not isinstance(turn[2], str) and any(block.kind == "tool_use" for block in turn[2])
+
+
 @lru_cache(maxsize=128)
 def _packed_tools(tools: ToolSet, profile: Profile) -> bytes:
     """The tools in the provider's form, checked once and packed, to be copied fast."""
@@ -383,7 +400,11 @@ def _packed_tools(tools: ToolSet, profile: Profile) -> bytes:
                 f"tools[{index}] is named {name!r}, and {profile.name} takes names of the form "
                 f"{profile.tool_names.pattern}; rename it"
             )
-    return marshal.dumps(profile.form.tools(tools.copy()))
+    written = profile.form.tools(tools.copy())
+    marks = profile.breakpoints
+    if marks is not None and sum(marks.key in tool for tool in written) > marks.most:
+        raise FormatError(f"the tools hold more than {marks.most} cache breakpoints, and {profile.name} takes no more")
+    return marshal.dumps(written)
 
 
 def _countable(payload: Payload, profile: Profile) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
@@ -393,4 +414,4 @@ def _countable(payload: Payload, profile: Profile) -> tuple[list[Mapping[str, An
     for key in ("system", "instructions", "system_instruction"):
         if key in payload:
             messages.insert(0, {"role": "system", "content": payload[key]})
-    return messages, payload.get("tools")
+    return messages, list(payload["tools"]) if "tools" in payload else None

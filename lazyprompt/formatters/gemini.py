@@ -108,21 +108,24 @@ class GeminiForm:
         """The system instruction and the contents, results apart from what the user says behind them."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
-            yield ("system_instruction",), "system", [("text", (), system, None)], None
+            yield ("system_instruction",), "system", [("text", (), system, None)], None, False
         calls: list[Seen] = []
         for at, content in objects(payload.get("contents")):
             path: Path = ("contents", at)
-            seen = _seen(content.get("parts"), at)
-            if content.get("role") == "model":
-                yield path, "assistant", seen, None
+            role = content.get("role")
+            seen, plain = _seen(content.get("parts"), at)
+            plain = plain and len(content) == 2  # noqa: PLR2004 - role and parts
+            if role == "model":
+                yield path, "assistant", seen, None, plain
                 calls = [each for each in seen if each[0] == "call"]
                 continue
+            plain = plain and role == "user"
             results = [each for each in seen if each[0] == "result"]
             if results:
-                yield path, "tool", _matched(results, calls), None
+                yield path, "tool", _matched(results, calls), None, plain
                 seen = [each for each in seen if each[0] != "result"]
             if seen or not results:
-                yield path, "user", seen, None
+                yield path, "user", seen, None, plain
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -194,31 +197,43 @@ def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
     return matched
 
 
-def _seen(parts: object, at: int) -> list[Seen]:
-    """The parts of the content at an index; a call without an id is named after its place."""
+def _seen(parts: object, at: int) -> tuple[list[Seen], bool]:
+    """The parts of the content at an index, and whether all are plain: of the usual keys and values, and nothing else.
+
+    A call without an id is named after its place.
+    """
     seen: list[Seen] = []
-    for index, part in enumerate(cast("list[object]", parts) if isinstance(parts, list) else ()):
+    plain = True
+    items = cast("list[object]", parts) if isinstance(parts, list) else []
+    for index, part in enumerate(items):
         path: Path = ("parts", index)
         if not isinstance(part, dict):
+            plain = False
             seen.append(("text", path, text_of_json(part), None))
             continue
         given = cast("JsonObject", part)
-        key = next((key for key in given if key in _KEYS), None)
-        if key is None:
+        key = next(iter(given), "") if len(given) == 1 else next((key for key in given if key in _KEYS), "")
+        kind = _KEYS.get(key)
+        if kind is None:
+            plain = plain and key == "text" and isinstance(given["text"], str)
             seen += _said(given, path)
             continue
-        kind, value = _KEYS[key], given[key]
+        value = given[key]
         inner = value if isinstance(value, dict) else {}
-        call_id, name = text_of_json(inner.get("id")), name_of_json(inner.get("name"))
+        call_id, name = inner.get("id"), inner.get("name")
+        usual = len(given) == 1 and len(inner) == 3 and isinstance(call_id, str) and isinstance(name, str)  # noqa: PLR2004 - id, name, and what is in it
         if kind == "call":
-            seen.append((kind, path, call_id or f"call {at}.{index}", name))
+            plain = plain and usual and isinstance(inner.get("args"), dict)
+            seen.append((kind, path, text_of_json(call_id) or f"call {at}.{index}", name_of_json(name)))
         elif kind == "result":
-            seen.append((kind, path, call_id, name))
+            plain = plain and usual and isinstance(inner.get("response"), dict)
+            seen.append((kind, path, text_of_json(call_id), name_of_json(name)))
         else:
+            plain = False
             media_type = text_of_json(inner.get("mime_type") or inner.get("mimeType"))
             address = text_of_json(inner.get("file_uri") or inner.get("fileUri")) or f"data:{media_type}"
             seen.append((_MEDIA.get(media_type.partition("/")[0], kind), path, address, None))
-    return seen
+    return seen, plain and bool(seen)
 
 
 def _said(part: JsonObject, path: Path) -> list[Seen]:

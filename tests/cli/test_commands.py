@@ -7,6 +7,7 @@ import pytest
 from cli_helpers import Ran
 
 from lazyprompt import Markers, __version__
+from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,3 +50,22 @@ def test_families_as_json(run: Callable[..., Ran]) -> None:
     assert row["soh"] == markers.soh
     assert row["stop"] == list(markers.stop)
     assert set(row) == {"name", *Markers.__dataclass_fields__}
+
+
+def test_providers(run: Callable[..., Ran]) -> None:
+    header, *rows = run("providers").out.decode().splitlines()
+    assert header.split()[:2] == ["provider", "text"]
+    assert [row.split()[0] for row in rows] == list(PROVIDERS)
+
+
+def test_providers_as_json(run: Callable[..., Ran]) -> None:
+    found = {row["provider"]: row for row in json.loads(run("providers", "--json").out)}
+    assert found["anthropic"]["thinking"] == "signed"
+
+
+def test_a_payload_of_a_provider(run: Callable[..., Ran]) -> None:
+    argv = ("--instruction", "Greet.", "--system", "", "--input", "Hi", "--format", "gemini", "--model", "gemini-3-pro")
+    assert json.loads(run("render", *argv, "--json").out) == {
+        "system_instruction": "Greet.\n\n",
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+    }

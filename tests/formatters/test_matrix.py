@@ -139,7 +139,7 @@ def place_in_results(provider: str, block: Block, mark: str) -> str:
         return ""
     moved = any((entry.kind, entry.action) == ("tool_result", "moved") for entry in payload.report)
     form = profile_of(provider).form
-    whose = [role for _, role, seen, _ in form.views(payload) if any(kind == block.kind for kind, *_ in seen)]
+    whose = [role for _, role, seen, *_ in form.views(payload) if any(kind == block.kind for kind, *_ in seen)]
     assert mark in said
     assert whose == (["user"] if moved else [])
     assert moved == (f"({block.kind} from the tool weather)" in said)
@@ -191,7 +191,7 @@ def system_cell(provider: str) -> str:
 
 def turns_cell(provider: str) -> str:
     payload, _ = formatted(provider, QUESTION, QUESTION, ANSWER, ANSWER, QUESTION)
-    roles = [role for _, role, _, _ in profile_of(provider).form.views(payload)]
+    roles = [role for _, role, *_ in profile_of(provider).form.views(payload)]
     if roles == ["user"]:
         return "one text"
     return "must alternate" if all(a != b for a, b in pairwise(roles)) else "any order"

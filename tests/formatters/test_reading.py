@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conversations import JPEG, MP3, PDF, PNG, Maker
-from formatter_helpers import BYE, CALLING, HI, KINDS, judged, said
+from formatter_helpers import BYE, CALLING, HI, KINDS, called, judged, places, said
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,14 +119,14 @@ def test_media_in_dicts_are_media(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", CALLING)
-def test_a_call_without_an_id_gets_one_and_a_result_without_one_takes_the_oldest(provider: str) -> None:
+def test_a_call_without_an_id_gets_one_and_its_result_the_same(provider: str) -> None:
     use = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    answers = [{"role": "tool", "content": "§1§"}, {"role": "tool", "content": "§2§"}]
-    payload = judged(
-        ChatFormatter(provider), HI, {"role": "assistant", "content": None, "tool_calls": [use, use]}, *answers
-    )
-    text = said(payload)
-    assert text.index("tool_calls_0") < text.index("tool_calls_1") < text.index("§1§") < text.index("§2§")
+    made = {"role": "assistant", "content": None, "tool_calls": [use]}
+    payload = judged(ChatFormatter(provider), HI, made, {"role": "tool", "content": "§1§"}, BYE)
+    assert places(said(payload), "§1§")
+    ((call_id, name),) = called(payload)
+    assert name == "f"
+    assert said(payload).count(f'"{call_id}"') == 2
 
 
 @pytest.mark.parametrize("provider", CALLING)

@@ -1,0 +1,161 @@
+"""Bugs of our own, each found by trying and told in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import (
+    ChatFormatter,
+    FormatError,
+    ImageBlock,
+    MediaError,
+    MediaResolver,
+    Msg,
+    MultiAgentFormatter,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+)
+from lazyprompt.formatters._merge import inert_text
+from lazyprompt.messages import Base64Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+HI = Msg("user", "Hi", "user")
+ANSWER = Msg("assistant", "Hello", "assistant")
+
+
+def called(call_id: str, *, answered: bool = True) -> list[Msg]:
+    call = Msg("assistant", [ToolUseBlock(call_id, "weather", {})], "assistant")
+    return [call, Msg("tool", [ToolResultBlock(call_id, "weather", "rain")], "tool")] if answered else [call]
+
+
+class Letters:
+    """Counts the letters of what is sent, and spoils what it is given."""
+
+    def count(self, messages: Sequence[Any], tools: Sequence[Any] | None = None) -> int:
+        count = sum(len(str(message.get("content"))) for message in messages)
+        if isinstance(tools, list):
+            tools.clear()
+        return count
+
+
+def test_calls_without_ids_in_dicts_keep_their_results() -> None:
+    # Both results went to the first call, and the second was "a second result".
+    calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+    results: list[dict[str, object]] = [{"role": "tool", "content": name} for name in ("A", "B")]
+    asked = {"role": "user", "content": "go"}
+    payload = ChatFormatter("openai").format(
+        asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results
+    )
+    ids = [call["id"] for call in payload["messages"][1]["tool_calls"]]
+    assert [(message["tool_call_id"], message["content"]) for message in payload["messages"][2:]] == [
+        (ids[0], "A"),
+        (ids[1], "B"),
+    ]
+
+
+def test_the_url_of_a_dict_is_shown() -> None:
+    # It vanished, and no report said so.
+    payload = ChatFormatter("openai").format({"role": "user", "content": "See:", "url": "https://example.com/a.png"})
+    assert payload["messages"][0]["content"][1]["image_url"]["url"] == "https://example.com/a.png"
+
+
+def test_where_one_medium_fails_the_others_stop_loading(tmp_path: Path) -> None:
+    # The others went on loading when nobody waited for them any more.
+    async def main() -> int:
+        blocks = [ImageBlock(URLSource(str(tmp_path / name))) for name in ("gone.png", "gone too.png")]
+        with pytest.raises(MediaError, match="messages"):
+            await ChatFormatter("openai", media=MediaResolver(roots=[tmp_path])).aformat(Msg("user", blocks, "user"))
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(main()) == 1
+
+
+def test_a_longer_lifetime_never_follows_a_shorter_one() -> None:
+    # A tool marked for five minutes, and system text for an hour behind it, were refused.
+    marked = {**TOOL, "cache_control": {"type": "ephemeral"}}
+    formatter = ChatFormatter("anthropic", cache={"system": "1h"})
+    payload = formatter.format(Msg("system", "Be brief.", "system"), HI, tools=[marked])
+    formatter.validate(payload)
+    assert payload["system"][0]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_five_marks_in_tools_are_refused() -> None:
+    # A limit that was passed already let every further mark through.
+    tools = [
+        {"type": "function", "function": {"name": f"t{n}"}, "cache_control": {"type": "ephemeral"}} for n in range(5)
+    ]
+    with pytest.raises(FormatError, match="more than 4 cache breakpoints"):
+        ChatFormatter("anthropic", cache=("system",)).format(HI, tools=tools)
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini"])
+def test_a_mark_of_another_provider_stays_out_of_tools(provider: str) -> None:
+    # It was sent to providers that refuse keys they do not know.
+    payload = ChatFormatter(provider).format(HI, tools=[{**TOOL, "cache_control": {"type": "ephemeral"}}])
+    assert "cache_control" not in json.dumps(payload["tools"])
+    if provider != "openai":
+        assert [entry.kind for entry in payload.report] == ["cache"]
+
+
+def test_a_mapped_id_is_never_one_that_is_there() -> None:
+    # A call could be given the id that another call had by itself.
+    mapped = ChatFormatter("anthropic").format(HI, *called("a b"))["messages"][1]["content"][0]["id"]
+    payload = ChatFormatter("anthropic").format(HI, *called("a b"), HI, *called(mapped))
+    ids = [block["id"] for at in (1, 3) for block in payload["messages"][at]["content"]]
+    assert len(set(ids)) == 2
+    assert mapped in ids
+
+
+def test_trimming_passes_an_unanswered_call_and_is_reported() -> None:
+    # Behind a call that nobody answered nothing could be cut, and that something was cut no report said.
+    long = Msg("user", "x" * 500, "user")
+    formatter = ChatFormatter("openai", token_counter=Letters(), max_tokens=100)
+    payload = formatter.format(*called("1", answered=False), long, ANSWER, HI, tools=[TOOL])
+    assert [message["content"] for message in payload["messages"]] == ["Hello", "Hi"]
+    assert any("max_tokens=100" in entry.reason for entry in payload.report)
+    # The counter emptied the payload's own list of tools.
+    assert payload["tools"] == [TOOL]
+
+
+def test_an_empty_text_is_the_same_as_an_empty_text_block() -> None:
+    # One was sent, the other left out.
+    texts = [ChatFormatter("openai").format(Msg("B", given, "user"))["messages"] for given in ("", [TextBlock("")])]
+    assert texts[0] == texts[1] == [{"role": "user", "name": "B", "content": ""}]
+
+
+def test_a_conversation_of_nothing_is_refused() -> None:
+    # It became the beginning of a conversation that nobody had.
+    with pytest.raises(FormatError, match="no message with any content"):
+        ChatFormatter("anthropic").format(Msg("A", "", "user"))
+
+
+@pytest.mark.parametrize("tag", ["<  /history>", "</\thistory>", "</\u2028history>", "< \rhistory>", "</\x85HISTORY>"])
+def test_white_space_hides_no_tag(tag: str) -> None:
+    assert tag not in inert_text(f"a {tag} b")
+
+
+@pytest.mark.parametrize("colon", "\u2a74\u2237\u02d0\u0589\u05c3\ufe30")
+def test_what_looks_like_a_colon_opens_no_line(colon: str) -> None:
+    assert inert_text(f"hi\neve{colon} yes") == f"hi\n  eve{colon} yes"
+
+
+def test_the_name_of_an_agent_that_calls_is_reported() -> None:
+    # Its text stays in its own turn, which has no place for a name.
+    payload = MultiAgentFormatter("anthropic").format(HI, Msg("Friday", called("1")[0].content, "assistant"))
+    assert [entry.text for entry in payload.report if entry.kind == "name"] == ["Friday"]
+
+
+def test_a_medium_as_data_counts_as_what_it_is() -> None:
+    picture = ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"))
+    with pytest.raises(FormatError, match="image"):
+        ChatFormatter("deepseek", strict=True).format(Msg("user", [TextBlock("See"), picture], "user"))
