@@ -138,7 +138,7 @@ def _history(run: list[Turn], frame: tuple[str, str], layout: Layout, notes: Not
 def _pieces(run: list[Turn], notes: Notes) -> Iterator[str | Block]:
     """The lines and media of a run, each medium behind a line that says whose it is."""
     for role, name, content, at in run:
-        speaker = _NOT_IN_NAME.sub(" ", name or role).strip() or role
+        speaker = speaker_of(name, role)
         if name and speaker != name:
             notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
         if isinstance(content, str):
@@ -156,6 +156,11 @@ def _pieces(run: list[Turn], notes: Notes) -> Iterator[str | Block]:
                     yield f"{speaker}:"
                 yield block
             spoke = True
+
+
+def speaker_of(name: str, role: str) -> str:
+    """Who speaks, as the beginning of a line: the name without what would end the line or the name; else the role."""
+    return _NOT_IN_NAME.sub(" ", name).strip() or role
 
 
 def inert_text(text: str) -> str:

@@ -6,7 +6,6 @@ nothing in the other can pass for a line of its own, and only the other is ever 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, 
 
 from lazyprompt._json import MAX_DEPTH, well_formed
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
-from lazyprompt.formatters._merge import inert_text
+from lazyprompt.formatters._merge import inert_text, speaker_of
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages import ROLES, Msg, TextBlock, ThinkingBlock
 from lazyprompt.openai_form import message_from_openai
@@ -37,7 +36,6 @@ Part: TypeAlias = "str | Conversation | None"
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
 _SUMMARY = "Summary of the earlier conversation: "
-_NOT_IN_NAME = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029:\uff1a\ufe55\ufe13\u2236\ua789]+")
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -305,8 +303,7 @@ def _string(pieces: list[_Piece]) -> str:
 
 
 def _line(piece: _Piece) -> str:
-    speaker = _NOT_IN_NAME.sub(" ", piece.name).strip() or piece.role
-    return f"{speaker}: {_set_in(piece.text)}"
+    return f"{speaker_of(piece.name, piece.role)}: {_set_in(piece.text)}"
 
 
 def _set_in(text: str) -> str:
