@@ -273,7 +273,7 @@ def provider_rows() -> list[Row]:
             Row(f"40 messages + tools -> {provider}", 1.3, from_msg, floor),
             Row(f"the same from dicts -> {provider}", 2.0, from_dicts, floor),
             # Not there yet: the limit keeps it from getting worse.
-            Row(f"the same, validated -> {provider}", 3.0, judged, floor, limit=4.5),
+            Row(f"the same, validated -> {provider}", 3.0, judged, floor, limit=4.2),
         ]
     return rows
 

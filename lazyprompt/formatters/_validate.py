@@ -197,9 +197,10 @@ def _turn_faults(said: Sequence[View], profile: Profile) -> Iterator[Fault]:
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
     if profile.alternate and not profile.combines_turns:
         before = "nobody"
-        for path, role, *_ in said:
+        for view in said:
+            role = view[1]
             if role == before and role != "tool":
-                yield path, f"is the {role}'s, as the turn before it is", "make one message of both"
+                yield view[0], f"is the {role}'s, as the turn before it is", "make one message of both"
             before = role
     if last == "assistant" and seen and not profile.prefix:
         kind, at, text, _ = seen[-1]
