@@ -14,7 +14,7 @@ MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
-HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml")
+HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml", "asyncio", "ssl", "urllib3")
 
 # The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
 ROOMS = [
@@ -61,6 +61,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         "import lazyprompt",
         "from lazyprompt import ChatPrompter; ChatPrompter('{a}').generate_prompt('x', model='qwen2.5')",
         "from lazyprompt import AlpacaPrompter; AlpacaPrompter('{a}').generate_prompt('x', return_dict=True)",
+        "from lazyprompt import ChatFormatter; ChatFormatter('gemini').format({'role': 'user', 'content': 'x'})",
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:

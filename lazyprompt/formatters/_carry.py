@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters._fetch import check_url, shown
+from lazyprompt.formatters._fetch import check_url
 from lazyprompt.formatters.media import checked_source, is_local, media_type_of
 from lazyprompt.messages import (
     AudioBlock,
@@ -141,7 +141,9 @@ def _fate(source: Source, rule: Media, resolver: MediaResolver | None, where: st
     if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
         return "pass on"
     if not is_local(url):
-        raise MediaError(f"{where} has the address {shown(url)!r}; expected http(s), a local path, or base64 data")
+        # What stands behind a question mark may be a secret.
+        address = url.partition("?")[0]
+        raise MediaError(f"{where} has the address {address!r}; expected http(s), a local path, or base64 data")
     if resolver is None:
         raise MediaError(
             f"{where} is the local file {url!r}, which a message may not make anyone read; allow its directory with "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters._merge import inert_text
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages import Base64Source
 
 if TYPE_CHECKING:
@@ -159,3 +161,13 @@ def test_a_medium_as_data_counts_as_what_it_is() -> None:
     picture = ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"))
     with pytest.raises(FormatError, match="image"):
         ChatFormatter("deepseek", strict=True).format(Msg("user", [TextBlock("See"), picture], "user"))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_formatters_and_payloads_can_be_pickled(provider: str) -> None:
+    for formatter in (ChatFormatter(provider), MultiAgentFormatter(provider, history_style="conversation")):
+        payload = formatter.format(ANSWER)
+        again = pickle.loads(pickle.dumps((formatter, payload)))  # noqa: S301 - our own bytes
+        assert again[0].format(ANSWER) == again[1] == payload
+        assert again[1].report == payload.report
+        again[0].validate(payload)
