@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from media_helpers import JPEG, PNG, WHERE, Site, fault, load, served, source
 
 from lazyprompt.errors import MediaError
@@ -23,19 +23,6 @@ from lazyprompt.messages import URLSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
-
-# A certificate for localhost that is good until 2099, and its key, which guards nothing.
-KEY = (
-    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgfS+CIbmTLNFnvZqL2lyGILpZfDfEJ5PBA3CbVWgc55GhRANCAAR+vJlZ+FhJ"
-    "b/QarSEjckdcj5Eq7lpqVU6arRCom4YilOTURHcwAsuvZSZ7AS/1T0tt0J0ZMj4VuysoKXXyaJCx"
-)
-CERTIFICATE = (
-    "MIIBdTCCARqgAwIBAgIUVaANlyM7F5drPNpXA16rhGDjRTIwCgYIKoZIzj0EAwIwDDEKMAgGA1UEAwwBdDAgFw0yMDAxMDEwMDAwMDBaGA8y"
-    "MDk5MTIzMTAwMDAwMFowDDEKMAgGA1UEAwwBdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABH68mVn4WElv9BqtISNyR1yPkSruWmpVTpqt"
-    "EKibhiKU5NREdzACy69lJnsBL/VPS23QnRkyPhW7KygpdfJokLGjWDBWMBQGA1UdEQQNMAuCCWxvY2FsaG9zdDAPBgNVHRMBAf8EBTADAQH/"
-    "MA4GA1UdDwEB/wQEAwIChDAdBgNVHQ4EFgQUDft1Lz2841M7w/+utHvq83beWmQwCgYIKoZIzj0EAwIDSQAwRgIhAPaCzcuGQGA4GaECaWaU"
-    "Qh8YPObpGS0y/d0pOkk4SDDSAiEA3ZVVfeLuFuMmi4hWYwxCvGJtcEf+4gphd1Kz5xMTqoM="
-)
 
 
 @pytest.fixture
@@ -47,11 +34,11 @@ def site() -> Iterator[Site]:
 def safe_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """The same over TLS, as localhost."""
     made = Site()
-    key = f"-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n"
-    path = tmp_path / "certificate.pem"
-    path.write_text(key + ssl.DER_cert_to_PEM_cert(b64decode(CERTIFICATE)), encoding="ascii")
+    authority = trustme.CA()
+    path = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(path))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
+    authority.issue_cert("localhost").configure_cert(context)
     made.socket = context.wrap_socket(made.socket, server_side=True)
     made.url = f"https://localhost:{made.server_port}"
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
