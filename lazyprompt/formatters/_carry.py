@@ -102,25 +102,22 @@ def sources_to_load(
     """
     found: dict[URLSource, str] = {}
     for role, _, content, at in turns:
-        for where, block in _with_places(content, at):
-            if isinstance(block, MediaBlock):
-                rule = profile.media.get(cast("MediaKind", block.kind))
-                if (
-                    rule
-                    and _fits(rule, shown_by(role, content, merges=merges))
-                    and _fate(block.source, rule, resolver, where) == "load"
-                ):
-                    found.setdefault(cast("URLSource", block.source), where)
+        whose = shown_by(role, content, merges=merges)
+        for where, block, shower in _media_in(content, whose, f"messages[{at}].content"):
+            rule = profile.media.get(cast("MediaKind", block.kind))
+            if rule and _fits(rule, shower) and _fate(block.source, rule, resolver, where) == "load":
+                found.setdefault(cast("URLSource", block.source), where)
     return found
 
 
-def _with_places(content: str | tuple[Block, ...], at: int) -> Iterator[tuple[str, Block]]:
-    """The blocks of a turn, those within results as well, each with its place."""
+def _media_in(content: str | tuple[Block, ...], whose: Role, where: str) -> Iterator[tuple[str, MediaBlock, Role]]:
+    """The media of a content, each with its place and whose it is; those within results are the user's."""
     for index, block in enumerate(content if isinstance(content, tuple) else ()):
-        where = f"messages[{at}].content[{index}]"
-        yield where, block
-        if isinstance(block, ToolResultBlock) and isinstance(block.output, tuple):
-            yield from ((f"{where}.output[{at}]", inner) for at, inner in enumerate(block.output))
+        place = f"{where}[{index}]"
+        if isinstance(block, MediaBlock):
+            yield place, block, whose
+        elif isinstance(block, ToolResultBlock) and isinstance(block.output, tuple):
+            yield from _media_in(block.output, "user", f"{place}.output")
 
 
 def _fits(rule: Media, role: Role) -> bool:

@@ -58,7 +58,7 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
         return [Violation("the payload", what, fix) for _, what, fix in shape(payload)]
     views = list(profile.form.views(payload))
     rest: Mapping[str, Any] = payload
-    if views and all(view[4] or view[1] == "system" for view in views):
+    if isinstance(payload.get(key), list) and views and all(view[4] or view[1] == "system" for view in views):
         # The messages are known to be fine: one of them stands for all beside the rest of the payload.
         rest = {**payload, key: payload[key][:1]}
     faults = list(shape(rest))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
-from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
+from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
 from lazyprompt.messages import (
@@ -91,7 +91,7 @@ class AnthropicForm:
             yield ("system",), "system", _seen(system, (), "system")[0], None, False
         for at, message in objects(payload.get("messages")):
             path: Path = ("messages", at)
-            role = text_of_json(message.get("role"))
+            role = role_of_json(message.get("role"))
             content = message.get("content")
             known = len(message) == 2 and role in ("user", "assistant")  # noqa: PLR2004 - role and content
             if isinstance(content, str):

@@ -17,7 +17,7 @@ from lazyprompt.formatters._chat_shape import (
     url_shape,
 )
 from lazyprompt.formatters._url_parts import UrlPart
-from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
+from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.shape import listed, tagged, text_or
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, text_of
 from lazyprompt.openai_form import write_part
@@ -55,13 +55,13 @@ class ChatForm:
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The messages of turns."""
-        named = profile.names is not None
+        has_names = profile.names is not None
         messages: list[JsonObject] = []
         for role, name, content, _ in turns:
             if role == "tool":
                 messages += [self.result(block) for block in content if isinstance(block, ToolResultBlock)]
                 continue
-            message: JsonObject = {"role": role, "name": name} if named and name else {"role": role}
+            message: JsonObject = {"role": role, "name": name} if has_names and name else {"role": role}
             if isinstance(content, str):
                 message["content"] = self.content((TextBlock(content),)) if self.lists else content
             else:
@@ -165,7 +165,7 @@ class ChatForm:
                 seen += [self.seen(part, ("content", index)) for index, part in objects(content)]
             calls = [_call_seen(call, at, index) for index, call in objects(message.get("tool_calls"))]
             name = message.get("name")
-            yield path, text_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name), False
+            yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name), False
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
+from lazyprompt.messages import ROLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -63,6 +65,11 @@ class Form(Protocol):
 def text_of_json(value: object) -> str:
     """A JSON value where it is a text; nothing of anything else, which the shape refuses."""
     return value if isinstance(value, str) else ""
+
+
+def role_of_json(value: object) -> str:
+    """A role that is known; ``nobody`` for any other, which the shape refuses."""
+    return value if isinstance(value, str) and value in ROLES else "nobody"
 
 
 def name_of_json(value: object) -> str | None:

@@ -14,7 +14,7 @@ from lazyprompt._json import Json, JsonObject, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters._chat_shape import json_text
-from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
+from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
 from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
@@ -94,7 +94,7 @@ class ResponsesForm:
                 content = item.get("content")
                 seen = [_seen(part, ("content", index)) for index, part in objects(content)]
                 said: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
-                yield path, text_of_json(item.get("role")), said, None, False
+                yield path, role_of_json(item.get("role")), said, None, False
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""

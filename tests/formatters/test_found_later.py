@@ -171,3 +171,13 @@ def test_formatters_and_payloads_can_be_pickled(provider: str) -> None:
         assert again[0].format(ANSWER) == again[1] == payload
         assert again[1].report == payload.report
         again[0].validate(payload)
+
+
+def test_a_file_in_a_result_is_loaded_whoever_brings_the_result(tmp_path: Path) -> None:
+    # In a message of the role system, as AgentScope has it, it was not loaded, and then missed.
+    picture = tmp_path / "a.gif"
+    picture.write_bytes(b"GIF89a" + bytes(20))
+    result = ToolResultBlock("1", "weather", [ImageBlock(URLSource(str(picture)))])
+    formatter = ChatFormatter("anthropic", media=MediaResolver(roots=[tmp_path]))
+    payload = formatter.format(HI, called("1")[0], Msg("system", [result], "system"))
+    assert payload["messages"][2]["content"][0]["content"][0]["source"]["media_type"] == "image/gif"

@@ -394,3 +394,15 @@ def test_what_is_no_object_at_all_is_refused(provider: str) -> None:
         ((path, _, fix),) = complaints(provider, payload)
         assert path == "the payload"
         assert fix
+
+
+@pytest.mark.parametrize("messages", [None, 5, "", {}, [], [None], [[]]])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_system_text_beside_no_messages_is_no_payload(provider: str, messages: object) -> None:
+    # Where only the system text could be seen, the messages were taken to be a list.
+    key = ChatFormatter(provider).profile.form.messages_key
+    payload = {key: messages, "system": "s", "instructions": "s", "system_instruction": "s"}
+    if isinstance(messages, str):
+        payload[key] = 5
+    with pytest.raises(FormatError, match="would refuse"):
+        ChatFormatter(provider).validate(payload)
