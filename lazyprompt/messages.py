@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _T = TypeVar("_T")
@@ -498,52 +498,3 @@ def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] |
     for each in urls:
         _text(each, f"the url of the message of {name!r}")
     return url
-
-
-class _ReadCall(ToolUseBlock):
-    """A call that was read for one payload alone, so that the payload may have its arguments as they are."""
-
-    __slots__ = ()
-
-    def own_arguments(self) -> JsonObject:
-        return self.arguments
-
-
-def trusted_call(call_id: str, name: str, arguments: JsonObject) -> ToolUseBlock:
-    """A tool call of parts that a reader has checked itself, in a fifth of the time; for one payload alone.
-
-    Args:
-        call_id: The id.
-        name: The tool.
-        arguments: Fresh JSON that nobody else holds; the payload takes it over.
-
-    Returns:
-        The block.
-    """
-    made = object.__new__(_ReadCall)
-    _call_id(made, call_id)
-    _call_name(made, name)
-    _call_input(made, arguments)
-    _call_type(made, "tool_use")
-    _call_raw_input(made, None)
-    _call_signature(made, None)
-    return made
-
-
-def trusted_result(call_id: str, name: str, output: str) -> ToolResultBlock:
-    """The same as :func:`trusted_call` for a tool's result that is plain text."""
-    made = object.__new__(ToolResultBlock)
-    _result_id(made, call_id)
-    _result_name(made, name)
-    _result_output(made, output)
-    _result_type(made, "tool_result")
-    return made
-
-
-def _fills(kind: type[Block]) -> tuple[Callable[[object, object], None], ...]:
-    """What fills the fields of a frozen value that has slots, in their order."""
-    return tuple(vars(kind)[each.name].__set__ for each in fields(kind))
-
-
-_call_id, _call_name, _call_input, _call_type, _call_raw_input, _call_signature = _fills(ToolUseBlock)
-_result_id, _result_name, _result_output, _result_type = _fills(ToolResultBlock)

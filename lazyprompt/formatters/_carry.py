@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters._fetch import check_url
+from lazyprompt.formatters._turns import blocks_of, calls_tools
 from lazyprompt.formatters.media import checked_source, is_local, media_type_of
 from lazyprompt.messages import (
     AudioBlock,
@@ -58,7 +59,7 @@ def with_urls(turns: Iterable[Turn], messages: list[MessageLike], profile: Profi
     found: list[Turn] = []
     for role, name, content, at in turns:
         message = messages[at]
-        blocks = list(_blocks(content))
+        blocks = list(blocks_of(content))
         for index, url in enumerate(message.urls if isinstance(message, Msg) else _urls(message)):
             kind = _BY_KIND[(media_type_of(url) or "image/*").partition("/")[0]]
             if kind.kind in profile.url_media:
@@ -66,7 +67,7 @@ def with_urls(turns: Iterable[Turn], messages: list[MessageLike], profile: Profi
             else:
                 where = f"messages[{at}].url[{index}]"
                 notes.add(where, kind.kind, "left out", f"{profile.name} takes no {kind.kind} as the url", url)
-        found.append((role, name, content if len(blocks) == len(_blocks(content)) else tuple(blocks), at))
+        found.append((role, name, content if len(blocks) == len(blocks_of(content)) else tuple(blocks), at))
     return found
 
 
@@ -76,14 +77,9 @@ def _urls(message: Fields) -> tuple[str, ...]:
     return Msg("user", "", "user", url=cast("str", url)).urls if url else ()
 
 
-def _blocks(content: str | tuple[Block, ...]) -> tuple[Block, ...]:
-    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
-
-
 def shown_by(role: Role, content: str | tuple[Block, ...], *, merges: bool) -> Role:
     """Whose the media of a turn are: what an agent shows becomes the user's where all that is said does."""
-    calls = isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
-    return "user" if merges and role == "assistant" and not calls else role
+    return "user" if merges and role == "assistant" and not calls_tools(content) else role
 
 
 def sources_to_load(

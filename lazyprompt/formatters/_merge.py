@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from lazyprompt.formatters._repair import joined
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.formatters._turns import blocks_of, calls_tools
+from lazyprompt.messages import TextBlock, ThinkingBlock
 from lazyprompt.text.safety import Controls
 
 if TYPE_CHECKING:
@@ -73,17 +74,13 @@ def merged(turns: Iterable[Turn], layout: Layout, style: HistoryStyle, notes: No
             later = True
 
     for turn in turns:
-        if turn[0] in ("tool", "system", "developer") or _calls(turn[2]):
+        if turn[0] in ("tool", "system", "developer") or calls_tools(turn[2]):
             close()
             new.append(turn)
         else:
             run.append(turn)
     close()
     return _with_system(new, layout)
-
-
-def _calls(content: Content) -> bool:
-    return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
 
 
 def _with_system(turns: list[Turn], layout: Layout) -> list[Turn]:
@@ -103,8 +100,7 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
     """Two contents as one, their texts joined where they meet."""
     if not (first and second) or (isinstance(first, str) and isinstance(second, str)):
         return joined(first, second, between)
-    before = (TextBlock(first),) if isinstance(first, str) else first
-    behind = (TextBlock(second),) if isinstance(second, str) else second
+    before, behind = blocks_of(first), blocks_of(second)
     if isinstance(before[-1], TextBlock) and isinstance(behind[0], TextBlock):
         return (*before[:-1], TextBlock(before[-1].text + between + behind[0].text), *behind[1:])
     return (*before, *behind)

@@ -10,6 +10,7 @@ from hashlib import blake2s
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
+from lazyprompt.formatters._turns import blocks_of
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
@@ -127,11 +128,7 @@ def joined(first: Content, second: Content, between: str = "\n\n") -> Content:
     """Two contents as one: texts with something between, blocks behind each other."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
-    return (*_as_blocks(first), *_as_blocks(second))
-
-
-def _as_blocks(content: Content) -> tuple[Block, ...]:
-    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
+    return (*blocks_of(first), *blocks_of(second))
 
 
 def with_system_first(turns: Iterable[Turn], profile: Profile, notes: Notes, *, always: bool = False) -> list[Turn]:
@@ -203,7 +200,7 @@ def without_last_space(turns: list[Turn], profile: Profile, notes: Notes) -> lis
     role, name, content, at = turns[-1]
     if profile.prefix or role != "assistant":
         return turns
-    blocks = list(_as_blocks(content))
+    blocks = list(blocks_of(content))
     last = blocks[-1]
     if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
         return turns

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import FormatError, HistoryError, MediaError
+from lazyprompt.formatters._trusted import trusted_call, trusted_result
 from lazyprompt.messages import (
     Block,
     Msg,
@@ -19,8 +20,6 @@ from lazyprompt.messages import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    trusted_call,
-    trusted_result,
 )
 from lazyprompt.openai_form import Fields, message_from_openai, messages_of
 
@@ -37,6 +36,16 @@ Messages: TypeAlias = "MessageLike | HistoryLike | None"
 
 
 _MESSAGES = frozenset({Msg, dict})
+
+
+def blocks_of(content: Content) -> tuple[Block, ...]:
+    """A content as blocks, plain text as one of them."""
+    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
+
+
+def calls_tools(content: Content) -> bool:
+    """Whether there is a call in a content."""
+    return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
 
 
 class Reading:

@@ -19,7 +19,7 @@ from lazyprompt.formatters._chat_shape import (
 from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.shape import listed, tagged, text_or
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import write_part
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ class ChatForm:
 
     def result(self, block: ToolResultBlock) -> JsonObject:
         """The result of a call as a message."""
-        output: Json = block.output if isinstance(block.output, str) else text_of(block.output)
-        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": output}
+        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": block.text}
         if self.named_results and block.name:
             message["name"] = block.name
         return message

@@ -15,7 +15,7 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_or
-from lazyprompt.messages import TextBlock, ToolResultBlock, text_of
+from lazyprompt.messages import TextBlock, ToolResultBlock
 from lazyprompt.openai_form import address_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DashScopeForm(ChatForm):
         """The result of a call as a message."""
         message = ChatForm.result(self, block)
         if self.always_lists:
-            message["content"] = [{"text": block.output if isinstance(block.output, str) else text_of(block.output)}]
+            message["content"] = [{"text": block.text}]
         return message
 
     def shape(self, profile: Profile) -> Check:

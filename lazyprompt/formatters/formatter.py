@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from lazyprompt.errors import BudgetError, FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters._turns import flat, read
+from lazyprompt.formatters._turns import calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
@@ -371,7 +371,7 @@ class MultiAgentFormatter(ChatFormatter):
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
         """Names stand in the text, but for those of agents that call tools."""
-        calling = {turn[1] for turn in reading.turns if _calls(turn)}
+        calling = {turn[1] for turn in reading.turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"
             notes.add("messages", "name", "left out", why, name)
@@ -387,10 +387,6 @@ def _all_fit(reading: Reading, profile: Profile) -> bool:
 def _all_of(pattern: str) -> re.Pattern[str]:
     """What many texts of a pattern match, joined with a sign that none of them holds."""
     return re.compile(f"(?:{pattern})(?:\0(?:{pattern}))*")
-
-
-def _calls(turn: Turn) -> bool:
-    return not isinstance(turn[2], str) and any(block.kind == "tool_use" for block in turn[2])
 
 
 @lru_cache(maxsize=128)

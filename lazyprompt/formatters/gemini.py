@@ -167,8 +167,7 @@ def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObje
 
 
 def _response(block: ToolResultBlock) -> JsonObject:
-    output = block.output if isinstance(block.output, str) else text_of(block.output)
-    return {"function_response": {"id": block.id, "name": block.name, "response": {"output": output}}}
+    return {"function_response": {"id": block.id, "name": block.name, "response": {"output": block.text}}}
 
 
 def _declaration(tool: JsonObject, index: int) -> JsonObject:

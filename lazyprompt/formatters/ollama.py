@@ -53,8 +53,7 @@ class OllamaForm(ChatForm):
 
     def result(self, block: ToolResultBlock) -> JsonObject:
         """The result of a call as a message."""
-        output = block.output if isinstance(block.output, str) else text_of(block.output)
-        return {"role": "tool", "content": output, "tool_name": block.name, "tool_call_id": block.id}
+        return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text with pictures beside it."""
