@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from lazyprompt.text.markers import Markers
     from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
-    from lazyprompt.tokens import CharTokenCounter, TokenCounter
+    from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter
 
 __all__ = [
     "AlpacaInstructionTemplate",
@@ -142,7 +142,7 @@ _HOMES = {
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "text.markers": "Markers",
-    "tokens": "CharTokenCounter TokenCounter",
+    "tokens.counter": "CharTokenCounter TokenCounter",
     "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -24,7 +24,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.tokens import CharTokenCounter as _CharTokenCounter
+from lazyprompt.tokens.counter import CharTokenCounter as _CharTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence

@@ -15,7 +15,7 @@ from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.prompt_engine import PromptEngine
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolUseBlock
-from lazyprompt.tokens import CharTokenCounter
+from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

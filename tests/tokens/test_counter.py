@@ -9,13 +9,25 @@ import pytest
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.tokens import CharTokenCounter
+from lazyprompt.messages import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.openai_form import to_openai
+from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.tokens import TokenCounter
+    from lazyprompt.tokens.counter import TokenCounter
 
 COUNTER: TokenCounter = CharTokenCounter()
 CALL: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
@@ -93,3 +105,23 @@ def test_it_limits_a_formatter() -> None:
     messages = [Msg("user", f"text {at}", "user") for at in range(5)]
     limited = ChatFormatter("anthropic", token_counter=CharTokenCounter(), max_tokens=13)
     assert limited.format(messages) == ChatFormatter("anthropic").format(messages[3:])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Msg("user", [TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))], "user"),
+        Msg("user", [TextBlock("abc"), AudioBlock(URLSource("https://x/a.mp3"))], "user"),
+        Msg("user", [TextBlock("abc"), FileBlock(URLSource("https://x/f.pdf"))], "user"),
+        Msg("user", [ToolResultBlock("1", "", [TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))])], "user"),
+        Msg("user", "abc", "user"),
+    ],
+)
+def test_messages_count_also_where_the_openai_form_has_no_place_for_their_media(message: Msg) -> None:
+    assert CharTokenCounter().count([message]) == 3
+
+
+def test_messages_count_as_their_openai_form_does() -> None:
+    assert CharTokenCounter().count(CONVERSATION) == CharTokenCounter().count(
+        [form for message in CONVERSATION for form in to_openai(message)]
+    )

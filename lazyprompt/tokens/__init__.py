@@ -1,0 +1,1 @@
+"""Token counters: what a budget measures with."""

@@ -1,0 +1,139 @@
+"""What a message says, in any provider's form: its texts, and its media. Every counter counts these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from lazyprompt._json import checked, dump
+from lazyprompt.errors import FormatError
+from lazyprompt.messages import AudioBlock, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lazyprompt.messages import Block
+
+# A message in a provider's form.
+Form: TypeAlias = "Mapping[str, Any]"
+
+# Where messages hold what is said, in any provider's form.
+_SAID = ("content", "parts", "output", "reasoning_content", "thinking")
+# Calls in the forms that have them beside what is said.
+_CALLS = ("tool_calls", "arguments")
+# Parts that hold no text: by their type, or by a key of theirs.
+_MEDIA = frozenset(
+    form.format(kind)
+    for form in ("{}", "{}_url", "{}_data", "input_{}", "inline_data", "document")
+    for kind in ("image", "audio", "video", "file")
+)
+
+
+def forms(messages: Iterable[Msg | Form]) -> list[Form]:
+    """Messages as dicts: a Msg in the OpenAI form, a dict as it is.
+
+    Args:
+        messages: Msg, and dicts in any provider's form.
+
+    Returns:
+        The dicts; media that the OpenAI form has no place for are parts all the same, so that they can be counted.
+
+    Raises:
+        FormatError: The metadata of a message are no JSON.
+    """
+    found: list[Form] = []
+    for message in messages:
+        if isinstance(message, Msg):
+            found += _of_msg(message)
+        else:
+            found.append(message)
+    return found
+
+
+def _of_msg(message: Msg) -> Sequence[Form]:
+    from lazyprompt.openai_form import to_openai  # noqa: PLC0415 - dicts need none of it
+
+    homeless: list[str] = []
+    blocks = _with_homes(message.blocks, homeless)
+    if not homeless:
+        return to_openai(message)
+    rest = Msg(message.name, blocks, message.role, message.url, message.metadata)
+    return [*to_openai(rest), {"role": message.role, "content": [{"type": kind} for kind in homeless]}]
+
+
+def _with_homes(blocks: Iterable[Block], homeless: list[str]) -> list[Block]:
+    """The blocks that the OpenAI form has a place for; the kinds of all others are written down."""
+    kept: list[Block] = []
+    for block in blocks:
+        match block:
+            case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
+                homeless.append(block.kind)
+            case ToolResultBlock(output=tuple(output)):
+                kept.append(ToolResultBlock(block.id, block.name, _with_homes(output, homeless)))
+            case _:
+                kept.append(block)
+    return kept
+
+
+def said(message: Form) -> tuple[list[str], list[Form]]:
+    """The texts and the media of a message.
+
+    Args:
+        message: The message, in any provider's form.
+
+    Returns:
+        Its texts: the name, what is said, and calls and data as JSON; no role, no id. And its media parts.
+
+    Raises:
+        FormatError: A call, or data in its place, is no JSON value.
+    """
+    texts: list[str] = []
+    media: list[Form] = []
+    name = message.get("name")
+    if isinstance(name, str):
+        texts.append(name)
+    for key in _SAID:
+        if key in message:
+            _collect(message[key], texts, media)
+    texts += [json_text(message[key], f"the {key} of a message") for key in _CALLS if message.get(key)]
+    return texts, media
+
+
+def _collect(content: object, texts: list[str], media: list[Form]) -> None:
+    """Take down a content: a text, a list of parts, or anything else as JSON."""
+    if isinstance(content, str):
+        texts.append(content)
+    elif isinstance(content, list | tuple):
+        for part in cast("Sequence[object]", content):
+            if isinstance(part, dict):
+                _collect_part(cast("Form", part), texts, media)
+            else:
+                _collect(part, texts, media)
+    elif content is not None:
+        texts.append(json_text(content, "the content of a message"))
+
+
+def _collect_part(part: Form, texts: list[str], media: list[Form]) -> None:
+    if part.get("type") in _MEDIA or not _MEDIA.isdisjoint(part):
+        media.append(part)
+        return
+    for key in ("text", "thinking", "content", "output"):
+        if key in part:
+            _collect(part[key], texts, media)
+            return
+    texts.append(json_text(part, "a part of a message"))
+
+
+def json_text(value: object, what: str) -> str:
+    """A value as the JSON that a model reads; text is JSON already.
+
+    Args:
+        value: The value.
+        what: How an error names it.
+
+    Returns:
+        The text.
+
+    Raises:
+        FormatError: It is no JSON value.
+    """
+    return value if isinstance(value, str) else dump(checked(value, what, FormatError))
