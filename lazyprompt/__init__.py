@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lazyprompt._version import __version__
+    from lazyprompt.budget.budget import Budget
+    from lazyprompt.budget.report import TrimReport
     from lazyprompt.errors import (
         BudgetError,
         EngineError,
@@ -64,6 +66,7 @@ __all__ = [
     "AudioBlock",
     "Base64Source",
     "Breakpoints",
+    "Budget",
     "BudgetError",
     "CharTokenCounter",
     "ChatFormatter",
@@ -112,6 +115,7 @@ __all__ = [
     "ToolResultBlock",
     "ToolUseBlock",
     "ToolsError",
+    "TrimReport",
     "URLSource",
     "VideoBlock",
     "__version__",
@@ -121,6 +125,8 @@ __all__ = [
 # Where each of them lives. Nothing is imported before it is asked for: the package itself costs a millisecond.
 _HOMES = {
     "_version": "__version__",
+    "budget.budget": "Budget",
+    "budget.report": "TrimReport",
     "errors": (
         "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
         "ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError"

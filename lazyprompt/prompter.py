@@ -11,10 +11,10 @@ from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Literal, NotRequired, Self, TypeAlias, TypedDict, cast, overload
 
 from lazyprompt._json import checked_text
-from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.errors import BudgetError, FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
-from lazyprompt.prompt import Prompt, Rendered
+from lazyprompt.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.safety import checked_safety
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lazyprompt._json import JsonObject
+    from lazyprompt.budget.budget import Budget
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.budgeted import BudgetLike, Call
     from lazyprompt.formatters.report import Payload
     from lazyprompt.text.instruction import InstructionTemplate
     from lazyprompt.text.layout import Laid
@@ -60,10 +63,12 @@ class Prompter:
         tools: Tools the model may always call: dicts or Python functions. None may then be given at the call.
         history: What every conversation begins with, in any accepted form.
         show: Whether each prompt is written to the standard error as well.
+        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
 
     Raises:
         ToolsError: A tool cannot be described.
         HistoryError: The history has no accepted shape.
+        BudgetError: The budget limits a slot that is not there.
     """
 
     _default_safety: Safety = "neutralize"
@@ -77,6 +82,7 @@ class Prompter:
         tools: ToolsLike = None,
         history: HistoryLike | None = None,
         show: bool = False,
+        budget: BudgetLike | None = None,
     ) -> None:
         self._instruction = instruction_template
         self._template = prompt_template
@@ -86,6 +92,7 @@ class Prompter:
         self._show = show
         self._hooks: tuple[Hook, ...] = ()
         self._safety: Safety = self._default_safety
+        self._budget = None if budget is None else self._checked_budget(budget)
         self._set_markers(DEFAULT_MARKERS)
 
     def _changed(self, markers: Markers, **fields: object) -> Self:
@@ -202,24 +209,60 @@ class Prompter:
             SafetyError: A value holds a control sequence, and the prompter refuses them.
             TemplateError: The model is of no known family.
         """
-        own_form = format in _OWN_FORMS
-        if model is not None and own_form:
+        if model is not None and format in _OWN_FORMS:
             return self._for_model(model).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
         if self._hooks or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
-        made: str | OpenAIPrompt | Payload
-        if as_dict:
-            made = self._openai(input, history, tools, label)
-        elif own_form:
-            made = "".join(self._lay(input, history, tools, label).parts)
+        form = "openai" if as_dict else format
+        if self._budget is not None:
+            (given, past), _ = self._fitted(self._budget, form, model, input, history, tools, label)
+            made = self._made(form, model, given, past, tools, label)
         else:
-            made = self._payload(str(format), model, input, history, tools, label)
+            made = self._made(form, model, input, history, tools, label)
         if show or self._show:
             sys.stderr.write(f"{made}\n")
         return made
+
+    def fit(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
+        """The same as :meth:`generate_prompt`, with the report of the budget.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+            format: As in :meth:`generate_prompt`.
+            model: As in :meth:`generate_prompt`.
+
+        Returns:
+            The prompt, and what went so that it fits. The messages of the report are those of the history, then the
+            values of the slots.
+
+        Raises:
+            BudgetError: The prompter has no budget, or even what never goes does not fit.
+            LazyPromptError: As in :meth:`generate_prompt`.
+        """
+        if model is not None and format in _OWN_FORMS:
+            return self._for_model(model).fit(input, history, tools, label, format=format)
+        if self._budget is None:
+            raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
+        if self._hooks or label is not None:
+            input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
+        form = "openai" if format is not None and _is_dict(format, return_dict=False) else format
+        (given, past), report = self._fitted(self._budget, form, model, input, history, tools, label)
+        return self._made(form, model, given, past, tools, label), report
 
     def fill(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Prompt:  # noqa: A002
         """The prompt as a value, before it takes any form.
@@ -276,7 +319,11 @@ class Prompter:
             return self._for_model(model).render(input, history, tools, label)
         if self._hooks or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
-        laid = self._lay(input, history, tools, label)
+        if self._budget is not None:
+            (given, past), _ = self._fitted(self._budget, None, None, input, history, tools, label)
+            laid = self._lay(given, past, tools, label)
+        else:
+            laid = self._lay(input, history, tools, label)
         return Rendered(laid.parts, laid.slots)
 
     def pre_hook(self, hook: Hook) -> Self:
@@ -332,6 +379,20 @@ class Prompter:
         """
         return self._changed(self._markers, safety=checked_safety(safety))
 
+    def with_budget(self, budget: BudgetLike | None) -> Self:
+        """A copy whose prompts fit a number of tokens.
+
+        Args:
+            budget: The budget; or the most tokens of slots, by their names; ``None`` is none.
+
+        Returns:
+            The copy; this prompter stays as it is.
+
+        Raises:
+            BudgetError: The budget limits a slot that is not there.
+        """
+        return self._changed(self._markers, budget=None if budget is None else self._checked_budget(budget))
+
     def get_response(self, output: str, input: str | None = None) -> str:  # noqa: A002 - the name of the documents
         """The answer in what a local model gave back.
 
@@ -347,7 +408,54 @@ class Prompter:
         cuts = [at for end in ends if (at := found.find(end)) >= 0]
         return found[: min(cuts)] if cuts else found
 
-    def _lay(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> Laid:
+    def _made(
+        self,
+        form: str | None,
+        model: str | None,
+        given: object,
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> str | OpenAIPrompt | Payload:
+        """The prompt in a form."""
+        if form == "openai":
+            return self._openai(given, history, tools, label)
+        if form in _OWN_FORMS:
+            return "".join(self._lay(given, history, tools, label).parts)
+        return self._payload(str(form), model, given, history, tools, label)
+
+    def _fitted(
+        self,
+        budget: Budget,
+        form: str | None,
+        model: str | None,
+        given: object,
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> tuple[Call, TrimReport]:
+        """The values and the history of a prompt that fits."""
+        from lazyprompt.budgeted import Call, Costs, cost_of, fitted_call  # noqa: PLC0415 - only a budget needs it
+
+        def whole(call: Call) -> int:
+            return cost_of(budget, form, self._made(form, model, call.values, call.history, tools, label))
+
+        def slots(call: Call) -> dict[str, int]:
+            laid = self._lay(call.values, call.history, tools, label)
+            found = Rendered(laid.parts, laid.slots).tokens(budget)
+            return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
+
+        values, past = self._instruction.by_name(given), History.of(history)
+        waits = "input" not in values and past.waits_for_answer
+        return fitted_call(budget, Call(values, past), Costs(whole, slots), waits=waits)
+
+    def _checked_budget(self, budget: BudgetLike) -> Budget:
+        """A budget whose slots are there."""
+        from lazyprompt.budgeted import checked_budget  # noqa: PLC0415 - only a budget needs it
+
+        return checked_budget(budget, self.slots)
+
+    def _lay(self, given: object, history: HistoryLike | History | None, tools: ToolsLike, label: str | None) -> Laid:
         """The parts of the flat prompt."""
         system, user, text = self._instruction.parts(given)
         past = self._history if history is None else self._past(history)
@@ -366,7 +474,9 @@ class Prompter:
         # Tools of this very call are none of the prompter's own.
         return writer.keep(fields._replace(tools=self._tools), constant)
 
-    def _openai(self, given: object, history: HistoryLike | None, tools: ToolsLike, label: str | None) -> OpenAIPrompt:
+    def _openai(
+        self, given: object, history: HistoryLike | History | None, tools: ToolsLike, label: str | None
+    ) -> OpenAIPrompt:
         """The OpenAI form; every list and dict in it is new."""
         system_parts, user_parts, text = self._instruction.parts(given)
         messages: list[JsonObject] = []
@@ -391,7 +501,7 @@ class Prompter:
         provider: str,
         model: str | None,
         given: object,
-        history: HistoryLike | None,
+        history: HistoryLike | History | None,
         tools: ToolsLike,
         label: str | None,
     ) -> Payload:
@@ -411,7 +521,7 @@ class Prompter:
             label,
         )
 
-    def _past(self, history: HistoryLike | None) -> History:
+    def _past(self, history: HistoryLike | History | None) -> History:
         return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:

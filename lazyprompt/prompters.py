@@ -12,6 +12,7 @@ from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, P
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lazyprompt.budgeted import BudgetLike
     from lazyprompt.history import History, HistoryLike
     from lazyprompt.prompter import ToolsLike
     from lazyprompt.text.instruction import Instruction, Syntax
@@ -31,6 +32,7 @@ class ChatPrompter(Prompter):
         enable_system: Whether there is a system turn. Without one, a string instruction goes before the user's text.
         extro_keys: The documents' spelling of ``extra_keys``.
         syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
+        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
 
     Raises:
         TemplateError: The instruction or an extra key is wrong.
@@ -50,6 +52,7 @@ class ChatPrompter(Prompter):
         enable_system: bool = True,
         extro_keys: str | Iterable[str] | None = None,
         syntax: Syntax = "slots",
+        budget: BudgetLike | None = None,
     ) -> None:
         keys = _one_of(extra_keys, extro_keys)
         template = ChatInstructionTemplate(instruction, keys, syntax)
@@ -62,6 +65,7 @@ class ChatPrompter(Prompter):
             tools=tools,
             history=history,
             show=show,
+            budget=budget,
         )
 
 
@@ -76,6 +80,7 @@ class AlpacaPrompter(Prompter):
         system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
         extro_keys: The documents' spelling of ``extra_keys``.
         syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
+        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
 
     Raises:
         TemplateError: The instruction or an extra key is wrong.
@@ -92,6 +97,7 @@ class AlpacaPrompter(Prompter):
         system: str | None = None,
         extro_keys: str | Iterable[str] | None = None,
         syntax: Syntax = "slots",
+        budget: BudgetLike | None = None,
     ) -> None:
         super().__init__(
             AlpacaInstructionTemplate(instruction, _one_of(extra_keys, extro_keys), syntax),
@@ -99,9 +105,10 @@ class AlpacaPrompter(Prompter):
             system=system,
             tools=tools,
             show=show,
+            budget=budget,
         )
 
-    def _past(self, history: HistoryLike | None) -> History:
+    def _past(self, history: HistoryLike | History | None) -> History:
         if history:
             raise HistoryError("the Alpaca form has no turns and takes no history; use ChatPrompter")
         return super()._past(None)

@@ -123,6 +123,10 @@ class _Waiting:
             return asyncio.run_coroutine_threadsafe(counted, self._loop).result()
         return counted
 
+    def count_text(self, text: str) -> int:
+        """The tokens of a text: AgentScope's counters know messages only."""
+        return self.count([{"role": "user", "content": text}])
+
 
 class Formatter:
     """A formatter of AgentScope 1.x.

@@ -7,6 +7,7 @@ to be written down; reading finds out, on the way, whether this is one of them.
 from __future__ import annotations
 
 from copy import copy
+from itertools import pairwise
 from json import JSONDecodeError, JSONDecoder
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
@@ -24,7 +25,7 @@ from lazyprompt.messages import (
 from lazyprompt.openai_form import Fields, message_from_openai, messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt.history import HistoryLike
 
@@ -35,6 +36,7 @@ MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | HistoryLike | None"
 
 
+SYSTEM_ROLES = ("system", "developer")
 _MESSAGES = frozenset({Msg, dict})
 
 
@@ -61,7 +63,7 @@ class Reading:
         has_developer: Whether the role ``developer`` speaks.
         names: The names of all speakers.
         ids: The ids of all tool calls, with the tools they call.
-        cut: How many of the oldest messages were left out.
+        cut: How many of the messages were left out, to keep to a budget.
     """
 
     __slots__ = (
@@ -84,11 +86,20 @@ class Reading:
         self.ids: dict[str, str] = {}
         self.cut = 0
 
-    def without(self, front: int, end: int) -> Reading:
-        """The reading without the turns from one index up to another."""
+    def only(self, kept: Sequence[int]) -> Reading:
+        """The reading of some of the messages, by their indices; what it says of ids is what all of them have."""
+        if len(kept) == len(self.turns):
+            return self
         shorter = copy(self)
-        shorter.turns = self.turns[:front] + self.turns[end:]
-        shorter.cut = end - front
+        shorter.turns = [self.turns[at] for at in kept]
+        shorter.cut = len(self.turns) - len(kept)
+        roles = [turn[0] for turn in shorter.turns]
+        shorter.names = {turn[1] for turn in shorter.turns}
+        shorter.has_developer = "developer" in roles
+        shorter.repeats = any(role == before and role != "tool" for before, role in pairwise(roles))
+        shorter.late_system = any(
+            role in SYSTEM_ROLES and before not in SYSTEM_ROLES for before, role in pairwise(roles)
+        )
         return shorter
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import marshal
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lazyprompt.errors import BudgetError, FormatError, did_you_mean
+from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
 from lazyprompt.formatters._turns import calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
@@ -24,34 +24,19 @@ from lazyprompt.tools import ToolSet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt.budget.budget import Budget
+    from lazyprompt.budget.fitting import Fitted
+    from lazyprompt.budget.units import Item
     from lazyprompt.formatters._cache import CacheLike
     from lazyprompt.formatters._carry import Loaded
     from lazyprompt.formatters._turns import MessageLike, Messages, Reading, Turn
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import HistoryStyle
     from lazyprompt.messages import Base64Source, Msg, URLSource
+    from lazyprompt.tokens.counter import TokenCounter
     from lazyprompt.tools import ToolLike
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
-
-
-class CountsMessages(Protocol):
-    """Anything that counts the tokens of messages in a provider's form, and of tools."""
-
-    def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        """The number of tokens."""
-        ...
-
-
-class Trims(Protocol):
-    """Anything that makes messages fit: a ``Budget``."""
-
-    def fit(
-        self, messages: list[MessageLike], tools: list[JsonObject] | None = None
-    ) -> tuple[list[MessageLike], object]:
-        """The messages that fit, and a report."""
-        ...
 
 
 # Media are loaded so many at a time.
@@ -69,9 +54,10 @@ class ChatFormatter:
     Args:
         provider: The provider's name, or a profile of your own.
         model: The model, where rules differ from one to another (cache breakpoints, thought signatures).
-        budget: What trims the messages first.
+        budget: What makes the payload fit: its tokens are counted as they will be sent.
         token_counter: What counts the payload's tokens, for ``max_tokens``.
-        max_tokens: The most tokens of a payload; the oldest messages go first, system text and the newest stay.
+        max_tokens: The same as a budget of so many tokens: the oldest messages go first, system text and the newest
+            turn of the user stay.
         media: What may load local files and addresses; without it nothing is read.
         strict: Whether content that the provider cannot carry is an error, not an entry of the report.
         cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
@@ -81,15 +67,15 @@ class ChatFormatter:
         FormatError: The provider is unknown, or a setting does not fit it.
     """
 
-    __slots__ = ("_budget", "_cache", "_counter", "_max_tokens", "_media", "_strict", "model", "profile")
+    __slots__ = ("_budget", "_cache", "_media", "_strict", "model", "profile")
 
     def __init__(
         self,
         provider: str | Profile,
         *,
         model: str | None = None,
-        budget: Trims | None = None,
-        token_counter: CountsMessages | None = None,
+        budget: Budget | None = None,
+        token_counter: TokenCounter | None = None,
         max_tokens: int | None = None,
         media: MediaResolver | None = None,
         strict: bool = False,
@@ -97,9 +83,7 @@ class ChatFormatter:
     ) -> None:
         self.profile = provider if isinstance(provider, Profile) else profile_of(provider)
         self.model = model
-        if (token_counter is None) != (max_tokens is None):
-            raise FormatError("max_tokens and token_counter go together: give both, or neither")
-        self._budget, self._counter, self._max_tokens = budget, token_counter, max_tokens
+        self._budget = _budget_of(budget, max_tokens, token_counter)
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
 
@@ -129,10 +113,16 @@ class ChatFormatter:
         given, own = self._given(messages, tools)
         reading = read(given)
         loaded = self._loaded(self._sources(reading))
-        return self._fitting(reading, own, loaded)
+        if self._budget is None:
+            return self._payload(reading, own, loaded)
+        cost = partial(self._cost, self._budget, reading, own, loaded)
+        return self._fitting(reading, own, loaded, self._budget.fitted(reading.messages, cost))
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """The same as :meth:`format`, with media loaded side by side and nothing that blocks the event loop."""
+        """The same as :meth:`format`, with media loaded side by side and nothing that blocks the event loop.
+
+        A budget counts in a thread, and its summarizer is awaited.
+        """
         import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
 
         given, own = self._given(messages, tools)
@@ -154,7 +144,10 @@ class ChatFormatter:
                 # The first that failed ended the others.
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
-        return self._fitting(reading, own, loaded)
+        if self._budget is None:
+            return self._payload(reading, own, loaded)
+        cost = partial(self._cost, self._budget, reading, own, loaded)
+        return self._fitting(reading, own, loaded, await self._budget.afitted(reading.messages, cost))
 
     def validate(self, payload: Mapping[str, Any]) -> None:
         """Judge any payload by the provider's rules.
@@ -196,8 +189,6 @@ class ChatFormatter:
         given = flat(messages)
         if not given:
             raise FormatError("there is no message; give at least one")
-        if self._budget is not None:
-            given, _ = self._budget.fit(given, own.copy() or None)
         return given, own
 
     def _sources(self, reading: Reading) -> dict[URLSource, str]:
@@ -218,34 +209,23 @@ class ChatFormatter:
             found = pool.map(cast("MediaResolver", self._media).load, sources, sources.values())
             return dict(zip(sources, found, strict=True))
 
-    def _fitting(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
-        """The payload of as many of the newest messages as fit."""
-        payload = self._payload(reading, tools, loaded)
-        counter, most = self._counter, self._max_tokens
-        if counter is None or most is None:
-            return payload
-        from lazyprompt.formatters._trim import cuts  # noqa: PLC0415 - only a limit needs it
+    def _cost(
+        self,
+        budget: Budget,
+        reading: Reading,
+        tools: ToolSet,
+        loaded: Loaded,
+        kept: Sequence[int],
+        replaced: Mapping[int, Item],
+    ) -> int:
+        """What some of the messages cost as they will be sent."""
+        return budget.count(*countable(self._payload(_part(reading, kept, replaced), tools, loaded), self.profile))
 
-        count = counter.count(*_countable(payload, self.profile))
-        if count <= most:
-            return payload
-        places = cuts(reading.turns)
-        low, high = 0, len(places) - 1
-        best: Payload | None = None
-        while low <= high:
-            middle = (low + high) // 2
-            tried = self._payload(reading.without(*places[middle]), tools, loaded)
-            count = counter.count(*_countable(tried, self.profile))
-            if count <= most:
-                best, high = tried, middle - 1
-            else:
-                low = middle + 1
-        if best is None:
-            raise BudgetError(
-                f"system text and the newest message alone count {count} tokens, and max_tokens is {most}; "
-                "give more room, or a shorter text"
-            )
-        return best
+    def _fitting(self, reading: Reading, tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
+        """The payload of what fits."""
+        payload = self._payload(_part(reading, fitted.kept, fitted.replaced), tools, loaded)
+        payload.trim = fitted.report
+        return payload
 
     def _payload(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
         profile, notes = self.profile, Notes()
@@ -259,7 +239,7 @@ class ChatFormatter:
             else:
                 notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
         if reading.cut:
-            why = f"the oldest {reading.cut} went, to keep to max_tokens={self._max_tokens}"
+            why = f"{reading.cut} of the messages went, to keep to the budget; see trim"
             notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
@@ -405,11 +385,34 @@ def _packed_tools(tools: ToolSet, profile: Profile) -> bytes:
     return marshal.dumps(written)
 
 
-def _countable(payload: Payload, profile: Profile) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
-    """A payload as messages and tools, for a counter."""
+def countable(
+    payload: Mapping[str, Any], profile: Profile
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
+    """A payload as messages and tools, for a counter; system text that stands apart is the first message."""
     said = payload[profile.form.messages_key]
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
     for key in ("system", "instructions", "system_instruction"):
         if key in payload:
             messages.insert(0, {"role": "system", "content": payload[key]})
     return messages, list(payload["tools"]) if "tools" in payload else None
+
+
+def _budget_of(budget: Budget | None, max_tokens: int | None, counter: TokenCounter | None) -> Budget | None:
+    """The budget: the one that was given, or what a limit and a counter are."""
+    if max_tokens is None and counter is None:
+        return budget
+    if budget is not None:
+        raise FormatError("a budget has its own limit and counter; give budget, or max_tokens and token_counter")
+    if max_tokens is None or counter is None:
+        raise FormatError("max_tokens and token_counter go together: give both, or neither")
+    from lazyprompt.budget.budget import Budget  # noqa: PLC0415 - only a limit needs it
+
+    return Budget(max_tokens, counter)
+
+
+def _part(reading: Reading, kept: Sequence[int], replaced: Mapping[int, Item]) -> Reading:
+    """The reading of some of the messages, some of them replaced."""
+    if not replaced:
+        return reading.only(kept)
+    changed = cast("Mapping[int, MessageLike]", replaced)
+    return read([changed.get(at, message) for at, message in enumerate(reading.messages)]).only(kept)

@@ -6,13 +6,16 @@ nothing in the other can pass for a line of its own, and only the other is ever 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cache
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
+from warnings import warn
 
 from lazyprompt._json import MAX_DEPTH, well_formed
+from lazyprompt.budget.search import fewest
+from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
 from lazyprompt.formatters._merge import inert_text, speaker_of
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
@@ -35,7 +38,6 @@ Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
 Part: TypeAlias = "str | Conversation | None"
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
-_SUMMARY = "Summary of the earlier conversation: "
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -65,17 +67,17 @@ class PromptEngine:
         max_length: The longest prompt; the oldest messages of the conversation make way. What the developer wrote, the
             newest message, and system messages that the conversation begins with, always stay.
         shrink_policy: What becomes of the oldest messages: ``truncate`` leaves them out, ``summarize`` puts a summary
-            in their place.
+            in their place; where there can be none, a warning says so, and they are left out.
         length: What measures a text: ``len``, or the ``count_text`` of a token counter. A string is measured as a
             whole, a list by the contents of its messages.
-        summarizer: What makes the summary of messages ``{"role", "name", "content"}``, the oldest first.
+        summarize_model: What makes the summary of messages ``{"role", "name", "content"}``, the oldest first.
         max_summary_length: The longest summary; a longer one is cut.
 
     Raises:
         FormatError: A setting is unknown or does not fit another one.
     """
 
-    __slots__ = ("_length", "_summarizer", "max_length", "max_summary_length", "prompt_type", "shrink_policy")
+    __slots__ = ("_length", "_summarize_model", "max_length", "max_summary_length", "prompt_type", "shrink_policy")
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class PromptEngine:
         shrink_policy: ShrinkPolicy = "truncate",
         *,
         length: Callable[[str], int] = len,
-        summarizer: Summarizer | None = None,
+        summarize_model: Summarizer | None = None,
         max_summary_length: int = 200,
     ) -> None:
         self.prompt_type: PromptType = (
@@ -94,13 +96,13 @@ class PromptEngine:
             else _checked("prompt_type", prompt_type, get_args(PromptType))
         )
         self.shrink_policy: ShrinkPolicy = _checked("shrink_policy", shrink_policy, get_args(ShrinkPolicy))
-        if shrink_policy == "summarize" and summarizer is None:
-            raise FormatError('shrink_policy "summarize" needs a summarizer; give summarizer=, or "truncate"')
+        if shrink_policy == "summarize" and summarize_model is None:
+            raise FormatError('shrink_policy "summarize" needs a model; give summarize_model=, or "truncate"')
         if max_length is not None:
             _check_limit("max_length", max_length)
         _check_limit("max_summary_length", max_summary_length)
         self.max_length, self.max_summary_length = max_length, max_summary_length
-        self._length, self._summarizer = length, summarizer
+        self._length, self._summarize_model = length, summarize_model
 
     def join(self, *parts: Part, format_map: Mapping[str, object] | None = None) -> str | list[dict[str, Any]]:
         """Join parts to a prompt.
@@ -164,38 +166,38 @@ class PromptEngine:
         if size(pieces) <= most:
             return pieces
         old = _may_go(pieces)
-        shortest = size(_without(pieces, old))
-        if shortest > most or not old:
-            raise BudgetError(
-                f"what the developer wrote and the newest message alone have a length of {shortest}, and max_length is "
-                f"{most}; give more room, or shorter text"
-            )
-        if self._summarizer is None or self.shrink_policy == "truncate":
-            first = bisect_left(
-                range(len(old)), x=True, key=lambda last: size(_without(pieces, old[: last + 1])) <= most
-            )
-            return _without(pieces, old[: first + 1])
-        room = most - self.max_summary_length
-        first = bisect_left(
-            range(len(old)), x=True, key=lambda last: size(_without(pieces, old[: last + 1], "")) <= room
-        )
-        shorter: list[_Piece] = []
-        # The second try is for a measure by which a whole is longer than its parts.
-        for gone in dict.fromkeys((min(first + 1, len(old)), len(old))):
-            shorter = _without(pieces, old[:gone], self._summary(self._summarizer, [pieces[at] for at in old[:gone]]))
-            if size(shorter) <= most:
-                return shorter
-        raise BudgetError(
-            f"what the developer wrote, the newest message and the summary have a length of {size(shorter)}, and "
-            f"max_length is {most}; give more room, or a shorter max_summary_length (now {self.max_summary_length})"
-        )
+        weights = [len(pieces[at].text) for at in old]
+        full, rest = size(pieces), sum(len(piece.text) for piece in pieces) - sum(weights)
 
-    def _summary(self, summarizer: Summarizer, pieces: list[_Piece]) -> str:
+        def fewest_gone(summary: str | None, limit: int) -> int | None:
+            return fewest(weights, lambda gone: size(_without(pieces, old[:gone], summary)), limit, full, rest)
+
+        least = fewest_gone(None, most)
+        if least is None:
+            raise BudgetError(
+                "what the developer wrote and the newest message alone have a length of "
+                f"{size(_without(pieces, old))}, and max_length is {most}; give more room, or shorter text"
+            )
+        if self._summarize_model is not None and self.shrink_policy == "summarize":
+            room = fewest_gone("", most - self.max_summary_length)
+            gone = old[: len(old) if room is None else room]
+            try:
+                shorter = _without(pieces, gone, self._summary(self._summarize_model, [pieces[at] for at in gone]))
+            except Exception as error:  # noqa: BLE001 - whatever a model raises, the prompt still has to fit
+                failed = f"{type(error).__name__}: {error}"
+            else:
+                if size(shorter) <= most:
+                    return shorter
+                failed = f"with it the length is {size(shorter)}, and max_length is {most}"
+            warn(f"no summary, the oldest messages are left out ({failed})", stacklevel=3)
+        return _without(pieces, old[:least])
+
+    def _summary(self, summarize: Summarizer, pieces: list[_Piece]) -> str:
         """The summary of pieces, cut to its length."""
         said = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]
-        made = cast("object", summarizer(said))
+        made = cast("object", summarize(said))
         if not isinstance(made, str):
-            raise FormatError(f"the summarizer gave a {type(made).__name__}; it must give the summary as text")
+            raise FormatError(f"the model gave a {type(made).__name__}; it must give the summary as text")
         text = well_formed(str.__str__(made), "the summary", FormatError)
         if self.prompt_type == "string":
             text = _set_in(text)
@@ -323,5 +325,5 @@ def _without(pieces: list[_Piece], gone: list[int], summary: str | None = None) 
     out = set(gone)
     left = [piece for index, piece in enumerate(pieces) if index not in out]
     if summary is not None:
-        left.insert(gone[0], _Piece("system", "", f"{_SUMMARY}{summary}", said=False))
+        left.insert(gone[0], _Piece("user", "", f"{SUMMARY}{summary}", said=False))
     return left

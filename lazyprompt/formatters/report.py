@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lazyprompt.errors import FormatError
+
+if TYPE_CHECKING:
+    from lazyprompt.budget.report import TrimReport
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
@@ -48,17 +51,19 @@ class Payload(dict[str, Any]):
 
     Attributes:
         report: What was left out, changed, moved or added, place by place; empty where all is as it was given.
+        trim: What a budget let go; ``None`` where there was none.
     """
 
-    __slots__ = ("report",)
+    __slots__ = ("report", "trim")
     report: Report
+    trim: TrimReport | None
 
-    def __init__(self, fields: dict[str, Any], report: Report = ()) -> None:
+    def __init__(self, fields: dict[str, Any], report: Report = (), trim: TrimReport | None = None) -> None:
         super().__init__(fields)
-        self.report = report
+        self.report, self.trim = report, trim
 
-    def __reduce__(self) -> tuple[type[Payload], tuple[dict[str, Any], Report]]:
-        return Payload, (dict(self), self.report)
+    def __reduce__(self) -> tuple[type[Payload], tuple[dict[str, Any], Report, TrimReport | None]]:
+        return Payload, (dict(self), self.report, self.trim)
 
 
 class Notes(list[Entry]):

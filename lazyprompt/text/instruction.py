@@ -161,7 +161,7 @@ class InstructionTemplate:
         elif self._only_text and type(given) is str:
             return self._system.fill({}), self._user.fill({}), well_formed(given, "the input", SlotError)
         else:
-            values = self._by_name(given)
+            values = self.by_name(given)
         text: str | None = None
         if values.keys() != self._names:
             if values.keys() != self._names_with_input:
@@ -178,8 +178,12 @@ class InstructionTemplate:
         """The slots that the bare parts came from."""
         return self._system.origins(system), self._user.origins(user)
 
-    def _by_name(self, given: object) -> dict[str, object]:
-        """An input that is no dict, as one."""
+    def by_name(self, given: object) -> dict[str, object]:
+        """An input as values by the names of their slots; what the user says under ``input``.
+
+        Raises:
+            SlotError: It is one value, and there is not one slot for it.
+        """
         if not isinstance(given, str) and isinstance(given, Mapping):
             return dict(cast("Mapping[str, object]", given))
         if given is None:

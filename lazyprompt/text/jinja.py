@@ -3,30 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from jinja2 import TemplateSyntaxError, meta, nodes
-from jinja2.exceptions import TemplateRuntimeError, UndefinedError
+from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2.exceptions import UndefinedError
 
-from lazyprompt._json import checked, well_formed
+from lazyprompt._json import JsonText, checked, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError
-from lazyprompt.text.sandbox import MAX_OUTPUT, MAX_PIECES, Value, count_loops, environment, globals_of_one_rendering
+from lazyprompt.text.bounds import MAX_OUTPUT, MAX_PIECES, check_length, weigh
+from lazyprompt.text.sandbox import (
+    FAILURES,
+    BoundedEnvironment,
+    BoundedGenerator,
+    count_loops,
+    globals_of_one_rendering,
+    said,
+)
 from lazyprompt.text.slots import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What an expression may raise: Jinja's own errors, and those of the operators and methods of plain data.
-_FAILURES = (
-    *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
-    *(LookupError, AttributeError, RecursionError, MemoryError),
-)
+    from jinja2.compiler import Frame
 
 
-def _said(error: BaseException) -> str:
-    """What an error says; with its kind where that alone would be no sentence."""
-    said = str(error)
-    return f"{type(error).__name__} {said}".rstrip() if isinstance(error, LookupError) or not said else said
+class _Value(str):
+    """Text that an expression gave: not the developer's."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+class _JsonValue(JsonText, _Value):
+    """The same, where the value was a dict or list."""
+
+    __slots__ = ()
+
+
+def _finalize(value: object) -> _Value:
+    """What Jinja calls with the value of each expression, before it becomes output."""
+    weigh(value)
+    text = value_text(value, "a Jinja expression")
+    check_length(len(text))
+    return _JsonValue(text) if isinstance(text, JsonText) else _Value(text)
+
+
+class _Generator(BoundedGenerator):
+    """Jinja's compiler, with the output of filter blocks, call blocks and recursive loops finalized too.
+
+    Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
+    """
+
+    def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
+        """Begin the writing of a value."""
+        super().start_write(frame, node)
+        self.write("environment.finalize(")
+
+    def end_write(self, frame: Frame) -> None:
+        """End what :meth:`start_write` began."""
+        self.write(")")
+        super().end_write(frame)
+
+
+class _Environment(BoundedEnvironment):
+    code_generator_class = _Generator
+
+
+@lru_cache(maxsize=1)
+def _environment() -> _Environment:
+    """The one environment all templates share; nothing ever changes it."""
+    return _Environment(undefined=StrictUndefined, finalize=_finalize, keep_trailing_newline=True)
 
 
 class JinjaTemplate:
@@ -48,7 +97,7 @@ class JinjaTemplate:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
         well_formed(text, "the template", TemplateError)
-        jinja = environment()
+        jinja = _environment()
         try:
             tree = jinja.parse(text)
             found = meta.find_undeclared_variables(tree) - set(jinja.globals)
@@ -58,7 +107,7 @@ class JinjaTemplate:
             raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
-            raise TemplateError(f"Jinja cannot compile the template: {_said(error)}") from error
+            raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
         if escaped := tree.find(nodes.ScopedEvalContextModifier):
             raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
         self.text = text
@@ -98,16 +147,16 @@ class JinjaTemplate:
                         else f"of more than {MAX_PIECES} pieces"
                     )
                     raise TemplateError(f"Jinja: the output is {what}")
-                if isinstance(chunk, Value):
+                if isinstance(chunk, _Value):
                     parts += (chunk, "")
                 else:
                     parts[-1] += chunk
         except UndefinedError as error:
             raise SlotError(f"Jinja: {error.message}; the slots are {', '.join(map(repr, self.slots))}") from error
-        except _FAILURES as error:
+        except FAILURES as error:
             if isinstance(error, LazyPromptError):
                 raise
-            raise TemplateError(f"Jinja: {_said(error)}") from error
+            raise TemplateError(f"Jinja: {said(error)}") from error
         return parts
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:

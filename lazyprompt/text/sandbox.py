@@ -1,113 +1,77 @@
-"""Jinja in a sandbox that bounds what a template can cost: steps, sizes, numbers.
+"""Jinja in a sandbox that bounds what a template can cost: steps, time, sizes, numbers.
 
 Jinja's own sandbox keeps a template from everything but its data. Its operators, filters and methods could still be
 made to fill the memory (``'x'|center(10**9)``) or never to end (loops in loops): these are what this module bounds.
+Which dialect of Jinja is spoken within these bounds, the modules that use it decide.
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
-from jinja2 import StrictUndefined, nodes, pass_context
+from jinja2 import nodes, pass_context
 from jinja2.compiler import CodeGenerator, optimizeconst
-from jinja2.exceptions import SecurityError
+from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from lazyprompt._json import JsonText
-from lazyprompt.text.slots import value_text
+from lazyprompt.text.bounds import (
+    MAX_EXPONENT,
+    MAX_OPERAND,
+    MAX_RANGE,
+    MAX_STEPS,
+    Meter,
+    brace_specs,
+    check_arguments,
+    check_format,
+    check_length,
+    check_number,
+    check_writing,
+    listed,
+    percent_specs,
+    weigh,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jinja2.compiler import Frame
+    from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
-MAX_OUTPUT = 20_000_000
-"""The longest text a template may make, on its way or in the end: more than any model reads."""
-
-MAX_STEPS = 1_000_000
-"""How often loops may go round in one rendering, all of them together."""
-
-MAX_PIECES = 4_000_000
-"""Of how many pieces an output may be."""
-
-MAX_RANGE = 100_000
-"""How many numbers ``range`` gives in one rendering."""
-
-MAX_OPERAND = 1_000_000
-"""How long ``*``, ``replace`` and ``join`` may make a text or list."""
-
-MAX_WIDTH = 10_000
-"""The largest number that a filter or method takes: a width, an indent, a count."""
-
-MAX_EXPONENT = 64
-"""How far ``**`` goes."""
-
-MAX_BITS = 10_000
-"""How long a number may become: with a power of a power it would take but a line to fill the memory."""
+# What an expression may raise: Jinja's own errors, and those of the operators and methods of plain data.
+FAILURES = (
+    *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
+    *(LookupError, AttributeError, RecursionError, MemoryError),
+)
 
 # How a rendering counts its steps: a name no template can write.
-_STEPS = " steps"
+_METER = " meter"
 _COUNTED = " counted"
-_WIDTH = re.compile(r"\d{5,}")
+# Filters that grow their subject, or write all of it as text.
+_GROWING = (
+    *("batch", "capitalize", "center", "e", "escape", "forceescape", "format", "indent", "join", "lower", "pprint"),
+    *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
+    *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
+)
 
 
-class Value(str):
-    """Text that an expression gave: not the developer's."""
+def said(error: BaseException) -> str:
+    """What an error says; with its kind where that alone would be no sentence.
 
-    __slots__ = ()
+    Args:
+        error: The error.
 
-    def __str__(self) -> str:
-        return self
-
-
-class _JsonValue(JsonText, Value):
-    """The same, where the value was a dict or list."""
-
-    __slots__ = ()
-
-
-def _finalize(value: object) -> Value:
-    """What Jinja calls with the value of each expression, before it becomes output."""
-    text = value_text(value, "a Jinja expression")
-    _check_length(len(text))
-    return _JsonValue(text) if isinstance(text, JsonText) else Value(text)
-
-
-def _check_length(length: int, most: int = MAX_OUTPUT) -> None:
-    if length > most:
-        raise SecurityError(f"a value would become longer than {most} characters or items")
-
-
-def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
-    """Refuse the arguments that would make a filter or method grow its subject out of bounds."""
-    for argument in arguments:
-        if isinstance(argument, int) and abs(argument) > MAX_WIDTH:
-            raise SecurityError(f"{what} takes numbers up to {MAX_WIDTH}")
-    if what in ("format", "%") and isinstance(subject, str) and _WIDTH.search(subject):
-        raise SecurityError(f"{what} takes widths up to {MAX_WIDTH}")
-    texts = [argument for argument in arguments if isinstance(argument, str)]
-    if what == "replace" and isinstance(subject, str) and len(texts) > 1:
-        _check_length(subject.count(texts[0]) * len(texts[1]), MAX_OPERAND)
-
-
-class _CodeGenerator(CodeGenerator):
-    """Jinja's compiler, with the output of filter blocks, call blocks and recursive loops finalized too.
-
-    Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
+    Returns:
+        Its text.
     """
+    text = str(error)
+    return f"{type(error).__name__} {text}".rstrip() if isinstance(error, LookupError) or not text else text
 
-    def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
-        """Begin the writing of a value."""
-        super().start_write(frame, node)
-        self.write("environment.finalize(")
 
-    def end_write(self, frame: Frame) -> None:
-        """End what :meth:`start_write` began."""
-        self.write(")")
-        super().end_write(frame)
+class BoundedGenerator(CodeGenerator):
+    """Jinja's compiler, with ``~`` within bounds."""
 
     @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
@@ -119,119 +83,164 @@ class _CodeGenerator(CodeGenerator):
         self.write("))")
 
 
-class _Environment(ImmutableSandboxedEnvironment):
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Jinja's immutable sandbox, within bounds."""
 
-    code_generator_class = _CodeGenerator
+    code_generator_class = BoundedGenerator
     intercepted_binops = frozenset({"*", "**", "+", "%"})
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        super().__init__(**options)
+        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        # The same prompt gives the same bytes each time: these two do not.
+        del self.globals["lipsum"], filters["random"]
+        for name in _GROWING:
+            filters[name] = bounded(filters[name], name)
+        filters[_COUNTED] = _counted
+
+    @staticmethod
+    def concat(pieces: Iterable[str]) -> str:
+        """The text of a block, macro or call, out of its pieces."""
+        texts: list[str] = []
+        length = 0
+        for piece in pieces:
+            length += len(piece)
+            check_length(length)
+            texts.append(piece)
+        return "".join(texts)
 
     def joined(self, values: Iterable[object]) -> str:
         """What ``~`` gives."""
-        texts = list(map(str, values))
-        _check_length(sum(map(len, texts)))
-        return "".join(texts)
+        texts = list(values)
+        check_length(sum(map(weigh, texts)))
+        return self.concat(map(str, texts))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Calculate, within bounds."""
         operands: tuple[object, object] = (left, right)
         if isinstance(left, int) and isinstance(right, int):
-            _check_number(operator, left, right)
+            check_number(operator, left, right)
         elif operator == "**" and isinstance(right, int | float) and abs(right) > MAX_EXPONENT:
             raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
-        elif operator == "%":
-            _check_arguments("%", left, cast("tuple[object]", right) if isinstance(right, tuple) else (right,))
-        sizes = [len(cast("Sequence[object]", one)) for one in operands if isinstance(one, str | list | tuple)]
+        elif operator == "%" and isinstance(left, str):
+            arguments = cast("tuple[object, ...]", right) if isinstance(right, tuple) else (right,)
+            check_format("%", percent_specs(left), arguments)
+        sizes = [len(cast("Sequence[object]", one)) for one in operands if isinstance(one, str | list | tuple | bytes)]
         if operator == "+" and sizes:
-            _check_length(sum(sizes))
+            check_length(sum(sizes))
         elif operator == "*" and sizes:
-            _check_length(sizes[0] * max((one for one in operands if isinstance(one, int)), default=1), MAX_OPERAND)
+            check_length(sizes[0] * max((one for one in operands if isinstance(one, int)), default=1), MAX_OPERAND)
         return cast("object", super().call_binop(context, operator, left, right))
 
-    def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call what a template calls, methods of data within bounds."""
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
+        """Call what a template calls, methods of data within bounds; each call is a step."""
+        _meter(context).step()
         # Jinja wraps the format methods of text in one of its own.
         subject = getattr(getattr(function, "__wrapped__", function), "__self__", None)
-        if isinstance(subject, str | int | float):
+        if isinstance(subject, str | int | float | bytes):
             name = str(function.__name__)
-            if name == "translate":
-                raise SecurityError("translate is not for templates; use replace")
-            if name == "join" and isinstance(subject, str) and args and isinstance(args[0], list | tuple):
-                _check_length(len(subject) * len(cast("Sequence[object]", args[0])), MAX_OPERAND)
-            _check_arguments(name, subject, (*args, *kwargs.values()))
+            if name == "translate" or (isinstance(subject, bytes) and name != "decode"):
+                raise SecurityError(f"{name} is not for templates; use replace")
+            if isinstance(subject, str) and name == "join" and args:
+                args = (listed(args[0], len(subject)), *args[1:])
+            elif isinstance(subject, str) and name in ("format", "format_map"):
+                check_format("format", brace_specs(subject), (*args, *kwargs.values()))
+            check_arguments(name, subject, (*args, *kwargs.values()))
+        elif isinstance(function, LoopContext) and args:
+            # The next level of a recursive loop.
+            args = (_counted(context, args[0]), *args[1:])
         return super().call(context, function, *args, **kwargs)
 
+    def call_filter(
+        self,
+        name: str,
+        value: Any,  # noqa: ANN401 - Jinja's
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        eval_ctx: EvalContext | None = None,
+    ) -> Any:  # noqa: ANN401 - Jinja's
+        """Apply the filter that ``map`` names; each time is a step."""
+        made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
+        if context is not None:
+            _meter(context).step(made)
+        return made
 
-def _check_number(operator: str, left: int, right: int) -> None:
-    if operator == "**" and abs(right) > MAX_EXPONENT:
-        raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
-    bits = left.bit_length(), right.bit_length()
-    if operator in ("*", "**") and (bits[0] * abs(right) if operator == "**" else sum(bits)) > MAX_BITS:
-        raise SecurityError(f"{operator!r} would make a number of more than {MAX_BITS} bits")
 
+def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
+    """A filter that takes only arguments within bounds.
 
-def _bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
-    """A filter that takes only arguments within bounds."""
+    Args:
+        function: The filter.
+        name: Its name.
+
+    Returns:
+        The same for arguments within bounds; others are an error.
+    """
     # Some are given their surroundings first, then the value.
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
     def call(*args: object, **kwargs: object) -> object:
+        subject = args[value_at]
         arguments = (*args[value_at + 1 :], *kwargs.values())
-        _check_arguments(name, args[value_at], arguments)
-        if name == "join" and arguments and isinstance(args[value_at], list | tuple):
-            _check_length(len(str(arguments[0])) * len(cast("Sequence[object]", args[value_at])), MAX_OPERAND)
-        return function(*args, **kwargs)
+        if name in ("join", "sum"):
+            subject = listed(subject, len(str(arguments[0])) if arguments and name == "join" else 0)
+        check_writing(name, subject, arguments)
+        if name == "format" and isinstance(subject, str):
+            check_format(name, percent_specs(subject), arguments)
+        check_arguments(name, subject, arguments)
+        return function(*args[:value_at], subject, *args[value_at + 1 :], **kwargs)
 
     return call
+
+
+def _meter(context: Context) -> Meter:
+    return cast("Meter", context.parent[_METER])
 
 
 @pass_context
 def _counted(context: Context, items: Iterable[object]) -> Iterator[object]:
     """What a loop goes over, each step counted."""
-    steps = cast("list[int]", context.parent[_STEPS])
+    meter = _meter(context)
     for item in items:
-        steps[0] += 1
-        if steps[0] > MAX_STEPS:
-            raise SecurityError(f"the loops went round more than {MAX_STEPS} times in one rendering")
+        meter.step()
         yield item
-
-
-@lru_cache(maxsize=1)
-def environment() -> _Environment:
-    """The one environment all templates share; nothing ever changes it."""
-    made = _Environment(undefined=StrictUndefined, finalize=_finalize, keep_trailing_newline=True)
-    filters = cast("dict[str, Callable[..., object]]", made.filters)
-    # The same prompt gives the same bytes each time: these two do not.
-    del made.globals["lipsum"], filters["random"]
-    for name in ("batch", "center", "format", "indent", "join", "replace", "round", "slice", "truncate", "wordwrap"):
-        filters[name] = _bounded(filters[name], name)
-    filters[_COUNTED] = _counted
-    return made
 
 
 def count_loops(tree: nodes.Template) -> nodes.Template:
     """A parsed template whose loops count their steps."""
     for loop in list(tree.find_all(nodes.For)):
         loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
-    tree.set_environment(environment())
+    tree.set_environment(cast("BoundedEnvironment", tree.environment))
     return tree
 
 
-def globals_of_one_rendering() -> dict[str, object]:
-    """What is counted anew in each rendering: the steps of loops, and the numbers of ``range``."""
-    return {_STEPS: [0], "range": _bounded_range()}
+def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
+    """What is counted anew in each rendering.
+
+    Args:
+        steps: How many steps it may take.
+        numbers: How many numbers ``range`` gives.
+
+    Returns:
+        Variables for the template.
+    """
+    return {_METER: Meter(steps), "range": _range(numbers)}
 
 
-def _bounded_range() -> Callable[..., range]:
+def _range(most: int) -> Callable[..., range]:
     """A ``range`` for one rendering, which gives so many numbers and no more."""
-    left = MAX_RANGE
+    left = most
 
-    def bounded(*bounds: int) -> range:
+    def limited(*bounds: int) -> range:
         nonlocal left
         numbers = range(*bounds)
         left -= len(numbers)
-        if left < 0:
-            raise SecurityError(f"range() gave more than {MAX_RANGE} numbers in one rendering")
+        if left < 0 or len(numbers) > MAX_RANGE:
+            raise SecurityError(
+                f"range() gave more than {min(most, MAX_RANGE if left >= 0 else most)} numbers in one rendering"
+            )
         return numbers
 
-    return bounded
+    return limited

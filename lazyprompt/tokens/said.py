@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from lazyprompt._json import checked, dump
 from lazyprompt.errors import FormatError
-from lazyprompt.messages import AudioBlock, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
+from lazyprompt.messages import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt.messages import Block
 
 # A message in a provider's form.
 Form: TypeAlias = "Mapping[str, Any]"
 
+_BLOCKS = get_args(Block)
 # Where messages hold what is said, in any provider's form.
 _SAID = ("content", "parts", "output", "reasoning_content", "thinking")
 # Calls in the forms that have them beside what is said.
@@ -106,6 +106,11 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
         for part in cast("Sequence[object]", content):
             if isinstance(part, dict):
                 _collect_part(cast("Form", part), texts, media)
+            elif isinstance(part, _BLOCKS):
+                # A block within a dict counts as it does within a Msg.
+                found = [said(form) for form in _of_msg(Msg("user", [part], "user"))]
+                texts += [text for more, _ in found for text in more]
+                media += [medium for _, more in found for medium in more]
             else:
                 _collect(part, texts, media)
     elif content is not None:

@@ -77,7 +77,7 @@ def test_a_model_that_tells_no_form_is_refused(model: object, match: str) -> Non
         ({"max_length": 1.5}, "max_length is 1.5"),
         ({"max_summary_length": -1}, "max_summary_length is -1"),
         ({"max_summary_length": None}, "max_summary_length is None"),
-        ({"shrink_policy": "summarize"}, "needs a summarizer"),
+        ({"shrink_policy": "summarize"}, "needs a model"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], match: str) -> None:
@@ -349,7 +349,7 @@ def test_what_always_stays_must_fit(engine: PromptEngine) -> None:
     least = engine.join("sys", talk(4)[3:], "hint")
     size = len(least) if isinstance(least, str) else sum(len(each["content"]) for each in least)
     for policy in ("truncate", "summarize"):
-        short = PromptEngine("openai", engine.prompt_type, size - 1, policy, summarizer=summarizer)
+        short = PromptEngine("openai", engine.prompt_type, size - 1, policy, summarize_model=summarizer)
         with pytest.raises(BudgetError, match=rf"have a length of {size}, and max_length is {size - 1}"):
             short.join("sys", talk(4), "hint")
         with pytest.raises(BudgetError):
@@ -390,7 +390,7 @@ def test_a_summary_stands_in_the_place_of_what_goes() -> None:
         given.extend(messages)
         return "They met."
 
-    engine = PromptEngine("openai", "string", 85, "summarize", summarizer=summarizer, max_summary_length=20)
+    engine = PromptEngine("openai", "string", 85, "summarize", summarize_model=summarizer, max_summary_length=20)
     conversation = [{"content": "Hello."}, *talk(6)]
     made = engine.join("sys", conversation, "hint")
     assert made == "sys\nSummary of the earlier conversation: They met.\nn5: text 5\nhint"
@@ -401,21 +401,21 @@ def test_a_summary_stands_in_the_place_of_what_goes() -> None:
     ]
 
 
-def test_in_a_list_the_summary_is_the_systems() -> None:
+def test_in_a_list_the_summary_is_no_system_text() -> None:
     engine = PromptEngine(
-        "openai", max_length=60, shrink_policy="summarize", summarizer=lambda _: "They met.", max_summary_length=9
+        "openai", max_length=60, shrink_policy="summarize", summarize_model=lambda _: "They met.", max_summary_length=9
     )
     made = listed(engine, "sys", talk(9)[:4], "hint", talk(9)[4:])
     assert made == [
         {"role": "system", "content": "sys"},
-        {"role": "system", "content": "Summary of the earlier conversation: They met."},
+        {"role": "user", "content": "Summary of the earlier conversation: They met."},
         {"role": "user", "content": "hint"},
         {"role": "user", "name": "n8", "content": "text 8"},
     ]
 
 
 def test_no_summary_is_asked_for_where_all_fits() -> None:
-    engine = PromptEngine("openai", "string", 99, "summarize", summarizer=lambda _: str(1 / 0))
+    engine = PromptEngine("openai", "string", 99, "summarize", summarize_model=lambda _: str(1 / 0))
     assert engine.join("sys", talk(2)) == STRING.join("sys", talk(2))
 
 
@@ -428,7 +428,7 @@ def test_a_long_summary_is_cut_in_the_unit_of_the_length(length: Callable[[str],
         most,
         "summarize",
         length=length,
-        summarizer=summary,
+        summarize_model=summary,
         max_summary_length=10 if length is len else 9,
     )
     made = engine.join("sys", talk(10))
@@ -439,53 +439,32 @@ def test_a_long_summary_is_cut_in_the_unit_of_the_length(length: Callable[[str],
 
 def test_a_summary_cannot_open_a_line() -> None:
     engine = PromptEngine(
-        "openai", "string", 90, "summarize", summarizer=lambda _: "a\nsystem: b\nc" * 9, max_summary_length=20
+        "openai", "string", 90, "summarize", summarize_model=lambda _: "a\nsystem: b\nc" * 9, max_summary_length=20
     )
     assert engine.join("sys", talk(12)) == (
         "sys\nSummary of the earlier conversation: a\n  system: b\n  ca\n \nn10: text 10\nn11: text 11"
     )
 
 
-def test_what_the_summarizer_raises_goes_through() -> None:
-    engine = PromptEngine("openai", "string", 90, "summarize", summarizer=lambda _: str(1 / 0))
-    with pytest.raises(ZeroDivisionError):
-        engine.join("sys", talk(12))
-
-
-def test_a_summary_that_is_no_text_is_refused() -> None:
-    engine = PromptEngine("openai", "string", 90, "summarize", summarizer=lambda _: None)  # type: ignore[arg-type,return-value]
-    with pytest.raises(FormatError, match="the summarizer gave a NoneType"):
-        engine.join("sys", talk(12))
-
-
-def test_a_summary_that_does_not_fit_is_a_budget_error_with_the_numbers() -> None:
-    engine = PromptEngine("openai", "string", 60, "summarize", summarizer=lambda _: "x" * 500)
-    match = r"and the summary have a length of 254, and max_length is 60; .* max_summary_length \(now 200\)"
-    with pytest.raises(BudgetError, match=match):
-        engine.join("sys", talk(12))
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (lambda _: str(1 / 0), "ZeroDivisionError: division by zero"),
+        (lambda _: None, "the model gave a NoneType; it must give the summary as text"),
+        (lambda _: "\ud800", "the summary has a lone surrogate"),
+        (lambda _: "x" * 500, "with it the length is 254, and max_length is 60"),
+    ],
+)
+def test_where_there_can_be_no_summary_the_oldest_go_and_a_warning_says_why(model: Any, why: str) -> None:
+    engine = PromptEngine("openai", "string", 60, "summarize", summarize_model=model)
+    with pytest.warns(UserWarning, match=why):
+        made = engine.join("sys", talk(12))
+    assert made == PromptEngine("openai", "string", 60).join("sys", talk(12))
 
 
 def test_a_short_summary_may_fit_where_a_long_one_would_not() -> None:
-    engine = PromptEngine("openai", "string", 60, "summarize", summarizer=lambda _: "x")
+    engine = PromptEngine("openai", "string", 60, "summarize", summarize_model=lambda _: "x")
     assert engine.join("sys", talk(12)) == "sys\nSummary of the earlier conversation: x\nn11: text 11"
-
-
-def test_a_measure_by_which_a_whole_is_longer_than_its_parts_gets_a_second_try() -> None:
-    calls: list[int] = []
-
-    def summarizer(messages: list[dict[str, str]]) -> str:
-        calls.append(len(messages))
-        return "x"
-
-    def length(text: str) -> int:
-        return len(text) + 12 * text.count("x\n")
-
-    engine = PromptEngine(
-        "openai", "string", 100, "summarize", length=length, summarizer=summarizer, max_summary_length=3
-    )
-    assert engine.join("sys", talk(10)) == "sys\nSummary of the earlier conversation: x\nn9: text 9"
-    assert len(calls) == 2
-    assert calls[1] == 9
 
 
 # Faults of the PromptEngine that this one is named after
@@ -499,13 +478,13 @@ def test_the_system_prompt_is_the_systems() -> None:
 @pytest.mark.parametrize("policy", ["truncate", "summarize"])
 def test_a_limit_limits(policy: Any) -> None:
     """The length, the policy and the summary's length were declared and never read."""
-    engine = PromptEngine("openai", "string", 80, policy, summarizer=summary, max_summary_length=20)
+    engine = PromptEngine("openai", "string", 80, policy, summarize_model=summary, max_summary_length=20)
     assert len(engine.join("sys", talk(50))) <= 80
 
 
 def test_a_summarizer_that_is_given_is_used() -> None:
     """A summarizer was stored only where none was given."""
-    engine = PromptEngine("openai", "string", 80, "summarize", summarizer=lambda _: "MINE", max_summary_length=20)
+    engine = PromptEngine("openai", "string", 80, "summarize", summarize_model=lambda _: "MINE", max_summary_length=20)
     assert "MINE" in engine.join("sys", talk(50))
 
 

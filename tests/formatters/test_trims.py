@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import pickle
 from math import log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from formatter_helpers import (
@@ -23,7 +25,7 @@ from formatter_helpers import (
     said,
 )
 
-from lazyprompt import BudgetError, ChatFormatter, FormatError, Msg
+from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.openai_form import to_openai
 
@@ -92,7 +94,7 @@ def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], 
         [Msg("Ann", "x" * 400, "user")],
     ):
         with pytest.raises(
-            BudgetError, match=r"system text and the newest message alone count \d{3,4} tokens, and max_tokens is 300"
+            BudgetError, match=r"what never goes counts [\d,]{3,5} tokens \(.+\), and the limit is 300; give more room"
         ):
             formatter.format(*messages)
 
@@ -134,7 +136,26 @@ def test_what_fits_is_counted_once() -> None:
     counter = Characters()
     formatter = ChatFormatter("openai", token_counter=counter, max_tokens=99_999)
     assert formatter.format(*talk(9)) == ChatFormatter("openai").format(*talk(9))
-    assert counter.asked == 1
+    tried = counter.asked - 1
+    assert tried == 4, "a counter that does not say whether it adds up is tried, but once"
+    formatter.format(*talk(9))
+    assert counter.asked == tried + 2
+
+
+def test_a_counter_that_adds_up_is_asked_for_each_message_once() -> None:
+    class Adding(CharTokenCounter):
+        asked: ClassVar[list[object]] = []
+
+        def count(self, messages: Any, tools: Any = None) -> int:
+            self.asked.extend(messages)
+            return super().count(messages, tools)
+
+    formatter = ChatFormatter("openai", token_counter=Adding(), max_tokens=999)
+    for turn in range(3):
+        payload = formatter.format(*talk(40 + 2 * turn))
+        assert payload.trim is not None
+        assert payload.trim.dropped
+        assert len(Adding.asked) == 40 + 2 * turn
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -163,22 +184,38 @@ def test_a_limit_and_its_counter_go_together() -> None:
                 kind("openai", **settings)
 
 
-def test_a_budget_trims_before_all_else() -> None:
-    class Half:
-        """Takes the first half away, and remembers what it was given."""
-
-        tools: object = None
-
-        def fit(self, messages: list[Any], tools: Any = None) -> tuple[list[Any], object]:
-            self.tools = tools
-            return messages[len(messages) // 2 :], "a report"
-
-    half = Half()
+def test_a_budget_trims_what_is_sent() -> None:
     messages = talk(10)
-    assert judged(ChatFormatter("openai", budget=half), *messages, tools=TOOLS) == ChatFormatter("openai").format(
-        *messages[5:], tools=TOOLS
-    )
-    assert half.tools == TOOLS
-    assert half.tools is not TOOLS
-    assert judged(ChatFormatter("openai", budget=half), *messages)
-    assert half.tools is None
+    formatter = ChatFormatter("openai", budget=Budget(2_000, Characters(), reserve=300))
+    payload = judged(formatter, *messages, tools=TOOLS)
+    assert payload.trim is not None
+    assert payload.trim.after <= 1_700 < payload.trim.before
+    assert payload == ChatFormatter("openai").format(*messages[len(payload.trim.dropped) :], tools=TOOLS)
+    assert pickle.loads(pickle.dumps(payload)).trim.as_dict() == payload.trim.as_dict()  # noqa: S301 - our own
+    assert ChatFormatter("openai").format(*messages).trim is None
+
+
+def test_a_budget_has_its_own_limit() -> None:
+    with pytest.raises(FormatError, match="a budget has its own limit and counter"):
+        ChatFormatter("openai", budget=Budget(100), max_tokens=100, token_counter=Characters())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("provider", CALLING)
+async def test_a_budget_cuts_and_sums_up_also_on_an_event_loop(provider: str) -> None:
+    async def summarizer(messages: list[Any]) -> str:
+        await asyncio.sleep(0)
+        return f"{len(messages)} messages"
+
+    formatter = ChatFormatter(provider, budget=Budget(1_500, CharTokenCounter(), summarizer))
+    payload = await formatter.aformat(SYSTEM, *talk(41), HI)
+    formatter.validate(payload)
+    assert payload.trim is not None
+    assert payload.trim.summarized
+    assert f"Summary of the earlier conversation: {len(payload.trim.summarized)} messages" in said(payload)
+    with pytest.raises(BudgetError, match="use afit, or the formatter's aformat"):
+        ChatFormatter(provider, budget=Budget(1_500, CharTokenCounter(), summarizer)).format(SYSTEM, *talk(41), HI)
+
+    cutting = ChatFormatter(provider, budget=Budget(300, CharTokenCounter(), cut="middle"))
+    payload = judged(cutting, SYSTEM, Msg("Ann", "§a§ " + "x. " * 900 + "§b§", "user"))
+    assert places(said(payload), "§system§", "§a§", "[…]", "§b§")

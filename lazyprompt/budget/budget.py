@@ -1,0 +1,368 @@
+"""Budgets: a conversation made to fit a number of tokens."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Coroutine
+from copy import deepcopy
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args
+
+from lazyprompt.budget.cut import Cut, shortened
+from lazyprompt.budget.fitting import Plan, fitting, role_of
+from lazyprompt.budget.summary import Summaries
+from lazyprompt.budget.tally import Tally
+from lazyprompt.budget.units import SlotValue
+from lazyprompt.errors import BudgetError, HistoryError, did_you_mean
+from lazyprompt.messages import Msg
+from lazyprompt.tokens.approximate import ApproximateTokenCounter
+from lazyprompt.tools import ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+    from lazyprompt.budget.fitting import Fitted, Steps
+    from lazyprompt.budget.meters import Cost
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.budget.summary import Summarizer, Task
+    from lazyprompt.budget.units import Item, Message, Unit
+    from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.tokens.said import Form
+    from lazyprompt.tools import ToolLike
+
+_M = TypeVar("_M", bound="Msg | Mapping[str, Any]")
+
+Policy: TypeAlias = 'Literal["oldest", "priority", "cache"] | Summarizer'
+ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
+Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
+_POLICIES = ("oldest", "priority", "cache")
+# Of the limit, so much is a summary's where nothing else is said.
+_SUMMARY_SHARE = 8
+_REASONS = {
+    "oldest": "the oldest go first",
+    "priority": "the lowest priority goes first",
+    "cache": "the oldest go first, down to the low-water mark",
+}
+
+
+class Budget:
+    """So many tokens, and what goes where there are more.
+
+    System text and the newest turn of the user never go; a call and its results go together or stay together. What is
+    counted is what is sent. A budget remembers the counts of messages, so keep one for a conversation, or for all.
+
+    Args:
+        max_tokens: The most tokens; ``None`` limits slots only.
+        counter: What counts them; by default an approximation.
+        policy: What goes first. ``oldest``: the oldest. ``priority``: what has the lowest number, of two the older.
+            ``cache``: the oldest, but so many at a time that what stays begins with the same bytes for many turns, and
+            a provider's cache keeps hitting. Or a summarizer: a function that is given the messages that go, as OpenAI
+            dicts, and gives their summary as text, which may have to be awaited; where it fails, the oldest go.
+        reserve: How many of the tokens are kept for the answer.
+        slots: The most tokens of the values of slots, for a prompter: longer values are cut.
+        cut: Whether texts that are too long by themselves are cut, at the ``end`` or in the ``middle``: first the one
+            that would be the next to stay, and the newest turn of the user rather than be an error. Values of slots
+            that have a limit are cut at the end where nothing is said.
+        priority: For the policy ``priority``, the numbers: by a message's index, name or role, or by a slot's name; or
+            a function of a message. What has none of these has its own ``priority`` (a key of its metadata), or 0; the
+            value of a slot that has none never goes. ``history`` is the slot of all messages.
+        protect: What never goes: indices, names, roles, or names of slots.
+        low_water: What is left of the limit when the policy ``cache``, or a summarizer, lets messages go.
+        summary_tokens: The most tokens of a summary; an eighth of the limit by default.
+
+    Raises:
+        BudgetError: A setting is wrong, or does not fit another.
+    """
+
+    __slots__ = (
+        "_summaries",
+        "_tally",
+        "counter",
+        "cut",
+        "low_water",
+        "max_tokens",
+        "policy",
+        "priority",
+        "protect",
+        "reserve",
+        "slots",
+        "summary_tokens",
+    )
+
+    def __init__(  # noqa: PLR0913 - a budget has so many sides; all but the first four are named
+        self,
+        max_tokens: int | None = None,
+        counter: TokenCounter | None = None,
+        policy: Policy = "oldest",
+        reserve: int = 0,
+        *,
+        slots: Mapping[str, int] | None = None,
+        cut: Cut | None = None,
+        priority: Priority | None = None,
+        protect: Collection[int | str] = (),
+        low_water: float = 0.5,
+        summary_tokens: int | None = None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.counter: TokenCounter = ApproximateTokenCounter() if counter is None else counter
+        self.policy: Policy = policy
+        self.cut: Cut | None = cut
+        self.reserve, self.priority, self.low_water = reserve, priority, low_water
+        self.slots = dict(slots or {})
+        self.protect = frozenset((protect,) if isinstance(protect, str) else protect)
+        self.summary_tokens = summary_tokens
+        self._check()
+        self._tally = Tally(self.counter)
+        self._summaries = Summaries()
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that are sent: what is reserved for the answer taken off; 0 where only slots are limited."""
+        return 0 if self.max_tokens is None else self.max_tokens - self.reserve
+
+    def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
+        """Make messages fit.
+
+        Args:
+            messages: Msg or OpenAI dicts; left as they are.
+            tools: The tools that are sent with them: they are counted, and all stay.
+
+        Returns:
+            The messages that fit, of the same kind and in the same order, and the report. Results of tools without
+            their call are left out. Nothing that can be changed is shared with what was given.
+
+        Raises:
+            BudgetError: Even what never goes does not fit; the message has the numbers. Or the summarizer must be
+                awaited, and an event loop runs: use :meth:`afit`.
+            HistoryError: Something is no message.
+            ToolsError: A tool cannot be described.
+        """
+        items, forms = self._given(messages, tools)
+        return self._out(items, _driven(self._steps(items, forms), self.policy))
+
+    async def afit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
+        """The same as :meth:`fit`; the summarizer is awaited, and counting does not block the event loop."""
+        items, forms = self._given(messages, tools)
+        return self._out(items, await _adriven(self._steps(items, forms), self.policy))
+
+    def fitted(
+        self, items: Sequence[Item], cost: Cost, *, keep_newest: bool = True, together: Iterable[Unit] = ()
+    ) -> Fitted:
+        """Make items fit, for whoever knows what they cost as they will be sent.
+
+        Args:
+            items: Messages, and values of slots.
+            cost: What some of the items cost together, by their indices; some are replaced by others.
+            keep_newest: Whether the newest turn of the user is among the items.
+            together: Items that go together, beside calls and their results.
+
+        Returns:
+            What fits.
+
+        Raises:
+            BudgetError: As in :meth:`fit`.
+            HistoryError: As in :meth:`fit`.
+        """
+        steps = self._steps(items, None, cost, keep_newest=keep_newest, together=together)
+        return _driven(steps, self.policy)
+
+    async def afitted(self, items: Sequence[Item], cost: Cost) -> Fitted:
+        """The same as :meth:`fitted`, as :meth:`afit` is to :meth:`fit`."""
+        return await _adriven(self._steps(items, None, cost), self.policy)
+
+    def count(self, messages: Sequence[Message], tools: Sequence[Form] | None = None) -> int:
+        """What the counter counts; of a counter that adds up, each message is counted but once and remembered."""
+        return self._tally.cost(messages, tools)
+
+    def count_text(self, text: str) -> int:
+        """What the counter counts for a text."""
+        return self._tally.count_text(text)
+
+    def shortened(self, slot: str, value: str) -> str:
+        """The value of a slot, cut where the slot has a limit and it is longer."""
+        most = self.slots.get(slot)
+        return value if most is None else shortened(value, most, self._tally.count_text, self.cut or "end")
+
+    def _steps(
+        self,
+        items: Sequence[Item],
+        tools: Sequence[Form] | None,
+        cost: Cost | None = None,
+        *,
+        keep_newest: bool = True,
+        together: Iterable[Unit] = (),
+    ) -> Steps:
+        if self.max_tokens is None:
+            raise BudgetError("this budget limits slots only; give max_tokens to make messages fit")
+        limit = self.limit
+        in_steps = self.policy not in ("oldest", "priority")
+        plan = Plan(
+            limit,
+            self._order,
+            _REASONS["oldest" if callable(self.policy) else self.policy],
+            self._is_protected if self.protect or cost is not None else None,
+            self.cut,
+            max(1, round(limit * (1 - self.low_water))) if in_steps else 1,
+            (self.summary_tokens or max(1, limit // _SUMMARY_SHARE)) if callable(self.policy) else 0,
+            self._tally,
+            self._summaries,
+        )
+        return fitting(plan, items, tools, cost, keep_newest=keep_newest, together=together)
+
+    def _order(self, items: Sequence[Item], units: list[Unit]) -> list[Unit]:
+        """The units in the order in which they go."""
+        if self.policy != "priority":
+            return units
+        numbers = [max(self._number(at, items[at]) for at in unit) for unit in units]
+        return [units[place] for place in sorted(range(len(units)), key=numbers.__getitem__)]
+
+    def _number(self, at: int, item: Item) -> float:
+        """The priority of an item."""
+        if isinstance(item, SlotValue):
+            return self._numbers.get(item.slot, 0)
+        if callable(self.priority):
+            return self.priority(item)
+        found = next((self._numbers[key] for key in self._keys(at, item) if key in self._numbers), None)
+        if found is None:
+            own = (item.metadata if isinstance(item, Msg) else item).get("priority")
+            found = own if isinstance(own, int | float) else 0
+        return found
+
+    @property
+    def _numbers(self) -> Mapping[int | str, float]:
+        return {} if self.priority is None or callable(self.priority) else self.priority
+
+    def _is_protected(self, at: int, item: Item) -> bool:
+        if isinstance(item, SlotValue):
+            return self.policy != "priority" or item.slot not in self._numbers or item.slot in self.protect
+        return not self.protect.isdisjoint(self._keys(at, item))
+
+    @staticmethod
+    def _keys(at: int, item: Message) -> tuple[int | str, ...]:
+        """By what a message is known: its index, its name, its role, and that it is of the history."""
+        name = item.name if isinstance(item, Msg) else item.get("name")
+        return (at, name, role_of(item), "history") if isinstance(name, str) else (at, role_of(item), "history")
+
+    @staticmethod
+    def _given(messages: Iterable[_M], tools: ToolsLike) -> tuple[list[_M], list[Form] | None]:
+        if isinstance(cast("object", messages), Msg | str | dict):
+            raise HistoryError(f"messages is a {type(messages).__name__}; give a list of Msg or OpenAI dicts")
+        return list(messages), None if tools is None else [*ToolSet.of(tools)] or None
+
+    @staticmethod
+    def _out(items: list[_M], fitted: Fitted) -> tuple[list[_M], TrimReport]:
+        replaced = cast("dict[int, _M]", fitted.replaced)
+        if replaced:
+            items = [replaced.get(at, item) for at, item in enumerate(items)]
+        return [_copied(items[at]) for at in fitted.kept], fitted.report
+
+    def _check(self) -> None:
+        """Refuse settings that are wrong."""
+        most, reserve = self.max_tokens, self.reserve
+        _check_count("max_tokens", most, least=1, optional=True)
+        _check_count("reserve", reserve, least=0)
+        for slot, limit in self.slots.items():
+            _check_count(f"slots[{slot!r}]", limit, least=1)
+        _check_count("summary_tokens", self.summary_tokens, least=1, optional=True)
+        if most is None and not self.slots:
+            raise BudgetError("a budget needs max_tokens, slots, or both")
+        if most is not None and reserve >= most:
+            raise BudgetError(f"reserve={reserve} leaves nothing of max_tokens={most}; give less")
+        if not callable(self.policy) and self.policy not in _POLICIES:
+            raise BudgetError(
+                f"policy {self.policy!r} is unknown{did_you_mean(str(self.policy), _POLICIES)}; "
+                f"known are {', '.join(_POLICIES)}, or a function that sums messages up"
+            )
+        if self.cut not in (None, *get_args(Cut)):
+            raise BudgetError(f"cut is {self.cut!r}; give 'end', 'middle' or None")
+        if self.priority is not None and self.policy != "priority":
+            raise BudgetError("priority= is for policy='priority'; give both, or neither")
+        if not 0 < self.low_water < 1:
+            raise BudgetError(f"low_water is {self.low_water!r}; give a share of the limit between 0 and 1")
+        if not callable(getattr(self.counter, "count", None)):
+            raise BudgetError(f"the counter is a {type(self.counter).__name__} without count(messages, tools)")
+
+    def __repr__(self) -> str:
+        policy = self.policy if isinstance(self.policy, str) else "a summarizer"
+        return f"Budget({self.max_tokens}, {type(self.counter).__name__}, {policy!r}, reserve={self.reserve})"
+
+
+def _check_count(name: str, value: object, *, least: int, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BudgetError(f"{name} is {value!r}; give a whole number of tokens, at least {least}")
+
+
+def _copied(message: _M) -> _M:
+    """A message that shares nothing mutable with another; a Msg never changes."""
+    if isinstance(message, Msg):
+        return message
+    form = cast("dict[str, Any]", message)
+    if len(form) == 2 and type(form.get("content")) is str:  # noqa: PLR2004 - role and content
+        return cast("_M", form.copy())
+    try:
+        return cast("_M", marshal.loads(marshal.dumps(form)))  # noqa: S302 - bytes of our own making
+    except ValueError:
+        # It holds what is no plain value: a block within a dict.
+        return deepcopy(message)
+
+
+def _advanced(steps: Steps, answer: object) -> tuple[Task | None, Fitted | None]:
+    """The next thing that the steps ask for, or what they end with."""
+    try:
+        return steps.send(answer), None
+    except StopIteration as end:
+        return None, cast("Fitted", end.value)
+
+
+def _driven(steps: Steps, policy: Policy) -> Fitted:
+    """What steps end with."""
+    task, fitted = _advanced(steps, None)
+    while task is not None:
+        made = _made(policy, task)
+        if isawaitable(made):
+            made = _run(made)
+        task, fitted = _advanced(steps, made)
+    return cast("Fitted", fitted)
+
+
+async def _adriven(steps: Steps, policy: Policy) -> Fitted:
+    """The same, where counting is done in a thread and the summarizer is awaited."""
+    import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
+
+    task, fitted = await asyncio.to_thread(_advanced, steps, None)
+    while task is not None:
+        made = await asyncio.to_thread(_made, policy, task)
+        if isawaitable(made):
+            made = await _awaited(made)
+        task, fitted = await asyncio.to_thread(_advanced, steps, made)
+    return cast("Fitted", fitted)
+
+
+def _made(policy: Policy, task: Task) -> object:
+    """What the summarizer gives, or the error it raises: the steps write it down and go on without."""
+    try:
+        return cast("Summarizer", policy)(task.messages)
+    except Exception as error:  # noqa: BLE001 - whatever a summarizer raises, the messages still have to fit
+        return error
+
+
+async def _awaited(made: Awaitable[object]) -> object:
+    try:
+        return await made
+    except Exception as error:  # noqa: BLE001 - as above
+        return error
+
+
+def _run(made: Awaitable[object]) -> object:
+    """Await without an event loop."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_awaited(made))
+    if isinstance(made, Coroutine):
+        made.close()
+    raise BudgetError("the summarizer must be awaited and an event loop runs; use afit, or the formatter's aformat")

@@ -1,0 +1,336 @@
+"""The one path on which all policies make a conversation fit.
+
+items → units → order in which they go → how many must → a text cut, or a summary → report
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt.budget.cut import CUT_MARK, shortened
+from lazyprompt.budget.meters import AsWhole, ByMessage
+from lazyprompt.budget.report import Account, ItemTokens, Tokens, TrimReport
+from lazyprompt.budget.summary import SUMMARY, Task, checked_summary, summary_message
+from lazyprompt.budget.texts import longest_text, with_text
+from lazyprompt.budget.units import SlotValue, conversation_of
+from lazyprompt.errors import BudgetError, LazyPromptError
+from lazyprompt.messages import Msg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from typing import TypeAlias
+
+    from lazyprompt.budget.cut import Cut
+    from lazyprompt.budget.meters import Cost, Meter
+    from lazyprompt.budget.report import Fate
+    from lazyprompt.budget.summary import Summaries
+    from lazyprompt.budget.tally import Tally
+    from lazyprompt.budget.units import Conversation, Item, Message, Unit
+    from lazyprompt.tokens.said import Form
+
+    # Asks for summaries, is sent what was made or the error that was raised, and ends with what fits.
+    Steps: TypeAlias = Generator[Task, object, "Fitted"]
+
+# A message that may go is cut only where so many tokens of it would stay.
+_LEAST = 32
+# How often a text is cut anew where its tokens count otherwise in the whole than by themselves.
+_TRIES = 8
+_ORPHAN = "a result without its call"
+
+
+class Fitted(NamedTuple):
+    """What fits.
+
+    Attributes:
+        kept: The indices of what stays, in order.
+        replaced: What stands in the place of some of them: texts that were cut, a summary.
+        report: The report.
+    """
+
+    kept: list[int]
+    replaced: dict[int, Item]
+    report: TrimReport
+
+
+class Plan(NamedTuple):
+    """What a budget asks for.
+
+    Attributes:
+        limit: The most tokens.
+        order: Puts the units in the order in which they go.
+        reason: Why they go in that order.
+        is_protected: Whether an item never goes.
+        cut: Where long texts are cut; ``None`` cuts none.
+        grid: How many tokens go at a time; 1 lets no more go than must.
+        summary: The most tokens of a summary; 0 makes none.
+        tally: What counts.
+        summaries: The summaries that are known.
+    """
+
+    limit: int
+    order: Callable[[Sequence[Item], list[Unit]], list[Unit]]
+    reason: str
+    is_protected: Callable[[int, Item], bool] | None
+    cut: Cut | None
+    grid: int
+    summary: int
+    tally: Tally
+    summaries: Summaries
+
+
+def fitting(
+    plan: Plan,
+    items: Sequence[Item],
+    tools: Sequence[Form] | None,
+    cost: Cost | None,
+    *,
+    keep_newest: bool,
+    together: Iterable[Unit] = (),
+) -> Steps:
+    """Make items fit.
+
+    Args:
+        plan: What the budget asks for.
+        items: Messages and values of slots; left as they are.
+        tools: The tools that are sent with them.
+        cost: What items cost as they will be sent; ``None`` for the OpenAI form, which drops results without a call.
+        keep_newest: Whether the newest turn of the user is among the items.
+        together: Further items that go together.
+
+    Returns:
+        What fits, when it is driven to its end; on its way it asks for summaries.
+
+    Raises:
+        BudgetError: Even what never goes does not fit.
+        HistoryError: An item is no message.
+    """
+    talk = conversation_of(items, plan.is_protected, keep_newest=keep_newest, together=together)
+    orphans = talk.orphans
+    if cost is not None:
+        # Whoever sends the messages judges these.
+        talk, orphans = talk._replace(fixed=sorted((*talk.fixed, *orphans))), []
+    order = plan.order(items, talk.units)
+    meter: Meter
+    if cost is None and plan.tally.additive:
+        meter = ByMessage(items, talk.fixed, order, plan.tally, tools)
+    else:
+        meter = AsWhole(items, talk.fixed, order, cost or _whole(items, plan.tally, tools))
+    work = _Work(plan, items, talk, order, meter, tools)
+    work.lose(orphans, "dropped", _ORPHAN)
+    gone = meter.fewest(plan.limit)
+    if gone is None:
+        work.go(len(order))
+        work.cut_protected()
+    elif gone and plan.summary:
+        yield from work.summarized(gone)
+    elif gone:
+        work.go(work.on_grid(gone))
+        work.cut_last(gone)
+    return work.done()
+
+
+def _whole(items: Sequence[Item], tally: Tally, tools: Sequence[Form] | None) -> Cost:
+    return lambda kept, replaced: tally.cost([replaced.get(at, items[at]) for at in kept], tools)
+
+
+class _Work:
+    """A conversation on its way to fit."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        items: Sequence[Item],
+        talk: Conversation,
+        order: list[Unit],
+        meter: Meter,
+        tools: Sequence[Form] | None,
+    ) -> None:
+        self._plan, self._items, self._talk, self._order, self._meter, self._tools = (
+            plan,
+            items,
+            talk,
+            order,
+            meter,
+            tools,
+        )
+        self._lost: dict[int, tuple[Fate, str]] = {}
+        self._cuts: dict[int, tuple[Fate, str]] = {}
+        self._replaced: dict[int, Item] = {}
+        self._summary: int | None = None
+        self._failure: str | None = None
+
+    def lose(self, indices: Iterable[int], fate: Fate, reason: str) -> None:
+        """Write down that items do not stay, and why."""
+        self._lost |= dict.fromkeys(indices, (fate, reason))
+
+    def go(self, count: int) -> None:
+        """Let the first units go."""
+        self.lose((at for unit in self._order[:count] for at in unit), "dropped", self._plan.reason)
+
+    def on_grid(self, gone: int) -> int:
+        """How many units go where tokens go in steps, so that the same go for many turns to come."""
+        if self._plan.grid <= 1:
+            return gone
+        return self._fewest_to(self._plan.limit)
+
+    def _fewest_to(self, most: int) -> int:
+        full, grid = self._meter.full, self._plan.grid
+        gone = self._meter.fewest(full - ceil((full - most) / grid) * grid)
+        return len(self._order) if gone is None else gone
+
+    def cut_last(self, gone: int) -> None:
+        """Cut the unit that would be the next to stay, rather than let it go."""
+        if self._plan.cut is not None and self._plan.grid <= 1:
+            self._cut(self._order[gone - 1], _LEAST)
+
+    def cut_protected(self) -> None:
+        """Cut what never goes: the newest turn of the user, or the value of a slot."""
+        slots = tuple(at for at, item in enumerate(self._items) if isinstance(item, SlotValue))
+        if self._plan.cut is None or not self._cut((*self._talk.newest, *slots), 1):
+            raise BudgetError(self._too_much())
+
+    def _cut(self, unit: Unit, least: int) -> bool:
+        """Cut the longest text of a unit so that all fits; whether that could be done."""
+        items = self._items
+        text, at = max(((longest_text(items[at]), at) for at in unit), key=lambda each: len(each[0]), default=("", -1))
+        if not text:
+            return False
+        count_text, cut = self._plan.tally.count_text, self._plan.cut or "end"
+        kept = sorted({*self._kept(), *unit})
+        room = count_text(text)
+        over = self._meter.cost(kept, {}) - self._plan.limit
+        for _ in range(_TRIES):
+            room -= max(1, over)
+            if room < least:
+                return False
+            item = with_text(items[at], text, shortened(text, room, count_text, cut))
+            over = self._meter.cost(kept, {at: item}) - self._plan.limit
+            if over <= 0:
+                for member in unit:
+                    self._lost.pop(member, None)
+                self._replaced[at] = item
+                self._cuts[at] = ("cut", f"longer than the room that was left, {room} tokens")
+                return True
+        return False
+
+    def summarized(self, gone: int) -> Generator[Task, object, None]:
+        """Put a summary in the place of what goes; where there can be none, let no more go than must."""
+        plan = self._plan
+        count = self._fewest_to(plan.limit - plan.summary)
+        going = sorted(at for unit in self._order[:count] for at in unit)
+        try:
+            text = yield from self._summary_of([self._message(at) for at in going])
+            self._put_summary(going, text)
+        except LazyPromptError as error:
+            self._failure = f"no summary: {error}"
+            self.go(gone)
+
+    def _message(self, at: int) -> Message:
+        item = self._items[at]
+        if isinstance(item, SlotValue):
+            raise BudgetError(f"the slot {item.slot!r} cannot be summed up")
+        return item
+
+    def _summary_of(self, messages: list[Message]) -> Generator[Task, object, str]:
+        task = self._plan.summaries.task(messages)
+        if isinstance(task, str):
+            return task
+        made = yield task
+        if isinstance(made, Exception):
+            raise BudgetError(f"the summarizer failed with {type(made).__name__}: {made}") from made
+        text = checked_summary(made)
+        self._plan.summaries.keep(task, text)
+        return text
+
+    def _put_summary(self, going: list[int], text: str) -> None:
+        plan, first = self._plan, going[0]
+        kept = sorted({*self._kept(), first} - set(going[1:]))
+        count_text = plan.tally.count_text
+        room = plan.summary - count_text(SUMMARY)
+        for _ in range(_TRIES):
+            left = shortened(text, room, count_text) if room > 0 else ""
+            if left in ("", CUT_MARK):
+                break
+            message = summary_message(left, self._message(first))
+            over = self._meter.cost(kept, {first: message}) - plan.limit
+            if over <= 0:
+                self.lose(going, "summarized", _REASON_SUMMARY)
+                self._replaced[first], self._summary = message, first
+                return
+            room -= over
+        raise BudgetError(f"no room was left for one of {plan.summary} tokens")
+
+    def _kept(self) -> list[int]:
+        return [at for at in range(len(self._items)) if at not in self._lost]
+
+    def done(self) -> Fitted:
+        """What fits, and the report."""
+        kept = self._kept()
+        if self._summary is not None:
+            kept = sorted((*kept, self._summary))
+        return Fitted(
+            kept, self._replaced, TrimReport(self._plan.limit, self._lost | self._cuts, self._account, self._failure)
+        )
+
+    def _account(self) -> Account:
+        items, tally = self._items, self._plan.tally
+        kept = self._kept()
+        stays = set(kept)
+        shares = [tally.share(item) for item in items]
+        found = [
+            ItemTokens(
+                role_of(item),
+                self._slot_of(at),
+                shares[at],
+                0 if at not in stays else tally.share(self._replaced[at]) if at in self._replaced else shares[at],
+            )
+            for at, item in enumerate(items)
+        ]
+        sent = kept if self._summary is None else sorted((*kept, self._summary))
+        slots: dict[str, Tokens] = {}
+        for each in found:
+            old = slots.get(each.slot, Tokens(0, 0))
+            slots[each.slot] = Tokens(old.before + each.before, old.after + each.after)
+        if self._summary is not None:
+            slots["summary"] = Tokens(0, tally.share(self._replaced[self._summary]))
+        if self._tools:
+            slots["tools"] = Tokens(tally.tools(self._tools), tally.tools(self._tools))
+        everything = self._meter.cost(range(len(items)), {})
+        return Account(everything, self._meter.cost(sent, self._replaced), found, slots)
+
+    def _slot_of(self, at: int) -> str:
+        item = self._items[at]
+        if isinstance(item, SlotValue):
+            return item.slot
+        if role_of(item) in _SYSTEM_ROLES:
+            return "system"
+        return "input" if at in self._talk.newest else "history"
+
+    def _too_much(self) -> str:
+        """Why even what never goes does not fit, with the numbers."""
+        counts: dict[str, int] = {}
+        for at in self._talk.fixed:
+            slot = self._slot_of(at)
+            counts[slot] = counts.get(slot, 0) + self._plan.tally.share(self._items[at])
+        if self._tools:
+            counts["tools"] = self._plan.tally.tools(self._tools)
+        least = self._meter.cost(self._talk.fixed, {})
+        parts = ", ".join(f"{_NAMES.get(slot, slot)} {count:,}" for slot, count in counts.items())
+        advice = "" if self._plan.cut else ", or cut= to cut the newest turn"
+        return (
+            f"what never goes counts {least:,} tokens ({parts or 'no message at all'}), and the limit is "
+            f"{self._plan.limit:,}; give more room, or shorter text{advice}"
+        )
+
+
+_SYSTEM_ROLES = ("system", "developer")
+_REASON_SUMMARY = "a summary stands for it"
+_NAMES = {"system": "system text", "input": "the newest turn of the user", "history": "what is protected"}
+
+
+def role_of(item: Item) -> str:
+    """The role of an item; ``slot`` for the value of a slot."""
+    if isinstance(item, SlotValue):
+        return "slot"
+    return item.role if isinstance(item, Msg) else str(item.get("role", ""))

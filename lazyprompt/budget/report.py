@@ -1,0 +1,192 @@
+"""The report of a budget: what went, what was cut or summarised, and what it all costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lazyprompt._json import JsonObject
+
+Fate: TypeAlias = Literal["kept", "dropped", "cut", "summarized"]
+
+
+class Tokens(NamedTuple):
+    """Tokens before and after trimming."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What became of one message, or of the value of a slot.
+
+    Attributes:
+        index: Its place among the messages that were given.
+        role: Its role; ``slot`` for the value of a slot.
+        slot: What it belongs to: ``system``, ``history``, ``input`` (the newest turn of the user), or a slot's name.
+        fate: ``kept``, ``dropped``, ``cut`` or ``summarized``.
+        reason: Why; empty where it was kept.
+        before: Its tokens before.
+        after: Its tokens after.
+    """
+
+    index: int
+    role: str
+    slot: str
+    fate: Fate
+    reason: str
+    before: int
+    after: int
+
+
+class TrimReport:
+    """An account of what a budget did to a conversation.
+
+    What costs time to know is counted when it is asked for, message by message.
+
+    Attributes:
+        max_tokens: The most tokens that were allowed, what is reserved for the answer not among them; ``None`` where
+            only slots were limited.
+        failure: Why there is no summary, where one was asked for and could not be had.
+    """
+
+    def __init__(
+        self,
+        max_tokens: int | None,
+        fates: Mapping[int, tuple[Fate, str]],
+        account: Callable[[], Account],
+        failure: str | None = None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.failure = failure
+        self._fates = fates
+        self._count = account
+
+    def __bool__(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self._fates)
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The indices of the messages that went."""
+        return self._of("dropped")
+
+    @property
+    def cut(self) -> tuple[int, ...]:
+        """The indices of those that were cut."""
+        return self._of("cut")
+
+    @property
+    def summarized(self) -> tuple[int, ...]:
+        """The indices of those whose place a summary took."""
+        return self._of("summarized")
+
+    def _of(self, kind: Fate) -> tuple[int, ...]:
+        return tuple(sorted(at for at, (fate, _) in self._fates.items() if fate == kind))
+
+    @cached_property
+    def _account(self) -> Account:
+        return self._count()
+
+    @property
+    def before(self) -> int:
+        """The tokens of all that was given."""
+        return self._account.before
+
+    @property
+    def after(self) -> int:
+        """The tokens of all that is sent."""
+        return self._account.after
+
+    @property
+    def messages(self) -> tuple[Trimmed, ...]:
+        """What became of each message, and of the value of each slot, in the order given."""
+        return tuple(
+            Trimmed(index, item.role, item.slot, *self._fates.get(index, ("kept", "")), item.before, item.after)
+            for index, item in enumerate(self._account.items)
+        )
+
+    @property
+    def slots(self) -> dict[str, Tokens]:
+        """The tokens of each slot, of ``tools``, and of what stands around them (``framing``): the whole in parts."""
+        account = self._account
+        found = dict(account.slots)
+        rest = Tokens(
+            account.before - sum(tokens.before for tokens in found.values()),
+            account.after - sum(tokens.after for tokens in found.values()),
+        )
+        return found | {"framing": rest} if any(rest) else found
+
+    def with_slots(self, slots: Callable[[], Mapping[str, Tokens]]) -> TrimReport:
+        """A report that tells the tokens of other slots: of those that the maker of a prompt knows."""
+        return TrimReport(
+            self.max_tokens, self._fates, lambda: self._account._replace(slots=slots()), failure=self.failure
+        )
+
+    def as_dict(self) -> JsonObject:
+        """The report as JSON values."""
+        return {
+            "max_tokens": self.max_tokens,
+            "before": self.before,
+            "after": self.after,
+            "slots": {slot: tokens._asdict() for slot, tokens in self.slots.items()},
+            "messages": [asdict(message) for message in self.messages],
+            "failure": self.failure,
+        }
+
+    def __str__(self) -> str:
+        limit = "" if self.max_tokens is None else f" of {self.max_tokens:,}"
+        if not self:
+            return f"{self.after:,}{limit} tokens: nothing had to go"
+        done = [
+            f"{len(gone)} {what} ({', '.join(sorted({self._fates[at][1] for at in gone}))})"
+            for gone, what in ((self.dropped, "dropped"), (self.cut, "cut"), (self.summarized, "summarized"))
+            if gone
+        ]
+        failed = f"; {self.failure}" if self.failure else ""
+        return f"{self.before:,} → {self.after:,}{limit} tokens: {'; '.join(done)}{failed}"
+
+    def __repr__(self) -> str:
+        return f"<TrimReport {self}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: what is known, not what could be asked for."""
+        account = self._account
+        return {**self.__dict__, "_count": None, "_account": account}
+
+
+class ItemTokens(NamedTuple):
+    """The tokens of one item.
+
+    Attributes:
+        role: Its role.
+        slot: What it belongs to.
+        before: Its tokens before.
+        after: Its tokens after; 0 where it went.
+    """
+
+    role: str
+    slot: str
+    before: int
+    after: int
+
+
+class Account(NamedTuple):
+    """What a conversation costs, before and after.
+
+    Attributes:
+        before: The tokens of all that was given.
+        after: The tokens of all that is sent.
+        items: The tokens of each item.
+        slots: The tokens of each slot.
+    """
+
+    before: int
+    after: int
+    items: Sequence[ItemTokens]
+    slots: Mapping[str, Tokens]

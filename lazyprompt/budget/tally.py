@@ -1,0 +1,169 @@
+"""What a counter counts, remembered: each message is counted once, in this turn and in all that follow."""
+
+from __future__ import annotations
+
+import marshal
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt.budget.units import SlotValue
+from lazyprompt.messages import Msg
+from lazyprompt.tokens.said import forms, json_text, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from lazyprompt.budget.units import Item
+    from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.tokens.said import Form
+
+# So many counts are kept at least, and twice as many at most.
+_KEPT = 16_384
+# Longer texts are remembered by a digest.
+_LONG = 1_024
+# What media are taken for, in characters, where only the proportions matter.
+_ROUGH_MEDIUM = 4_000
+# What a counter is tried with: two messages, so many times.
+_TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
+_TIMES = 8
+
+
+class Tally:
+    """The counts of a counter. What it remembers changes no result, only the time it takes.
+
+    Args:
+        counter: The counter.
+    """
+
+    __slots__ = ("_additive", "_new", "_old", "counter")
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.counter = counter
+        self._additive: bool | None = getattr(counter, "additive", None)
+        self._new: dict[Hashable, int] = {}
+        self._old: dict[Hashable, int] = {}
+
+    @property
+    def additive(self) -> bool:
+        """Whether the count of messages is the sum of what each of them adds; a counter that does not say is tried."""
+        if self._additive is None:
+            self._additive = _is_additive(self.counter)
+        return self._additive
+
+    def empty(self, tools: Sequence[Form] | None = None) -> int:
+        """The count of no message at all, and of tools."""
+        if not tools:
+            return self._known(None, lambda: self.counter.count([]))
+        return self._known(digest(list(tools)), lambda: self.counter.count([], tools))
+
+    def weigh(self, item: Item) -> int:
+        """What an item adds; asked of an additive counter only."""
+        if isinstance(item, SlotValue):
+            return self._known(item, lambda: self.count_text(item.text))
+        if isinstance(item, Msg):
+            plain = not item.metadata and item.url is None
+            content: object = item.content if plain else None
+            key: Hashable = (item.role, item.name, content)
+        else:
+            content = item.get("content") if len(item) == 2 else None  # noqa: PLR2004 - role and content
+            key = (item.get("role"), content)
+        if type(content) is str and len(content) <= _LONG:
+            # The way of nearly all messages, so it is written out.
+            known = self._new.get(key)
+            if known is not None:
+                return known
+        else:
+            key = digest(forms([item]))
+        return self._known(key, lambda: self.counter.count(forms([item])) - self.empty())
+
+    def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
+        """What the counter counts for messages and tools."""
+        if self.additive:
+            return self.empty(tools) + sum(map(self.weigh, messages))
+        slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
+        return slots + self.counter.count(
+            forms(item for item in messages if not isinstance(item, SlotValue)), tools or None
+        )
+
+    def tools(self, tools: Sequence[Form] | None) -> int:
+        """What tools add: exactly, or of a counter that is not additive, the tokens of their JSON."""
+        if not tools:
+            return 0
+        if self.additive:
+            return self.empty(tools) - self.empty()
+        return sum(self.count_text(json_text(tool, "a tool")) for tool in tools)
+
+    def count_text(self, text: str) -> int:
+        """The count of a text; of a counter that knows messages only, what such a message of the user's adds."""
+        if hasattr(self.counter, "count_text"):
+            return self.counter.count_text(text)
+        return self.counter.count([{"role": "user", "content": text}]) - self.empty()
+
+    def share(self, item: Item) -> int:
+        """What an item counts by itself: exactly, or of a counter that is not additive, the tokens of its texts."""
+        if self.additive:
+            return self.weigh(item)
+        return sum(map(self.count_text, texts_of(item)))
+
+    def _known(self, key: Hashable, count: Callable[[], int]) -> int:
+        if key is _UNKNOWN:
+            return count()
+        known = self._new.get(key)
+        if known is None:
+            known = self._old.get(key)
+            if known is None:
+                known = count()
+            if len(self._new) >= _KEPT:
+                self._old, self._new = self._new, {}
+            self._new[key] = known
+        return known
+
+    def __reduce__(self) -> tuple[type[Tally], tuple[TokenCounter]]:
+        return Tally, (self.counter,)
+
+
+def texts_of(item: Item) -> list[str]:
+    """All texts of an item."""
+    return [item.text] if isinstance(item, SlotValue) else [text for form in forms([item]) for text in said(form)[0]]
+
+
+def rough(item: Item) -> int:
+    """The size of an item in characters: enough to know its share of a whole."""
+    if isinstance(item, SlotValue):
+        return len(item.text) + 1
+    size = 1
+    for form in forms([item]):
+        content = form.get("content")
+        if len(form) == 2 and isinstance(content, str):  # noqa: PLR2004 - role and content
+            size += len(content)
+        else:
+            texts, media = said(form)
+            size += sum(map(len, texts)) + _ROUGH_MEDIUM * len(media)
+    return size
+
+
+_UNKNOWN = object()
+
+
+def digest(value: object) -> Hashable:
+    """What stands for a value: the same for the same content, and for no other."""
+    try:
+        # The second version knows no references, so that the same content is the same bytes.
+        data = marshal.dumps(cast("Any", value), 2)
+    except ValueError:
+        # It holds what is no plain value: a block within a dict.
+        return _UNKNOWN
+    return blake2b(data, digest_size=16).digest()
+
+
+def _is_additive(counter: TokenCounter) -> bool:
+    """Whether a counter's count of many messages is the sum of theirs."""
+
+    def adds(messages: Sequence[Mapping[str, Any]]) -> int:
+        return counter.count(messages) - nothing
+
+    try:
+        nothing = counter.count([])
+        return adds(_TRIAL * _TIMES) == _TIMES * sum(adds([message]) for message in _TRIAL)
+    except Exception:  # noqa: BLE001 - a counter that does not know such messages says nothing of its kind: the safe way
+        return False

@@ -1,0 +1,75 @@
+"""The texts of messages that may be cut: what is said, and what tools gave back; no call, no thought."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from lazyprompt.budget.units import SlotValue
+from lazyprompt.messages import Msg, TextBlock, ToolResultBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lazyprompt.budget.units import Item
+    from lazyprompt.tokens.said import Form
+
+    _Change: TypeAlias = Callable[[str], str]
+
+
+# Where parts in dict form hold what may be cut.
+_SAID = {"text": ("text",), "tool_result": ("content", "output")}
+
+
+def longest_text(item: Item) -> str:
+    """The longest text of an item that may be cut; an empty one where there is none."""
+    texts: list[str] = []
+
+    def seen(text: str) -> str:
+        texts.append(text)
+        return text
+
+    _changed(item, seen)
+    return max(texts, key=len, default="")
+
+
+def with_text(item: Item, old: str, new: str) -> Item:
+    """An item with another text in the place of one of its own; the item itself stays as it is."""
+    return _changed(item, lambda text: new if text == old else text)
+
+
+def _changed(item: Item, change: _Change) -> Item:
+    match item:
+        case SlotValue(slot, text):
+            return SlotValue(slot, change(text))
+        case Msg():
+            return Msg(item.name, _content(item.content, change), item.role, item.url, item.metadata)
+        case _:
+            return {**item, "content": _content(item["content"], change)} if "content" in item else item
+
+
+def _content(content: object, change: _Change) -> Any:  # noqa: ANN401 - a content in any form
+    if isinstance(content, str):
+        return change(content)
+    if isinstance(content, list | tuple):
+        return [_part(part, change) for part in cast("Sequence[object]", content)]
+    return content
+
+
+def _part(part: object, change: _Change) -> object:
+    match part:
+        case TextBlock(text):
+            return replace(part, text=change(text))
+        case ToolResultBlock(id=call, name=name, output=output):
+            return ToolResultBlock(call, name, _content(output, change))
+        case dict():
+            return dict(_fields(cast("Form", part), change))
+        case _:
+            return part
+
+
+def _fields(part: Form, change: _Change) -> Iterator[tuple[str, object]]:
+    """The fields of a part in dict form."""
+    said = _SAID.get(str(part.get("type")), ())
+    for key, value in part.items():
+        yield key, _content(value, change) if key in said else value

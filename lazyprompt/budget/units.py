@@ -1,0 +1,209 @@
+"""Units: what of a conversation goes, or stays, together.
+
+A message is a unit by itself; a call and all its results are one, whatever stands between them. System text, what the
+caller protects and the newest turn of the user never go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from lazyprompt.errors import HistoryError
+from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lazyprompt.tokens.said import Form
+
+_SYSTEM_ROLES = ("system", "developer")
+
+
+class SlotValue(NamedTuple):
+    """The value of a slot, trimmed among the messages of a prompt.
+
+    Attributes:
+        slot: The slot's name.
+        text: Its value.
+    """
+
+    slot: str
+    text: str
+
+
+Message: TypeAlias = "Msg | Form"
+Item: TypeAlias = "Msg | Form | SlotValue"
+Unit: TypeAlias = "tuple[int, ...]"
+
+
+class Conversation(NamedTuple):
+    """A conversation in units.
+
+    Attributes:
+        units: What may go, by the indices of its items, in the order in which the units begin.
+        fixed: The indices of all that never goes.
+        orphans: The indices of results without a call; nobody takes them.
+        newest: The indices of the newest turn of the user; of the last unit where no user speaks.
+    """
+
+    units: list[Unit]
+    fixed: list[int]
+    orphans: list[int]
+    newest: Unit
+
+
+def conversation_of(
+    items: Sequence[Item],
+    is_protected: Callable[[int, Item], bool] | None = None,
+    *,
+    keep_newest: bool = True,
+    together: Iterable[Unit] = (),
+) -> Conversation:
+    """Put the items of a conversation into units.
+
+    Args:
+        items: Messages, Msg or OpenAI dicts, and the values of slots.
+        is_protected: Whether an item never goes, beside what never goes anyway; decides of the values of slots.
+        keep_newest: Whether the newest turn of the user is among the items; else it follows them.
+        together: Further items that go together.
+
+    Returns:
+        The units.
+
+    Raises:
+        HistoryError: An item is no message.
+    """
+    fixed: set[int] = set()
+    orphans: list[int] = []
+    # With whom an item goes together: the index of the unit's first.
+    first_of: dict[int, int] = {}
+    waiting: dict[str, deque[int]] = {}
+    newest = -1
+    for at, item in enumerate(items):
+        if isinstance(item, Msg):
+            role: object = item.role
+            plain = type(item.content) is str
+        elif isinstance(item, SlotValue):
+            continue
+        else:
+            role, plain = _dict_role(item, at)
+        # Most messages are plain text, which has no links.
+        if plain or not _is_linked(item, at, waiting, first_of, orphans):
+            if role == "user":
+                newest = at
+            elif role in _SYSTEM_ROLES:
+                fixed.add(at)
+    for unit in together:
+        _join([*unit], first_of)
+    if is_protected is not None:
+        fixed |= {at for at, item in enumerate(items) if is_protected(at, item)}
+    return _in_units(len(items), fixed, orphans, first_of, newest if keep_newest else None)
+
+
+def _in_units(
+    count: int, fixed: set[int], orphans: list[int], first_of: dict[int, int], newest: int | None
+) -> Conversation:
+    members: dict[int, list[int]] = {}
+    for at, first in sorted(first_of.items()):
+        members.setdefault(_root(first, first_of), []).append(at)
+    groups = {group[0]: tuple(group) for group in members.values()}
+    # These stand in no unit, or in that of another.
+    elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
+    units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
+    kept: Unit = ()
+    if newest is not None:
+        # Where no user speaks, what was said last is what is to be answered.
+        kept = next((unit for unit in reversed(units) if newest < 0 or newest in unit), ())
+    stays = {unit[0] for unit in units if not fixed.isdisjoint(unit)}.union(kept[:1])
+    still = sorted(at for unit in units if unit[0] in stays for at in unit)
+    return Conversation([unit for unit in units if unit[0] not in stays], still, orphans, kept)
+
+
+def _join(items: list[int], first_of: dict[int, int]) -> None:
+    """Make one unit of the units of items."""
+    roots = {_root(at, first_of) for at in items}
+    first = min(roots)
+    for at in (*roots, *items):
+        first_of[at] = first
+
+
+def _root(at: int, first_of: dict[int, int]) -> int:
+    while first_of.get(at, at) != at:
+        at = first_of[at]
+    return at
+
+
+def _answered(result: str, waiting: dict[str, deque[int]]) -> int | None:
+    """The item with the call that a result answers; a result without an id takes the oldest call that waits."""
+    if not result:
+        result = next((call for call, places in waiting.items() if places), "")
+    places = waiting.get(result)
+    return places.popleft() if places else None
+
+
+def _dict_role(item: Form, at: int) -> tuple[object, bool]:
+    """The role of a dict, and whether it is nothing but text."""
+    try:
+        return item.get("role"), len(item) == 2 and type(item.get("content")) is str  # noqa: PLR2004 - role and content
+    except AttributeError:
+        raise HistoryError(f"messages[{at}] is a {type(item).__name__}; give Msg or OpenAI dicts") from None
+
+
+def _is_linked(
+    item: Message, at: int, waiting: dict[str, deque[int]], first_of: dict[int, int], orphans: list[int]
+) -> bool:
+    """Whether a message has results, which are put with their calls; its own calls wait for theirs from now on."""
+    calls, results = _msg_links(item) if isinstance(item, Msg) else _dict_links(item)
+    for call in calls:
+        waiting.setdefault(call, deque()).append(at)
+    answered = [place for result in results if (place := _answered(result, waiting)) is not None]
+    if answered:
+        _join([at, *answered], first_of)
+        return True
+    if results and not calls and not _says_more(item):
+        orphans.append(at)
+        return True
+    return False
+
+
+def _msg_links(message: Msg) -> tuple[list[str], list[str]]:
+    """The ids of the calls and of the results in a message."""
+    blocks = message.blocks
+    calls = [block.id for block in blocks if isinstance(block, ToolUseBlock)]
+    return calls, [block.id for block in blocks if isinstance(block, ToolResultBlock)]
+
+
+def _dict_links(message: Form) -> tuple[list[str], list[str]]:
+    calls = [_id(call, "id") for call in _dicts(message.get("tool_calls"))]
+    results = [_id(message, "tool_call_id")] if message.get("role") == "tool" else []
+    content = message.get("content")
+    if isinstance(content, list | tuple):
+        for part in cast("Sequence[object]", content):
+            if isinstance(part, ToolUseBlock):
+                calls.append(part.id)
+            elif isinstance(part, ToolResultBlock):
+                results.append(part.id)
+        parts = _dicts(cast("Sequence[object]", content))
+        calls += [_id(part, "id") for part in parts if part.get("type") == "tool_use"]
+        results += [_id(part, "tool_use_id", "id") for part in parts if part.get("type") == "tool_result"]
+    return calls, results
+
+
+def _dicts(value: object) -> Iterable[Mapping[str, Any]]:
+    items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def _id(holder: Mapping[str, Any], *keys: str) -> str:
+    return next((str(holder[key]) for key in keys if holder.get(key)), "")
+
+
+def _says_more(item: Item) -> bool:
+    """Whether a message with results says something else as well."""
+    if isinstance(item, Msg):
+        return any(not isinstance(block, ToolResultBlock) for block in item.blocks) or bool(item.urls)
+    content = cast("Form", item).get("content")
+    return isinstance(content, list) and any(
+        part.get("type") != "tool_result" for part in _dicts(cast("Sequence[object]", content))
+    )

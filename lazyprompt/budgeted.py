@@ -1,0 +1,171 @@
+"""A prompter's call made to fit: the values of its slots, and the history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from lazyprompt.budget.budget import Budget
+from lazyprompt.budget.report import Account, Fate, ItemTokens, Tokens, TrimReport
+from lazyprompt.budget.units import SlotValue
+from lazyprompt.errors import BudgetError, did_you_mean
+from lazyprompt.history import EMPTY_HISTORY, History
+from lazyprompt.text.slots import listed, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lazyprompt.budget.units import Item
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.messages import Msg
+    from lazyprompt.prompter import OpenAIPrompt
+
+Values: TypeAlias = "dict[str, object]"
+BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
+
+
+class Call(NamedTuple):
+    """What a prompter is called with.
+
+    Attributes:
+        values: The values of the slots; under ``input`` what the user says.
+        history: What was said before.
+    """
+
+    values: Values
+    history: History
+
+
+class Costs(NamedTuple):
+    """What prompts cost.
+
+    Attributes:
+        whole: The tokens of the prompt that is made of a call.
+        slots: The tokens of its slots.
+    """
+
+    whole: Callable[[Call], int]
+    slots: Callable[[Call], Mapping[str, int]]
+
+
+def checked_budget(budget: BudgetLike, slots: Sequence[str]) -> Budget:
+    """A budget for a prompter.
+
+    Args:
+        budget: The budget; or the most tokens of slots, by their names.
+        slots: The prompter's slots.
+
+    Returns:
+        The budget.
+
+    Raises:
+        BudgetError: It limits a slot that the prompter has not.
+    """
+    made = budget if isinstance(budget, Budget) else Budget(slots=budget)
+    known = (*slots, "input")
+    for slot in made.slots:
+        if slot not in known:
+            raise BudgetError(
+                f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter has not; it has "
+                f"{listed(known)}"
+            )
+    return made
+
+
+def cost_of(budget: Budget, form: str | None, prompt: str | OpenAIPrompt | Payload) -> int:
+    """What a prompt costs in its form, by a budget's counter."""
+    if isinstance(prompt, str):
+        return budget.count_text(prompt)
+    from lazyprompt.formatters.formatter import countable  # noqa: PLC0415 - flat text needs none of it
+    from lazyprompt.formatters.providers import profile_of  # noqa: PLC0415
+
+    return budget.count(*countable(prompt, profile_of(str(form))))
+
+
+def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tuple[Call, TrimReport]:
+    """Make a call fit.
+
+    Args:
+        budget: The budget.
+        call: What the prompter is called with.
+        costs: What the prompt costs that is made of a call.
+        waits: Whether the history holds the newest turn of the user.
+
+    Returns:
+        The call that fits, and the report: its messages are those of the history, then the values of the slots.
+
+    Raises:
+        BudgetError: Even what never goes does not fit.
+    """
+    limited, fates = _with_limits(budget, call.values)
+    capped = Call(limited, call.history)
+    if budget.max_tokens is None:
+        return capped, TrimReport(None, fates, lambda: _accounted(budget, call, capped, costs))
+    messages = capped.history.messages
+    slots = [SlotValue(slot, value) for slot, value in limited.items() if isinstance(value, str)]
+    items: list[Item] = [*messages, *slots]
+
+    def call_of(kept: Sequence[int], replaced: Mapping[int, Item]) -> Call:
+        return _part(capped, items, kept, replaced)
+
+    # Of pairs, a question goes with its answer.
+    pairs = [] if capped.history.has_messages else [(at, at + 1) for at in range(0, len(messages), 2)]
+    fitted = budget.fitted(
+        items, lambda kept, replaced: costs.whole(call_of(kept, replaced)), keep_newest=waits, together=pairs
+    )
+    sent = call_of(fitted.kept, fitted.replaced)
+    return sent, fitted.report.with_slots(lambda: _slots(call, sent, costs))
+
+
+def _with_limits(budget: Budget, values: Values) -> tuple[Values, dict[int, tuple[Fate, str]]]:
+    """The values with those cut that are longer than their slots may be; and which of them were."""
+    limited = dict(values)
+    fates: dict[int, tuple[Fate, str]] = {}
+    for at, (slot, value) in enumerate(values.items()):
+        if slot in budget.slots:
+            text = value_text(value, slot)
+            limited[slot] = budget.shortened(slot, text)
+            if limited[slot] != text:
+                fates[at] = ("cut", f"longer than {budget.slots[slot]} tokens")
+    return limited, fates
+
+
+def _part(call: Call, items: Sequence[Item], kept: Sequence[int], replaced: Mapping[int, Item]) -> Call:
+    """The call with some of its messages and values only, some of them replaced."""
+    count = len(items) - sum(isinstance(item, SlotValue) for item in items)
+    if len(kept) == len(items) and not replaced:
+        return call
+    values: Values = {**call.values, **{item.slot: "" for item in items[count:] if isinstance(item, SlotValue)}}
+    messages: list[Msg] = []
+    for at in kept:
+        item = replaced.get(at, items[at])
+        if isinstance(item, SlotValue):
+            values[item.slot] = item.text
+        else:
+            messages.append(cast("Msg", item))
+    return Call(values, _history_of(call.history, messages, [at for at in kept if at < count], replaced))
+
+
+def _history_of(whole: History, messages: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]) -> History:
+    """A history of some of the messages; pairs stay pairs where they can."""
+    if not messages:
+        return EMPTY_HISTORY
+    if whole.has_messages or any(at in replaced for at in kept):
+        return History(messages=tuple(messages))
+    places = [at // 2 for at in kept[::2]]
+    return History(tuple(whole.questions[place] for place in places), tuple(whole.answers[place] for place in places))
+
+
+def _accounted(budget: Budget, call: Call, sent: Call, costs: Costs) -> Account:
+    """What the prompt costs before and after, where values were cut only."""
+    items = [
+        ItemTokens(
+            "slot", slot, *(budget.count_text(value_text(each[slot], slot)) for each in (call.values, sent.values))
+        )
+        for slot in call.values
+    ]
+    return Account(costs.whole(call), costs.whole(sent), items, _slots(call, sent, costs))
+
+
+def _slots(call: Call, sent: Call, costs: Costs) -> dict[str, Tokens]:
+    before, after = costs.slots(call), costs.slots(sent)
+    return {slot: Tokens(before.get(slot, 0), after.get(slot, 0)) for slot in {**before, **after}}

@@ -1,0 +1,278 @@
+"""What a template may cost, and how that is measured: see :mod:`lazyprompt.text.sandbox`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from string import Formatter
+from time import thread_time
+from typing import TYPE_CHECKING, cast
+
+from jinja2.exceptions import SecurityError
+from jinja2.utils import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_OUTPUT = 20_000_000
+"""The longest text a template may make, on its way or in the end: more than any model reads."""
+
+MAX_STEPS = 1_000_000
+"""How often loops may go round and things be called in one rendering, all of them together."""
+
+MAX_SECONDS = 500
+"""How long one rendering may compute: honest templates take milliseconds."""
+
+MAX_PIECES = 4_000_000
+"""Of how many pieces an output may be."""
+
+MAX_RANGE = 100_000
+"""How many numbers ``range`` gives at once, and in one rendering where nothing else is said."""
+
+MAX_OPERAND = 1_000_000
+"""How long ``*``, ``replace`` and ``join`` may make a text or list."""
+
+MAX_WIDTH = 10_000
+"""The largest number that a filter or method takes as a size: a width, an indent, a count of columns."""
+
+MAX_EXPONENT = 64
+"""How far ``**`` goes."""
+
+MAX_BITS = 10_000
+"""How long a number may become: with a power of a power it would take but a line to fill the memory."""
+
+# Filters and methods whose numbers are sizes of what they make.
+_SIZED = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "zfill"))
+# The same for each sign of this kind in the text, or for each sign at all.
+_REPEATED = {"indent": "\n", "expandtabs": "\t", "wordwrap": "", "urlize": ""}
+_PERCENT = re.compile(r"%(?:\([^)]*\))?([-+ #.*\d]*)")
+_BRACKETS_IN_KEY = re.compile(r"%\([^)]*\(")
+_NUMBER = re.compile(r"\d+")
+_WIDTH = re.compile(r"\d{5}")
+
+
+class Meter:
+    """What one rendering has cost so far."""
+
+    __slots__ = ("_end", "_made", "_most", "_steps")
+
+    def __init__(self, most: int) -> None:
+        self._steps = self._made = 0
+        self._most = most
+        # The time this thread computes: a machine that sleeps, or a debugger, counts nothing.
+        self._end = thread_time() + MAX_SECONDS
+
+    def step(self, made: object = None) -> None:
+        """Count a step.
+
+        Args:
+            made: What the step made, where many of its kind may lie in the memory side by side.
+
+        Raises:
+            SecurityError: It was one too many, or took too long.
+        """
+        self._steps += 1
+        if self._steps > self._most:
+            raise SecurityError(
+                f"the loops went round more than {self._most} times in one rendering, what they call counted too"
+            )
+        if isinstance(made, str):
+            self._made += len(made)
+            check_length(self._made)
+        # To look at the clock takes as long as some steps.
+        if not self._steps % 32 and thread_time() > self._end:
+            raise SecurityError(f"the rendering took more than {MAX_SECONDS} seconds")
+
+
+def check_length(length: int, most: int = MAX_OUTPUT) -> None:
+    """Refuse what would become too long.
+
+    Args:
+        length: How many characters or items it would be of.
+        most: How many it may be of.
+
+    Raises:
+        SecurityError: It would be of more.
+    """
+    if length > most:
+        raise SecurityError(f"a value would become longer than {most} characters or items")
+
+
+def weigh(value: object) -> int:
+    """How much there is in a value: the characters of its texts and the items of its lists and dicts.
+
+    A list that holds another one many times is short in memory, and of any length when written.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The sum.
+
+    Raises:
+        SecurityError: It is more than any output may be.
+    """
+    if isinstance(value, str):
+        return len(value)
+    total = 0
+    left = [_attributes(value) if isinstance(value, Namespace) else value]
+    while left:
+        item = left.pop()
+        total += 1
+        if isinstance(item, str):
+            total += len(item)
+        elif isinstance(item, int | float | None):
+            continue
+        elif isinstance(item, Mapping):
+            left += cast("Mapping[object, object]", item).keys()
+            left += cast("Mapping[object, object]", item).values()
+        elif isinstance(item, Collection) and not isinstance(item, bytes | range):
+            # A list, or one of the views of a dict.
+            left += cast("Collection[object]", item)
+        check_length(max(total, len(left)))
+    return total
+
+
+def _attributes(namespace: Namespace) -> object:
+    """What a namespace shows of itself as text; none of its names can be asked for it."""
+    return object.__getattribute__(namespace, "_Namespace__attrs")
+
+
+def check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
+    """Refuse the arguments that would make a filter or method grow its subject out of bounds.
+
+    Args:
+        what: The name of the filter or method.
+        subject: What it is applied to.
+        arguments: What it is given.
+
+    Raises:
+        SecurityError: An argument is out of bounds.
+    """
+    numbers = [abs(argument) for argument in arguments if isinstance(argument, int)]
+    if what in _SIZED and max(numbers, default=0) > MAX_WIDTH:
+        raise SecurityError(f"{what} takes numbers up to {MAX_WIDTH}")
+    if not isinstance(subject, str):
+        return
+    texts = [argument for argument in arguments if isinstance(argument, str)]
+    if what == "replace" and len(texts) > 1:
+        check_length(subject.count(texts[0]) * len(texts[1]), MAX_OPERAND)
+    elif what in _REPEATED:
+        sizes = [len(text) for text in texts] + (numbers if what in _SIZED else [])
+        check_length(subject.count(_REPEATED[what]) * max(sizes, default=0))
+
+
+def check_writing(what: str, subject: object, arguments: Sequence[object]) -> None:
+    """Refuse a filter that would write more than a text may be, of all there is in its subject.
+
+    Args:
+        what: The name of the filter.
+        subject: What it is applied to.
+        arguments: What it is given.
+
+    Raises:
+        SecurityError: It would be too much.
+    """
+    weight = weigh(subject)
+    if what == "tojson":
+        # Each item may have an indent before it and a separator behind it.
+        check_length(weight * max([1, *map(_size, arguments)]))
+    elif what == "sum" and any(isinstance(one, list | tuple) for one in arguments):
+        # Each list that is added copies all before it.
+        check_length(weight * len(cast("Sequence[object]", subject)))
+
+
+def _size(argument: object) -> int:
+    if isinstance(argument, list | tuple):
+        return max(map(_size, cast("Sequence[object]", argument)), default=0)
+    return abs(argument) if isinstance(argument, int) else len(argument) if isinstance(argument, str) else 0
+
+
+def check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
+    """Refuse what would make a formatted text grow out of bounds: its widths, and how often it shows a value.
+
+    Args:
+        what: How the error names the operator, filter or method.
+        specs: The specification of each field.
+        arguments: The values.
+
+    Raises:
+        SecurityError: A width is out of bounds, or the text would be.
+    """
+    if any(map(_WIDTH.search, specs)):
+        raise SecurityError(f"{what} takes widths up to {MAX_WIDTH}")
+    if any("*" in spec or "{" in spec for spec in specs):
+        if any(isinstance(one, int) and abs(one) > MAX_WIDTH for one in arguments):
+            raise SecurityError(f"{what} takes numbers up to {MAX_WIDTH}")
+        if any("{" in spec for spec in specs):
+            raise SecurityError(f"{what} takes no widths out of values")
+    widths = [int(width) for spec in specs for width in _NUMBER.findall(spec)]
+    check_length(sum(widths) + len(specs) * max(map(weigh, arguments), default=0))
+
+
+def percent_specs(pattern: str) -> list[str]:
+    """The specifications of a pattern's fields: what stands between ``%`` and the letter.
+
+    Args:
+        pattern: The text before ``%``.
+
+    Returns:
+        A specification for each field.
+
+    Raises:
+        SecurityError: There are brackets in the name of a field, so that it cannot be told where the name ends.
+    """
+    if _BRACKETS_IN_KEY.search(pattern):
+        raise SecurityError("% takes no keys with brackets")
+    return _PERCENT.findall(pattern)
+
+
+def brace_specs(pattern: str) -> list[str]:
+    """The specifications of a pattern's fields: what stands behind the colon in ``{...}``.
+
+    Args:
+        pattern: The text that has a method ``format``.
+
+    Returns:
+        A specification for each field.
+    """
+    return [spec for _, field, spec, _ in Formatter().parse(pattern) if field is not None and spec is not None]
+
+
+def check_number(operator: str, left: int, right: int) -> None:
+    """Refuse what would make a number too long.
+
+    Args:
+        operator: The operator.
+        left: The number before it.
+        right: The number behind it.
+
+    Raises:
+        SecurityError: The number would have too many bits.
+    """
+    if operator == "**" and abs(right) > MAX_EXPONENT:
+        raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
+    bits = left.bit_length(), right.bit_length()
+    if operator in ("*", "**") and (bits[0] * abs(right) if operator == "**" else sum(bits)) > MAX_BITS:
+        raise SecurityError(f"{operator!r} would make a number of more than {MAX_BITS} bits")
+
+
+def listed(items: object, separator: int = 0) -> object:
+    """What is to be joined or added up, as a list: only when the items are there can their lengths be known.
+
+    Args:
+        items: A list, what ``map`` gives, or anything else, which is left as it is.
+        separator: How long the text is that will stand between the items.
+
+    Returns:
+        The items.
+
+    Raises:
+        SecurityError: They are out of bounds.
+    """
+    found: object = list(cast("Iterator[object]", items)) if isinstance(items, Iterator) else items
+    if isinstance(found, list | tuple):
+        check_length(separator * len(cast("Sequence[object]", found)), MAX_OPERAND)
+        weigh(cast("Sequence[object]", found))
+        return cast("Sequence[object]", found)
+    return found

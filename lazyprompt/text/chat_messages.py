@@ -1,0 +1,128 @@
+"""Messages as a chat template is given them: plain data, the arguments of calls read, reasoning under its names.
+
+Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``_plain_template_data``,
+``_alias_reasoning_fields``) and ``PreTrainedTokenizerBase.apply_chat_template``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt._json import MAX_DEPTH
+from lazyprompt.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SCALARS = frozenset((str, int, float, bool))
+# The names under which reasoning travels; transformers gives templates the first and the second.
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+
+
+def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages without the keys that hold None, as transformers' ``apply_chat_template`` gives them to a template.
+
+    Args:
+        messages: Messages in the OpenAI form, where a message that only calls has the content None.
+
+    Returns:
+        The messages; templates show a key that is not there as nothing, and None as "None".
+    """
+    return [{key: value for key, value in message.items() if value is not None} for message in messages]
+
+
+def chat_message(message: object, where: str) -> dict[str, object]:
+    """A message as plain data, its reasoning under the names that transformers gives it.
+
+    Args:
+        message: The message.
+        where: How an error names it.
+
+    Returns:
+        A copy.
+
+    Raises:
+        FormatError: It is no dict, or something in it is no plain data.
+    """
+    if not isinstance(message, Mapping):
+        raise FormatError(f"{where} is a {type(message).__name__}; a template is given dicts")
+    plain = cast("dict[str, object]", plain_data(cast("object", message), where))
+    reasoning = next((plain[name] for name in _REASONING if plain.get(name) is not None), None)
+    return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
+
+
+def plain_data(value: object, where: str, depth: int = 0) -> object:
+    """A copy of a value as plain data: a template never sees an object with methods of its own.
+
+    Args:
+        value: The value: text, numbers, True and False, None, and lists, tuples and dicts of them.
+        where: How an error names it.
+        depth: How deep in the value this is.
+
+    Returns:
+        The copy; a tuple stays one, since templates show it as Python writes it.
+
+    Raises:
+        FormatError: Something in it is anything else.
+    """
+    if value is None or type(value) in _SCALARS:
+        return value
+    # Members of an Enum and the like, which have methods of their own.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if depth >= MAX_DEPTH:
+        raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {
+            plain_data(key, f"a key of {where}"): plain_data(item, f"{where}.{key}", depth + 1) for key, item in items
+        }
+    if isinstance(value, list | tuple):
+        copy = [
+            plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(cast("Sequence[object]", value))
+        ]
+        return tuple(copy) if isinstance(value, tuple) else copy
+    raise FormatError(f"{where} is a {type(value).__name__}, which is no JSON value")
+
+
+def with_arguments(message: dict[str, object]) -> dict[str, object]:
+    """A message with the arguments of its calls as dicts, as most templates want them.
+
+    Args:
+        message: The message, in the OpenAI form: the arguments are JSON.
+
+    Returns:
+        A copy where there are such calls; arguments that are no JSON object stay as they are.
+    """
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    return {**message, "tool_calls": [_call(call) for call in cast("list[object]", calls)]}
+
+
+def _call(call: object) -> object:
+    if not isinstance(call, dict):
+        return call
+    fields = cast("dict[str, object]", call)
+    function = fields.get("function")
+    if isinstance(function, dict):
+        return {**fields, "function": _with_dict(cast("dict[str, object]", function))}
+    return _with_dict(fields)
+
+
+def _with_dict(function: dict[str, object]) -> dict[str, object]:
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        return function
+    try:
+        read = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        # A model wrote them, and wrote no JSON: the template is given its words.
+        return function
+    return {**function, "arguments": read} if isinstance(read, dict) else function

@@ -1,0 +1,290 @@
+"""Vocabularies of tiktoken: found on this machine, or downloaded when asked to, and never otherwise.
+
+tiktoken itself downloads a vocabulary that it does not find, without a time limit, and deletes one that is damaged to
+download it again. So it is never asked for one here: its own recipes (``tiktoken_ext.openai_public``: addresses,
+hashes, patterns, special tokens) are followed with a reader of ours in the place of its own. Nothing of tiktoken is
+changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from lazyprompt.errors import TokenizerError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    import tiktoken
+
+_LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
+_LOADING: Final = Lock()
+_ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
+
+
+class File(NamedTuple):
+    """A file of a vocabulary: where OpenAI gives it, and the SHA-256 of its bytes."""
+
+    url: str
+    sha256: str
+
+
+def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> tiktoken.Encoding:
+    """A vocabulary of tiktoken that is on this machine; nothing is downloaded.
+
+    Args:
+        encoding_or_model: The name of an encoding, as ``o200k_base``, or of a model, as ``gpt-4o``.
+        bpe_file: The vocabulary's file, where it does not lie in tiktoken's cache folder.
+
+    Returns:
+        The encoding: the one that tiktoken has loaded in this process already, else one read from its file, the same
+        for all who ask.
+
+    Raises:
+        TokenizerError: The name is unknown, the vocabulary is not on this machine, or a file is not what it should be.
+    """
+    name = encoding_name(encoding_or_model)
+    if bpe_file is None and (loaded := _loaded(name)):
+        return loaded
+    with _LOADING:
+        return _encoding(name, *_paths(name, bpe_file))
+
+
+def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None) -> None:
+    """Check that :func:`encoding_for` will find a vocabulary; its file is looked through, but not loaded.
+
+    Args:
+        encoding_or_model: The name of an encoding or of a model.
+        bpe_file: The vocabulary's file, where it does not lie in tiktoken's cache folder.
+
+    Raises:
+        TokenizerError: As :func:`encoding_for`.
+    """
+    name = encoding_name(encoding_or_model)
+    if bpe_file is None and _loaded(name):
+        return
+    for file, path in zip(_files(name), _paths(name, bpe_file), strict=True):
+        _content(file, path, _way_out(name))
+
+
+def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
+    """Download a vocabulary into tiktoken's cache folder, where tiktoken finds it too.
+
+    The proxies of the environment or the system are used (``HTTPS_PROXY``, ``NO_PROXY``), certificates are checked
+    (``SSL_CERT_FILE``), and what comes must have the hash that tiktoken knows.
+
+    Args:
+        encoding_or_model: The name of an encoding or of a model.
+        timeout: How many seconds each file may take, all in all.
+
+    Returns:
+        The vocabulary's file; of gpt2, which has two, the first.
+
+    Raises:
+        TokenizerError: The name is unknown, it cannot be downloaded, what came is something else, or it cannot be
+            written. Nothing is left behind then.
+    """
+    from lazyprompt.tokens._download import downloaded, write_file  # noqa: PLC0415 - only a download needs it
+
+    name = encoding_name(encoding_or_model)
+    folder = _folder()
+    if folder is None:
+        raise TokenizerError(
+            f"the vocabulary {name} has nowhere to go: {_folder_variable()} is empty, which turns tiktoken's cache "
+            "off; set it to a folder"
+        )
+    files = _files(name)
+    for file in files:
+        path = _cached(folder, file)
+        if path.is_file() and not _fault(file, path.read_bytes()):
+            continue
+        content = downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
+        if fault := _fault(file, content):
+            raise TokenizerError(
+                f"what came from {file.url} is not the vocabulary {name}: {fault}; a proxy may have put something in "
+                f"its place; put the file at {path} by hand"
+            )
+        write_file(path, content)
+    return _cached(folder, files[0])
+
+
+def encoding_name(encoding_or_model: str) -> str:
+    """The encoding of that name, or of the model of that name.
+
+    Args:
+        encoding_or_model: The name of an encoding or of a model.
+
+    Returns:
+        The name of the encoding.
+
+    Raises:
+        TokenizerError: tiktoken knows neither.
+    """
+    # tiktoken's import costs as much as all of this package's.
+    import tiktoken  # noqa: PLC0415
+    from tiktoken.model import MODEL_TO_ENCODING  # noqa: PLC0415
+
+    encodings = tiktoken.list_encoding_names()
+    if encoding_or_model in encodings:
+        return encoding_or_model
+    try:
+        return tiktoken.encoding_name_for_model(encoding_or_model)
+    except (KeyError, AttributeError) as error:
+        near = did_you_mean(str(encoding_or_model).lower(), [*encodings, *MODEL_TO_ENCODING])
+        raise TokenizerError(
+            f"tiktoken {tiktoken.__version__} knows no encoding and no model {encoding_or_model!r}{near}; give an "
+            f"encoding ({', '.join(encodings)}) or a model of OpenAI, or use another token counter"
+        ) from error
+
+
+def _loaded(name: str) -> tiktoken.Encoding | None:
+    """The encoding, where tiktoken has loaded it already."""
+    from tiktoken.registry import ENCODINGS  # noqa: PLC0415
+
+    return ENCODINGS.get(name)
+
+
+@cache
+def _files(name: str) -> tuple[File, ...]:
+    """The files of an encoding, as tiktoken's recipe names them."""
+    found: list[File] = []
+
+    def bpe(url: str, expected_hash: str = "") -> dict[bytes, int]:
+        found.append(File(url, expected_hash))
+        return {}
+
+    def data_gym(**told: str) -> dict[bytes, int]:
+        found.extend(File(told[f"{kind}_file"], told[f"{kind}_hash"]) for kind in ("vocab_bpe", "encoder_json"))
+        return {}
+
+    _recipe(name, dict(zip(_LOADERS, (bpe, data_gym), strict=True)))
+    return tuple(found)
+
+
+@cache
+def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
+    """The encoding read from its files."""
+    import tiktoken  # noqa: PLC0415
+    import tiktoken.load  # noqa: PLC0415
+
+    contents = {file.url: _content(file, path, _way_out(name)) for file, path in zip(_files(name), paths, strict=True)}
+
+    def read(url: str, _sha256: str) -> bytes:
+        return contents[url]
+
+    scope = _copied(tiktoken.load, {"read_file_cached": read})
+    return tiktoken.Encoding(**_recipe(name, {loader: scope[loader] for loader in _LOADERS}))
+
+
+def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> dict[str, Any]:
+    """What tiktoken makes an encoding of, its vocabulary read by these loaders."""
+    from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
+
+    constructor = openai_public.ENCODING_CONSTRUCTORS.get(name)
+    if constructor is None or not all(hasattr(openai_public, loader) for loader in loaders):
+        raise TokenizerError(
+            f"the encoding {name!r} is not made the way that tiktoken's own are, so its vocabulary cannot be found "
+            "without tiktoken; load it first with tiktoken.get_encoding, which may download it"
+        )
+    made: dict[str, Any] = _copy(constructor, _copied(openai_public, loaders))()
+    return made
+
+
+def _copied(module: ModuleType, changes: dict[str, Any]) -> dict[str, Any]:
+    """The names of a module, with changes, and with copies of its functions that see these names and no others."""
+    scope = vars(module) | changes
+    for name, value in vars(module).items():
+        if isinstance(value, FunctionType) and value.__module__ == module.__name__ and name not in changes:
+            scope[name] = _copy(value, scope)
+    return scope
+
+
+def _copy(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
+    return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+
+
+def _folder_variable() -> str:
+    """The variable that names tiktoken's cache folder; an empty text where none does."""
+    return next((name for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR") if name in os.environ), "")
+
+
+def _folder() -> Path | None:
+    """The cache folder of tiktoken, as its ``load.py`` has it; None where it is turned off."""
+    if variable := _folder_variable():
+        return Path(os.environ[variable]) if os.environ[variable] else None
+    import tempfile  # noqa: PLC0415
+
+    return Path(tempfile.gettempdir(), "data-gym-cache")
+
+
+def _cached(folder: Path, file: File) -> Path:
+    import hashlib  # noqa: PLC0415
+
+    return folder / hashlib.sha1(file.url.encode(), usedforsecurity=False).hexdigest()
+
+
+def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
+    """Where the files of an encoding are to be."""
+    files = _files(name)
+    if bpe_file is not None:
+        if len(files) > 1:
+            raise TokenizerError(
+                f"bpe_file={str(bpe_file)!r} is one file, but {name} has {len(files)}; put them into the folder that "
+                "TIKTOKEN_CACHE_DIR names"
+            )
+        return [Path(bpe_file)]
+    folder = _folder()
+    if folder is None:
+        raise _missing(name, f"{_folder_variable()} is empty, which turns tiktoken's cache off")
+    for file in files:
+        if not (path := _cached(folder, file)).is_file():
+            where = f" ({_folder_variable()})" if _folder_variable() else ", tiktoken's cache folder"
+            raise _missing(name, f"{path.name} ({file.url}) is not in {folder}{where}")
+    return [_cached(folder, file) for file in files]
+
+
+def _way_out(name: str) -> str:
+    return f"give the right file, or download it with `lazyprompt tokens --download {name}`"
+
+
+def _missing(name: str, why: str) -> TokenizerError:
+    return TokenizerError(
+        f"the vocabulary {name} is not on this machine: {why}. Give its file with bpe_file=..., set TIKTOKEN_CACHE_DIR "
+        f"to a folder that has it, download it with `lazyprompt tokens --download {name}`, or count about with "
+        'missing="approximate"'
+    )
+
+
+def _content(file: File, path: Path, way_out: str) -> bytes:
+    """The bytes of a file, which must be those of the vocabulary."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"{path} cannot be read ({error.strerror or error}); {way_out}") from error
+    if fault := _fault(file, content):
+        raise TokenizerError(f"{path} is not the file of {file.url}: {fault}; {way_out}")
+    return content
+
+
+def _fault(file: File, content: bytes) -> str:
+    """What is wrong with the content of a file; nothing where it is the right one."""
+    import hashlib  # noqa: PLC0415
+
+    found = hashlib.sha256(content).hexdigest()
+    if found == file.sha256:
+        return ""
+    fault = f"its {len(content)} bytes have the SHA-256 {found[:12]}…, not {file.sha256[:12]}…"
+    if file.url.endswith(".tiktoken"):
+        lines = content.splitlines()
+        broken = next((at for at, line in enumerate(lines) if line and not _ENTRY.fullmatch(line)), None)
+        if broken is not None:
+            return f"{fault}, and line {broken + 1} is no token with its rank ({lines[broken][:60]!r})"
+        return f"{fault}, though its {len(lines)} lines are tokens with their ranks"
+    return fault

@@ -1,0 +1,488 @@
+"""Budgets: their policies, what they protect, what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from budget_helpers import Json
+
+from lazyprompt import (
+    Budget,
+    BudgetError,
+    CharTokenCounter,
+    HistoryError,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Form = dict[str, Any]
+CHARS = CharTokenCounter()
+
+
+def said(role: str, text: str, **fields: Any) -> Form:
+    return {"role": role, "content": text, **fields}
+
+
+def talk(count: int, length: int = 10) -> list[Form]:
+    return [said("assistant" if at % 2 else "user", f"{at:03}".ljust(length, "x")) for at in range(count)]
+
+
+def contents(messages: Sequence[Form]) -> list[Any]:
+    return [message["content"] for message in messages]
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({}, "a budget needs max_tokens, slots, or both"),
+        ({"max_tokens": 0}, "max_tokens is 0; give a whole number of tokens, at least 1"),
+        ({"max_tokens": 1.5}, r"max_tokens is 1\.5"),
+        ({"max_tokens": True}, "max_tokens is True"),
+        ({"max_tokens": 9, "reserve": 9}, "reserve=9 leaves nothing of max_tokens=9"),
+        ({"max_tokens": 9, "reserve": -1}, "reserve is -1"),
+        (
+            {"max_tokens": 9, "policy": "newest"},
+            "policy 'newest' is unknown.*known are oldest, priority, cache, or a f",
+        ),
+        ({"max_tokens": 9, "policy": "chache"}, r"did you mean 'cache'\?"),
+        ({"max_tokens": 9, "cut": "start"}, "cut is 'start'; give 'end', 'middle' or None"),
+        ({"max_tokens": 9, "priority": {}}, "priority= is for policy='priority'"),
+        ({"max_tokens": 9, "low_water": 0}, "low_water is 0; give a share"),
+        ({"max_tokens": 9, "low_water": 1}, "low_water is 1; give a share"),
+        ({"max_tokens": 9, "counter": len}, r"the counter is a builtin_function_or_method without count\(messages"),
+        ({"slots": {"a": 0}}, r"slots\['a'\] is 0"),
+        ({"max_tokens": 9, "summary_tokens": 0}, "summary_tokens is 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(BudgetError, match=match):
+        Budget(**settings)
+
+
+def test_its_repr_tells_the_settings() -> None:
+    assert repr(Budget(9, CHARS, reserve=1)) == "Budget(9, CharTokenCounter, 'oldest', reserve=1)"
+    assert "a summarizer" in repr(Budget(9, policy=lambda _: ""))
+
+
+def test_a_budget_can_be_pickled() -> None:
+    budget = Budget(40, CHARS, "priority", priority={"user": 2}, protect={0})
+    again = pickle.loads(pickle.dumps(budget))  # noqa: S301 - our own
+    assert again.fit(talk(9))[0] == budget.fit(talk(9))[0]
+
+
+@pytest.mark.parametrize("bad", ["text", said("user", "x"), Msg("user", "x", "user"), [1], ["text"], [None]])
+def test_what_is_no_list_of_messages_is_refused(bad: Any) -> None:
+    with pytest.raises(HistoryError, match="give a list of Msg or OpenAI dicts|give Msg or OpenAI dicts"):
+        Budget(40, CHARS).fit(bad)
+
+
+def test_a_budget_of_slots_only_fits_no_messages() -> None:
+    with pytest.raises(BudgetError, match="this budget limits slots only; give max_tokens"):
+        Budget(slots={"a": 3}).fit([])
+
+
+# What goes
+
+
+def test_the_oldest_go_first_and_system_and_the_newest_user_stay() -> None:
+    system, messages = said("system", "s" * 10), talk(9)
+    kept, report = Budget(45, CHARS).fit([system, *messages])
+    assert kept == [system, *messages[6:]]
+    assert report.dropped == (1, 2, 3, 4, 5, 6)
+    assert str(report) == "100 → 40 of 45 tokens: 6 dropped (the oldest go first)"
+    assert Budget(1_000, CHARS).fit(messages)[0] == messages
+    assert str(Budget(1_000, CHARS).fit(messages)[1]) == "90 of 1,000 tokens: nothing had to go"
+
+
+def test_the_newest_user_turn_stays_where_much_follows_it() -> None:
+    messages = [said("user", "question".ljust(10)), *(said("assistant", f"{at}".ljust(10)) for at in range(9))]
+    assert Budget(30, CHARS).fit(messages)[0] == [messages[0], *messages[-2:]]
+
+
+def test_where_no_user_speaks_the_last_stays() -> None:
+    messages = [said("assistant", f"{at}" * 10) for at in range(4)]
+    assert Budget(10, CHARS).fit(messages)[0] == messages[-1:]
+
+
+def test_what_is_reserved_is_left() -> None:
+    assert len(Budget(45, CHARS, reserve=20).fit(talk(9))[0]) == 2
+
+
+def test_tools_are_counted() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    kept, report = Budget(150, CHARS).fit(talk(9), tools)
+    cost = CHARS.count([], tools)
+    assert len(kept) == (150 - cost) // 10
+    assert report.slots["tools"] == (cost, cost)
+    with pytest.raises(BudgetError, match=rf"what never goes counts {cost + 10:,} tokens \(.*tools {cost}\)"):
+        Budget(cost, CHARS).fit(talk(9), tools)
+
+
+def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None:
+    with pytest.raises(BudgetError) as caught:
+        Budget(45, CHARS, protect={"Bob"}).fit(
+            [said("system", "s" * 20), said("user", "b" * 9, name="Bob"), *talk(3), said("user", "u" * 30)]
+        )
+    assert str(caught.value) == (
+        "what never goes counts 62 tokens (system text 20, what is protected 12, the newest turn of the user 30), and "
+        "the limit is 45; give more room, or shorter text, or cut= to cut the newest turn"
+    )
+
+
+def test_nothing_is_shared_with_what_was_given() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [said("user", "a"), said("assistant", "", tool_calls=[call]), said("tool", "r", tool_call_id="1")]
+    messages.append({"role": "user", "content": [TextBlock("x")]})
+    before = json.dumps(messages, default=str)
+    kept, _ = Budget(900, CHARS).fit(messages)
+    assert kept == messages
+    kept[1]["tool_calls"][0]["id"] = "2"
+    kept[3]["content"].append(1)
+    for message in kept:
+        message["role"] = "x"
+    assert json.dumps(messages, default=str) == before
+
+
+def test_results_without_their_call_are_left_out() -> None:
+    orphan = said("tool", "r", tool_call_id="9")
+    kept, report = Budget(900, CHARS).fit([orphan, *talk(3)])
+    assert kept == talk(3)
+    assert str(report) == "31 → 30 of 900 tokens: 1 dropped (a result without its call)"
+
+
+def test_exchanges_in_any_form_go_whole() -> None:
+    """A call and its results, in OpenAI's form, in blocks, in dicts of blocks, and in a Msg of the system's."""
+    call: Form = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    use = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
+    result = {"type": "tool_result", "id": "1", "name": "f", "output": "r" * 50}
+    later = {"type": "tool_result", "tool_use_id": "1", "content": "r" * 50}
+    exchanges: list[list[Any]] = [
+        [said("assistant", "", tool_calls=[call]), said("tool", "r" * 50, tool_call_id="1")],
+        [said("assistant", "", tool_calls=[call]), said("tool", "r" * 50)],
+        [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}],
+        [{"role": "assistant", "content": [use]}, {"role": "user", "content": [later]}],
+        [{"role": "assistant", "content": [ToolUseBlock("1", "f")]}, {"role": "tool", "content": [ToolResultBlock("1", "f", "r" * 50)]}],
+        [Msg("a", [ToolUseBlock("1", "f")], "assistant"), Msg("s", [ToolResultBlock("1", "f", "r" * 50)], "system")],
+        [Msg("a", [ToolUseBlock("1", "f"), ToolResultBlock("1", "f", "r" * 50)], "assistant")],
+    ]  # fmt: skip
+    for exchange in exchanges:
+        kept, report = Budget(45, CHARS).fit([*exchange, *talk(3)])
+        assert kept == talk(3)
+        assert report.dropped == tuple(range(len(exchange)))
+        # The newest turn of the user lies before it, and stays all the same.
+        assert Budget(45, CHARS).fit([*talk(3), *exchange])[0] == talk(3)[2:]
+
+
+def test_a_turn_between_a_call_and_its_result_is_no_part_of_the_exchange() -> None:
+    messages: list[Any] = [
+        Msg("a", [ToolUseBlock("1", "f")], "assistant"),
+        Msg("user", "hurry up", "user"),
+        Msg("tool", [ToolResultBlock("1", "f", "r" * 50)], "tool"),
+    ]
+    assert Budget(45, CHARS).fit(messages)[0] == messages[1:2]
+
+
+def test_media_are_counted() -> None:
+    class Media(CharTokenCounter):
+        def count(self, messages: Any, tools: Any = None) -> int:
+            from lazyprompt.tokens.said import forms, said  # noqa: PLC0415 - only here
+
+            return super().count(messages, tools) + 100 * sum(len(said(form)[1]) for form in forms(messages))
+
+    video = Msg("user", [TextBlock("see"), VideoBlock(URLSource("https://x/v.mp4"))], "user")
+    kept, report = Budget(120, Media()).fit([video, *(Msg("user", "x" * 10, "user") for _ in range(3))])
+    assert report.dropped == (0,)
+    assert report.messages[0].before == 103
+    assert len(kept) == 3
+
+
+# Priorities
+
+
+def test_the_lowest_priority_goes_first_and_of_two_the_older() -> None:
+    messages = [said("user", f"{at}" * 10, priority=number) for at, number in enumerate([3, 1, 2, 1, 0])]
+    bare = [said("user", f"{at}" * 10) for at in range(5)]
+    for limit, left in ((50, [0, 1, 2, 3, 4]), (40, [0, 2, 3, 4]), (30, [0, 2, 4]), (20, [0, 4]), (10, [4])):
+        kept, report = Budget(limit, CHARS, "priority").fit(messages)
+        assert kept == [messages[at] for at in left], "a message's own number; the newest turn stays in any case"
+        assert (len(left) == 5) or str(report).endswith("dropped (the lowest priority goes first)")
+        by_index = Budget(limit, CHARS, "priority", priority=dict(enumerate([3, 1, 2, 1, 0])))
+        assert by_index.fit(bare)[0] == [bare[at] for at in left]
+
+
+def test_priorities_by_name_role_and_function() -> None:
+    messages = [
+        Msg("Bob", "b" * 10, "user"),
+        Msg("Ann", "a" * 10, "user"),
+        Msg("bot", "c" * 10, "assistant"),
+        Msg("Ann", "d" * 10, "user", metadata={"priority": 7}),
+        Msg("user", "e" * 10, "user"),
+    ]
+    first = Budget(40, CHARS, "priority", priority={"Ann": -1, "assistant": -2})
+    assert first.fit(messages)[1].dropped == (1, 2)
+    assert Budget(40, CHARS, "priority", priority=lambda each: len(each.name)).fit(messages)[1].dropped == (0, 1)  # type: ignore[union-attr]
+    assert Budget(40, CHARS, "priority").fit(messages)[1].dropped == (0, 1)
+    assert Budget(40, CHARS, "priority", priority={"Ann": -1}, protect={"Ann"}).fit(messages)[1].dropped == (0, 2)
+
+
+def test_what_is_protected_never_goes() -> None:
+    messages = talk(9)
+    kept, _ = Budget(55, CHARS, protect=[0, 2]).fit(messages)
+    assert kept == [messages[at] for at in (0, 2, 6, 7, 8)][-len(kept) :]
+    assert contents(kept)[:2] == contents([messages[0], messages[2]])
+    assert Budget(55, CHARS, protect="assistant").fit(messages)[0] == [messages[at] for at in (1, 3, 5, 7, 8)]
+
+
+def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:
+    messages: list[Any] = [
+        Msg("a", [ToolUseBlock("1", "f")], "assistant"),
+        Msg("t", [ToolResultBlock("1", "f", "r" * 10)], "tool", metadata={"priority": 5}),
+        *(Msg("user", f"{at}" * 10, "user") for at in range(5)),
+    ]
+    least = CHARS.count(messages) - 10
+    assert Budget(least, CHARS, "priority").fit(messages)[1].dropped == (2,)
+
+
+# Caches
+
+
+def test_what_stays_begins_the_same_for_many_turns() -> None:
+    budget = Budget(1_000, CHARS, "cache")
+    system = said("system", "s" * 50)
+    starts: list[str] = []
+    for turn in range(1, 400):
+        kept, report = budget.fit([system, *talk(2 * turn + 1)])
+        assert CHARS.count(kept) <= 1_000
+        starts.append(kept[1]["content"])
+        assert report.before == 50 + 10 * (2 * turn + 1)
+    cuts = [at for at in range(1, len(starts)) if starts[at] != starts[at - 1]]
+    distances = {later - earlier for earlier, later in zip(cuts, cuts[1:], strict=False)}
+    assert len(cuts) == 15
+    assert distances == {25}, "half of the limit, in turns of two messages"
+    # Each call finds the cut by itself: a budget that has seen nothing makes the same.
+    assert Budget(1_000, CHARS, "cache").fit([system, *talk(799)])[0] == kept
+
+
+def test_the_low_water_mark_is_a_share_of_the_limit() -> None:
+    for low_water, left in ((0.9, 10), (0.5, 6), (0.1, 2)):
+        assert len(Budget(100, CHARS, "cache", low_water=low_water).fit(talk(11))[0]) == left
+
+
+def test_the_cut_is_as_stable_with_a_counter_that_does_not_add_up() -> None:
+    starts = [Budget(1_000, Json(), "cache").fit(talk(2 * turn + 1))[0][0]["content"] for turn in range(1, 100)]
+    changes = sum(one != other for one, other in zip(starts, starts[1:], strict=False))
+    assert 1 <= changes <= 30
+
+
+# Summaries
+
+
+class Summarizer:
+    """Remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[list[Form]] = []
+
+    def __call__(self, messages: list[Form]) -> str:
+        self.given.append(messages)
+        return f"part {len(self.given)}"
+
+
+PREFIX = "Summary of the earlier conversation: "
+
+
+def test_a_summary_stands_in_the_place_of_what_goes() -> None:
+    made = Summarizer()
+    system, messages = said("system", "s" * 10), talk(30)
+    kept, report = Budget(200, CHARS, made, summary_tokens=60).fit([system, *messages])
+    assert kept == [system, said("user", f"{PREFIX}part 1"), *messages[-len(kept) + 2 :]]
+    assert made.given == [messages[: len(report.summarized)]]
+    assert report.slots["summary"] == (0, len(PREFIX) + 6)
+    assert "summarized (a summary stands for it)" in str(report)
+    assert [each.fate for each in report.messages][:3] == ["kept", "summarized", "summarized"]
+    as_msg, _ = Budget(200, CHARS, lambda _: "short", summary_tokens=60).fit(
+        [Msg(each["role"], each["content"], each["role"]) for each in messages]
+    )
+    assert as_msg[0] == Msg("user", f"{PREFIX}short", "user")
+
+
+def test_a_summary_is_made_once_and_carried_on() -> None:
+    made = Summarizer()
+    budget = Budget(300, CHARS, made, summary_tokens=60)
+    for turn in range(10, 60):
+        kept, _ = budget.fit(talk(2 * turn + 1))
+        assert CHARS.count(kept) <= 300
+        assert kept[0]["content"].startswith(PREFIX) or turn < 15
+    assert len(made.given) < 12
+    assert all(given[0]["content"] == f"{PREFIX}part {at}" for at, given in enumerate(made.given) if at)
+    # What it was given, one after the other, is the beginning of the conversation.
+    whole = [message for at, given in enumerate(made.given) for message in given[bool(at) :]]
+    assert whole == talk(200)[: len(whole)]
+
+
+@pytest.mark.parametrize(
+    ("summarizer", "why"),
+    [
+        (lambda _: str(1 / 0), "the summarizer failed with ZeroDivisionError: division by zero"),
+        (lambda _: None, "the summarizer gave a NoneType; it must give the summary as text"),
+        (lambda _: " \n", "the summarizer gave an empty text"),
+        (lambda _: "\ud800", "the summary has a lone surrogate"),
+    ],
+)
+def test_where_there_can_be_no_summary_the_oldest_go(summarizer: Any, why: str) -> None:
+    kept, report = Budget(100, CHARS, summarizer, summary_tokens=60).fit(talk(30))
+    assert kept == Budget(100, CHARS).fit(talk(30))[0]
+    assert report.failure is not None
+    assert why in report.failure
+    assert why in str(report)
+
+
+def test_a_summary_that_has_no_room_is_left_out() -> None:
+    kept, report = Budget(100, CHARS, lambda _: "x", summary_tokens=len(PREFIX)).fit(talk(30))
+    assert kept == talk(30)[20:]
+    assert report.failure == f"no summary: no room was left for one of {len(PREFIX)} tokens"
+
+
+def test_a_long_summary_is_cut() -> None:
+    kept, _ = Budget(200, CHARS, lambda _: "A sentence. " * 99, summary_tokens=80).fit(talk(30))
+    assert kept[0]["content"] == f"{PREFIX}A sentence. A sentence. A sentence. […]"[: len(PREFIX) + 43]
+    assert CHARS.count(kept) <= 200
+
+
+async def slow(messages: list[Form]) -> str:
+    await asyncio.sleep(0)
+    return f"{len(messages)} messages"
+
+
+async def broken(messages: list[Form]) -> str:
+    await asyncio.sleep(0)
+    raise OSError("no connection")
+
+
+def test_a_summarizer_may_have_to_be_awaited() -> None:
+    kept, report = Budget(200, CHARS, slow, summary_tokens=60).fit(talk(30))
+    assert kept[0]["content"] == f"{PREFIX}{len(report.summarized)} messages"
+    assert asyncio.run(Budget(200, CHARS, slow, summary_tokens=60).afit(talk(30)))[0] == kept
+    _, report = Budget(200, CHARS, broken, summary_tokens=60).fit(talk(30))
+    assert "the summarizer failed with OSError: no connection" in str(report)
+
+
+@pytest.mark.asyncio
+async def test_on_an_event_loop_such_a_summarizer_needs_afit() -> None:
+    with pytest.raises(BudgetError, match="use afit, or the formatter's aformat"):
+        Budget(200, CHARS, slow, summary_tokens=60).fit(talk(30))
+    kept, report = await Budget(200, CHARS, slow, summary_tokens=60).afit(talk(30))
+    assert kept[0]["content"].endswith(" messages")
+    _, report = await Budget(200, CHARS, broken, summary_tokens=60).afit(talk(30))
+    assert "no connection" in str(report)
+    assert (await Budget(200, CHARS).afit(talk(30)))[0] == talk(30)[10:]
+
+
+# Long texts
+
+
+def test_the_next_to_stay_is_cut_rather_than_dropped() -> None:
+    messages = [said("user", "old " * 5), said("assistant", "One sentence. " * 20), said("user", "new")]
+    kept, report = Budget(103, CHARS, cut="end").fit(messages)
+    assert contents(kept) == ["One sentence. " * 6 + "One […]"[4:], "new"] or contents(kept)[0].endswith("[…]")
+    assert report.dropped == (0,)
+    assert report.cut == (1,)
+    assert CHARS.count(kept) <= 103
+    assert "1 cut (longer than the room that was left" in str(report)
+    assert report.messages[1].after < report.messages[1].before
+    # Less than a few words are not worth it.
+    assert contents(Budget(33, CHARS, cut="end").fit(messages)[0]) == ["new"]
+
+
+def test_a_long_result_is_cut_and_stays_with_its_call() -> None:
+    messages: list[Any] = [
+        Msg("user", "What is in the log?", "user"),
+        Msg("a", [ToolUseBlock("1", "f")], "assistant"),
+        Msg("t", [ToolResultBlock("1", "f", [TextBlock("A line.\n" * 900)])], "tool"),
+    ]
+    kept, report = Budget(300, CHARS, cut="middle").fit(messages)
+    assert [message.role for message in kept] == ["user", "assistant", "tool"]
+    assert report.cut == (2,)
+    assert "[…]" in str(kept[2])
+    assert CHARS.count(kept) <= 300
+
+
+def test_the_newest_turn_is_cut_rather_than_be_an_error() -> None:
+    messages = [said("system", "s" * 10), *talk(4), said("user", [{"type": "text", "text": "A b. " * 100}])]
+    kept, report = Budget(60, CHARS, cut="middle").fit(messages)
+    assert [message["role"] for message in kept] == ["system", "user"]
+    assert report.cut == (5,)
+    assert CHARS.count(kept) <= 60
+    with pytest.raises(BudgetError, match="and the limit is 9; give more room, or shorter text$"):
+        Budget(9, CHARS, cut="middle").fit(messages)
+
+
+# Counting
+
+
+class Recorder:
+    """Counts words, and remembers what it was asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def count(self, messages: Any, tools: Any = None) -> int:
+        self.asked.extend(message["content"] for message in messages)
+        return 3 + sum(len(message["content"].split()) for message in messages)
+
+    def count_text(self, text: str) -> int:
+        return len(text.split())
+
+
+def test_each_message_is_counted_once_in_all_turns() -> None:
+    Recorder.asked.clear()
+    budget = Budget(53, Recorder())
+    for turn in range(3):
+        kept, _ = budget.fit([said("user", f"{at} two three four five") for at in range(100 + turn)])
+        assert len(kept) == 10
+    asked = [text for text in Recorder.asked if text.endswith("five")]
+    assert len(asked) == len(set(asked)) == 13, "what stays, one more, and one for each turn that follows"
+
+
+def test_counts_of_many_messages_are_forgotten_in_time() -> None:
+    budget = Budget(60_000, Recorder())
+    for start in range(0, 80_000, 8_000):
+        budget.fit([said("user", f"{at} word") for at in range(start, start + 8_000)])
+    assert len(budget._tally._new) + len(budget._tally._old) <= 2 * 16_384  # noqa: SLF001 - its bound is what is tested
+
+
+def test_a_counter_without_count_text_will_do() -> None:
+    class Bare:
+        def count(self, messages: Any, tools: Any = None) -> int:
+            return CHARS.count(messages, tools)
+
+    kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), said("user", "A b. " * 100)])  # type: ignore[arg-type]
+    assert 50 < CHARS.count(kept) <= 60
+
+
+def test_a_report_is_data() -> None:
+    kept, report = Budget(45, CHARS).fit([said("system", "s"), *talk(9)])
+    data = report.as_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert data["before"] == 91
+    assert data["after"] == CHARS.count(kept) == 41
+    assert data["slots"] == {
+        "system": {"before": 1, "after": 1},
+        "history": {"before": 80, "after": 30},
+        "input": {"before": 10, "after": 10},
+    }
+    assert repr(report) == f"<TrimReport {report}>"
+    assert pickle.loads(pickle.dumps(report)).as_dict() == data  # noqa: S301 - our own

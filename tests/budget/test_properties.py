@@ -1,0 +1,144 @@
+"""What holds for every conversation, policy and counter."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from budget_helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected, units
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from lazyprompt import Budget, BudgetError
+from lazyprompt.openai_form import to_openai
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.budget.budget import Policy
+
+TOOLS = [
+    {"type": "function", "function": {"name": "f", "description": "what it does", "parameters": {"type": "object"}}}
+]
+
+
+def shortly(messages: list[Any]) -> str:
+    return f"{len(messages)} messages"
+
+
+def failing(messages: list[Any]) -> str:
+    raise OSError("no connection")
+
+
+POLICIES: dict[str, Policy] = {
+    "oldest": "oldest",
+    "priority": "priority",
+    "cache": "cache",
+    "summarize": shortly,
+    "failing": failing,
+}
+LIMITS = st.integers(1, 900)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", COUNTERS)
+@pytest.mark.parametrize("with_tools", [False, True])
+@pytest.mark.parametrize("as_msg", [False, True])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(messages=conversations(), limit=LIMITS)
+@example(messages=[], limit=1)
+def test_what_fits(policy: str, kind: str, with_tools: bool, as_msg: bool, messages: list[Form], limit: int) -> None:
+    if kind == "square" and not messages:
+        return
+    counter, tools = COUNTERS[kind](), TOOLS if with_tools else None
+    numbers = {at: (at * 7) % 5 for at in range(len(messages))}
+    budget = Budget(limit, counter, POLICIES[policy], priority=numbers if policy == "priority" else None)  # type: ignore[arg-type]  # keys are wider
+    items: list[Any] = msgs(messages) if as_msg else messages
+    before = deepcopy(items)
+    keeps = protected(messages)
+    order = [unit for unit in units(messages) if keeps.isdisjoint(unit)]
+    if policy == "priority":
+        order.sort(key=lambda unit: max(numbers[at] for at in unit))
+
+    def count(left: list[Form]) -> int:
+        return counter.count(left, tools)
+
+    best = brute(messages, order, count, limit)
+    if best is None:
+        with pytest.raises(BudgetError, match="what never goes counts"):
+            budget.fit(items, tools)
+        return
+    kept, report = budget.fit(items, tools)
+    assert items == before
+    found = [form for message in kept for form in to_openai(message)] if as_msg else kept
+    assert not found or count(found) <= limit
+    if policy in ("oldest", "priority"):
+        assert found == best, "and not one unit more had to go"
+    if policy == "failing":
+        assert found == best
+        assert (report.failure is not None) == (len(best) < len(messages))
+    _check(messages, found, report, keeps)
+
+
+def _check(messages: list[Form], found: list[Form], report: Any, keeps: set[int]) -> None:
+    gone = {*report.dropped, *report.summarized}
+    stays = [message for at, message in enumerate(messages) if at not in gone]
+    said = [message for message in found if "Summary of the earlier conversation" not in str(message["content"])]
+    assert said == stays, "in the order in which they were given"
+    assert len(found) - len(said) == bool(report.summarized)
+    assert keeps.isdisjoint(gone)
+    for unit in units(messages):
+        assert gone.isdisjoint(unit) or gone.issuperset(unit), "a call and its results go together"
+    assert not found or found[0]["role"] != "tool"
+    # The report adds up.
+    assert sum(tokens.before for tokens in report.slots.values()) == report.before
+    assert sum(tokens.after for tokens in report.slots.values()) == report.after
+    assert report.after <= report.max_tokens or not found
+    assert [each.index for each in report.messages] == [*range(len(messages))]
+    assert {each.index for each in report.messages if each.fate != "kept"} == gone
+    assert all(each.after == (0 if each.index in gone else each.before) for each in report.messages)
+    assert bool(report) == bool(gone)
+    assert str(report)
+
+
+@given(messages=conversations(), limit=st.integers(1, 499))
+def test_a_counter_that_counts_too_much_for_nothing_ends_in_an_error(messages: list[Form], limit: int) -> None:
+    with pytest.raises(BudgetError, match="what never goes counts"):
+        Budget(limit, Greedy()).fit(messages)
+
+
+@given(messages=conversations(), limit=LIMITS, seed=st.randoms())
+def test_any_counter_comes_to_an_end(messages: list[Form], limit: int, seed: Any) -> None:
+    class Wild:
+        """Counts anything."""
+
+        asked = 0
+
+        def count(self, messages: Sequence[Any], tools: object = None) -> int:
+            self.asked += 1
+            return int(seed.randint(-100, 1_000))
+
+        def count_text(self, text: str) -> int:
+            return int(seed.randint(-100, 1_000))
+
+    counter = Wild()
+    for policy in POLICIES.values():
+        try:
+            Budget(limit, counter, policy, cut="end").fit(messages)
+        except BudgetError:
+            continue
+    assert counter.asked < 1_000
+
+
+@given(messages=conversations(), limit=st.integers(20, 400), cut=st.sampled_from(["end", "middle"]))
+def test_what_is_cut_fits_too(messages: list[Form], limit: int, cut: Any) -> None:
+    counter = COUNTERS["characters"]()
+    messages = [*messages, {"role": "user", "content": "One sentence. Another one! 第三句。\nA line\n" * 20}]
+    least = counter.count([messages[at] for at in sorted(protected(messages)) if messages[at]["role"] != "user"])
+    if least + 4 > limit:
+        return
+    kept, report = Budget(limit, counter, cut=cut).fit(messages)
+    assert counter.count(kept) <= limit
+    assert len(messages) - 1 in report.cut or counter.count([messages[-1]]) + least <= limit
+    assert sum(tokens.after for tokens in report.slots.values()) == report.after

@@ -1,0 +1,457 @@
+"""Counters that ask a provider: the official clients, asking a server of our own that counts words."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import sys
+from contextlib import closing
+from copy import deepcopy
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+import pytest
+from conversations import PNG
+from formatter_helpers import call, result
+from provider_loopback import judge, payload_of
+from provider_types import fits, sdk
+
+from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, MissingExtraError, TokenizerError
+from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
+from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.tokens.counter import TokenCounter
+
+Counter: TypeAlias = AnthropicTokenCounter | GeminiTokenCounter
+
+# What the server counts for each message and tool, for system text, and for a picture.
+MESSAGE, SYSTEM, PICTURE = 10, 100, 1000
+# The versions are the client's business.
+PATHS = {
+    "anthropic": re.compile("/v1/messages/count_tokens"),
+    "gemini": re.compile("/v1(beta)?/models/m:countTokens"),
+    "vertex": re.compile("/v1(beta1)?/publishers/google/models/m:countTokens"),
+}
+# Keys whose texts are no words of the prompt.
+SILENT = {"role", "type", "id", "tool_use_id", "mime_type", "media_type", "model", "thought_signature"}
+
+
+def weight(value: Any) -> int:
+    """The words of all texts below a value, and what its media count."""
+    if isinstance(value, dict):
+        if "data" in value or "file_uri" in value or "url" in value:
+            return PICTURE
+        return sum(weight(item) for key, item in value.items() if key not in SILENT)
+    return sum(map(weight, value)) if isinstance(value, list) else len(str(value).split())
+
+
+def total(payload: Mapping[str, Any]) -> int:
+    """What the server counts for a payload of a provider."""
+    said = payload.get("messages") or payload["contents"]
+    system = payload.get("system") or payload.get("system_instruction")
+    tools = [one for tool in payload.get("tools", []) for one in tool.get("function_declarations", [tool])]
+    return sum(weight(item) + MESSAGE for item in [*said, *tools]) + (weight(system) + SYSTEM if system else 0)
+
+
+class Server:
+    """What counts: it refuses a body that is none of the provider's, and remembers all."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.answer: tuple[int, dict[str, Any]] | None = None
+        self._http = _Http(("127.0.0.1", 0), _Handler)
+        self._http.server = self
+        self._thread = Thread(target=partial(self._http.serve_forever, poll_interval=0.01), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self.bodies.append(deepcopy(body))
+        if self.answer:
+            return self.answer
+        try:
+            kinds = [kind for kind, pattern in PATHS.items() if pattern.fullmatch(path.partition("?")[0])]
+            count = total(judged(kinds[0], body))
+        except (ValueError, TypeError, LookupError) as error:
+            return 400, {"error": {"code": 400, "message": f"{path}: {error!r}", "status": "INVALID_ARGUMENT"}}
+        return 200, {"input_tokens": count, "totalTokens": count}
+
+
+def judged(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The payload in the body of a request, held against the types and rules of the provider.
+
+    Raises:
+        ValueError: The provider would refuse it.
+    """
+    if kind == "anthropic":
+        fits(sdk("anthropic.types.message_count_tokens_params").MessageCountTokensParams, body)
+        payload = payload_of("anthropic", body)
+        judge("anthropic", payload)
+        return payload
+    if kind == "gemini" and "generateContentRequest" in body:
+        if body.get("contents"):
+            raise ValueError("contents and generateContentRequest are mutually exclusive")
+        whole = body.pop("generateContentRequest")
+        if whole.pop("model", None) != "models/m":
+            raise ValueError("generate_content_request.model: unexpected model name format")
+        body = whole
+    elif kind == "gemini" and body.keys() != {"contents"}:
+        raise ValueError(f"Unknown name: {sorted(body)}")
+    payload = {key: value for key, value in payload_of("gemini", body).items() if key != "tools" or value}
+    judge("gemini", payload)
+    return payload
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = False
+    server: Server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = 10.0
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        status, answer = cast("_Http", self.server).server.reply(self.path, body)
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
+
+
+class Asked:
+    """A counter of a provider, and the server that it asks."""
+
+    def __init__(self, kind: str, counter: Counter, server: Server) -> None:
+        self.kind, self.counter, self.server = kind, counter, server
+        self.provider = "gemini" if kind == "vertex" else kind
+        self.formatter = ChatFormatter(self.provider, model="m")
+
+    def in_own_form(self, payload: Payload) -> tuple[list[Any], list[Any] | None]:
+        """A payload as a formatter hands it to a counter."""
+        messages = list(payload[self.formatter.profile.form.messages_key])
+        system = payload.get("system") or payload.get("system_instruction")
+        return [{"role": "system", "content": system}, *messages] if system else messages, payload.get("tools")
+
+    def sent(self) -> dict[str, Any]:
+        """The payload that the last request held."""
+        return judged(self.kind, deepcopy(self.server.bodies[-1]))
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(serving: Server) -> Server:
+    serving.bodies, serving.answer = [], None
+    return serving
+
+
+def client_of(kind: str, server: Server) -> Any:
+    http = {"trust_env": False, "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "timeout": 10.0}
+    if kind == "anthropic":
+        anthropic = sdk("anthropic")
+        own = anthropic.DefaultHttpxClient(**http, mounts={"all://127.0.0.1": None})
+        return anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0, http_client=own)
+    options = {"base_url": server.url, "client_args": http, "timeout": 10_000}
+    return sdk("google.genai").Client(api_key="k", vertexai=kind == "vertex", http_options=options)
+
+
+def counter_of(kind: str, client: Any = None) -> Counter:
+    return AnthropicTokenCounter("m", client) if kind == "anthropic" else GeminiTokenCounter("m", client)
+
+
+@pytest.fixture(params=["anthropic", "gemini", "vertex"])
+def asked(request: pytest.FixtureRequest, server: Server) -> Iterator[Asked]:
+    with closing(client_of(request.param, server)) as client:
+        yield Asked(request.param, counter_of(request.param, client), server)
+
+
+S = {"role": "system", "content": "be brief and kind"}
+U = {"role": "user", "content": "what is the weather"}
+A = {"role": "assistant", "content": "fine"}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "description": "tells the weather",
+        "parameters": {"type": "object", "properties": {"the_place": {"type": "string", "default": None}}},
+    },
+}
+PICTURED = Msg("Ann", [TextBlock("see here"), ImageBlock(Base64Source("image/png", PNG))], "user")
+CALLS = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"the_place": "here"}'}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "rain and wind"}
+CONVERSATIONS: dict[str, list[Any]] = {
+    "dict": [U],
+    "system": [S, U],
+    "dicts": [S, U, A, U],
+    "msg": [Msg("Bob", "what now", "user")],
+    "msgs": [Msg("system", "be brief", "system"), Msg("Ann", "hi there", "user"), Msg("Bot", "hi", "assistant"), U],
+    "users": [U, U, Msg("Ann", "and this", "user")],
+    "assistant": [A],
+    "system only": [S],
+    "system later": [U, A, S, U],
+    "picture": [S, PICTURED],
+    "calls": [S, U, CALLS, RESULT],
+    "calls of msgs": [
+        U,
+        Msg("Bot", [TextBlock("I look"), call("c1", the_place="here"), call("c2", the_place="there")], "assistant"),
+        Msg("tool", [result("c1", "rain"), result("c2", "sun")], "tool"),
+        Msg("Bot", "so so", "assistant"),
+        U,
+    ],
+    "parts": [{"role": "user", "content": [{"type": "text", "text": "a b"}, {"type": "text", "text": "c"}]}],
+}
+
+
+@pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_messages_of_any_form_count_as_the_formatter_writes_them(
+    asked: Asked, name: str, tools: list[dict[str, Any]] | None
+) -> None:
+    messages = CONVERSATIONS[name]
+    given = deepcopy((messages, tools))
+    payload = asked.formatter.format(messages, tools=tools)
+    assert asked.counter.count(messages, tools) == total(payload) > MESSAGE
+    assert (messages, tools) == given
+    assert len(asked.server.bodies) == 1
+    assert sent_as(asked, payload)
+
+
+def sent_as(asked: Asked, payload: Mapping[str, Any]) -> bool:
+    """Whether the last request held a payload, an instruction as a content of its own."""
+    expected = dict(payload)
+    system = expected.get("system_instruction")
+    if system:
+        expected["system_instruction"] = {"parts": [{"text": system}]}
+    sent = asked.sent()
+    if asked.kind == "vertex" and system:
+        sent["system_instruction"].pop("role", None)  # which its client writes there
+    return sent == expected
+
+
+@pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_the_providers_form_is_sent_as_it_is(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
+    payload = asked.formatter.format(CONVERSATIONS[name], tools=tools)
+    given = deepcopy(payload)
+    assert asked.counter.count(*asked.in_own_form(payload)) == total(payload)
+    assert payload == given
+    assert sent_as(asked, payload)
+
+
+@pytest.mark.parametrize("style", ["tags", "conversation"])
+def test_histories_of_many_speakers_count(asked: Asked, style: Any) -> None:
+    formatter = MultiAgentFormatter(asked.provider, history_style=style)
+    payload = formatter.format(S, Msg("Ann", "hi there", "user"), Msg("Bob", "hi", "assistant"), PICTURED)
+    assert asked.counter.count(*asked.in_own_form(payload)) == total(payload)
+
+
+@pytest.mark.parametrize("limit", [1, 45, 68, 90])
+def test_a_formatter_asks_them_how_much_fits(asked: Asked, limit: int) -> None:
+    messages = [
+        Msg("Ann", f"number {at}", "user") if at % 2 == 0 else Msg("Bot", "yes", "assistant") for at in range(9)
+    ]
+    formatter = ChatFormatter(asked.provider, token_counter=asked.counter, max_tokens=limit)
+    if limit < MESSAGE:
+        with pytest.raises(BudgetError):
+            formatter.format(messages)
+        return
+    payload = formatter.format(messages)
+    assert 0 < total(payload) <= limit
+    assert len(asked.in_own_form(payload)[0]) < len(messages)
+
+
+def test_nothing_counts_nothing(asked: Asked) -> None:
+    assert asked.counter.count([]) == asked.counter.count([], []) == asked.counter.count_text("") == 0
+    assert asked.server.bodies == []
+
+
+def test_tools_alone_count(asked: Asked) -> None:
+    own = asked.formatter.format(U, tools=[TOOL])["tools"]
+    expected = total({"messages": [], "contents": [], "tools": own})
+    assert asked.counter.count([], [TOOL]) == expected > MESSAGE
+    assert asked.counter.count([], own) == asked.counter.count((), tuple(own)) == expected
+    # The short message beside them was counted by itself but once.
+    assert len(asked.server.bodies) == 4
+
+
+def test_tools_of_both_forms_count_together(asked: Asked) -> None:
+    other = {**TOOL, "function": {**TOOL["function"], "name": "g"}}  # type: ignore[dict-item]  # a dict it is
+    own = asked.formatter.format(U, tools=[other])["tools"]
+    tools = [*own, TOOL]
+    given = deepcopy(tools)
+    assert asked.counter.count([U], tools) == total(asked.formatter.format(U, tools=[TOOL, other]))
+    assert tools == given
+
+
+def test_texts_count(asked: Asked) -> None:
+    assert asked.counter.count_text("a b c") == 3
+    assert asked.counter.count_text("你好") == 1
+    assert len(asked.server.bodies) == 3
+    assert asked.counter.count_text(" \n") == 0  # to a server that counts words
+
+
+def test_a_system_text_by_itself_counts_beside_a_short_message(server: Server) -> None:
+    cached = [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}]
+    with closing(client_of("anthropic", server)) as client:
+        counter = AnthropicTokenCounter("m", client)
+        assert counter.count([{"role": "system", "content": cached}]) == SYSTEM + 2
+
+
+def test_cache_marks_and_thoughts_are_sent(server: Server) -> None:
+    formatter = ChatFormatter("anthropic", cache=["system", "tools", "history"])
+    thought = ThinkingBlock("let me see", signature="c2ln")
+    payload = formatter.format(S, U, Msg("Bot", [thought, call("c1")], "assistant"), RESULT, U, tools=[TOOL])
+    with closing(client_of("anthropic", server)) as client:
+        asked = Asked("anthropic", AnthropicTokenCounter("m", client), server)
+        asked.counter.count(*asked.in_own_form(payload))
+        assert asked.sent() == payload
+        assert json.dumps(asked.sent()).count("cache_control") == json.dumps(payload).count("cache_control") > 1
+        # System text with a mark, and else what the OpenAI form has too.
+        payload = formatter.format(S, U, A, U)
+        asked.counter.count(*asked.in_own_form(payload))
+        assert asked.sent() == payload
+
+
+def test_gemini_takes_a_signature_and_blocks_of_system_text(server: Server) -> None:
+    with closing(client_of("gemini", server)) as client:
+        counter = GeminiTokenCounter("m", client)
+        blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+        contents = [{"role": "user", "parts": [{"text": "hi", "thought_signature": "c2ln"}]}]
+        assert counter.count([{"role": "system", "content": blocks}, *contents]) == SYSTEM + 2 + MESSAGE + 1
+        body = server.bodies[-1]["generateContentRequest"]
+        assert body["systemInstruction"] == {"parts": [{"text": "a\nb"}]}
+        assert body["contents"][0]["parts"][0]["thoughtSignature"] == "c2ln"
+
+
+def test_gemini_asks_with_plain_contents_where_there_is_nothing_else(server: Server) -> None:
+    with closing(client_of("gemini", server)) as client:
+        GeminiTokenCounter("m", client).count([U])
+    assert server.bodies == [{"contents": [{"role": "user", "parts": [{"text": U["content"]}]}]}]
+
+
+@pytest.mark.parametrize("model", ["models/m", "tunedModels/m"])
+def test_gemini_names_its_model_as_the_path_does(server: Server, model: str) -> None:
+    server.answer = 200, {"totalTokens": 7}
+    with closing(client_of("gemini", server)) as client:
+        assert GeminiTokenCounter(model, client).count([S, U]) == 7
+    assert server.bodies[-1]["generateContentRequest"]["model"] == model
+
+
+@pytest.mark.parametrize(
+    ("messages", "error", "match"),
+    [
+        ([RESULT], FormatError, "the result of the call 'c1', which nobody made"),
+        ([Msg("Ann", "", "user")], FormatError, "no message with any content"),
+        ([Msg("Ann", [ImageBlock(URLSource("/x/a.png"))], "user")], MediaError, "the local file '/x/a.png'"),
+        ([{"role": "usr", "content": "a"}], HistoryError, "did you mean 'user'"),
+        ([U, 3], FormatError, "3 is a int"),
+    ],
+)
+def test_what_is_no_message_is_said_before_anything_is_sent(
+    asked: Asked, messages: list[Any], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        asked.counter.count(messages)
+    assert asked.server.bodies == []
+
+
+@pytest.mark.parametrize("kind", ["gemini", "vertex"])
+def test_what_is_in_two_forms_at_once_the_client_refuses(kind: str, server: Server) -> None:
+    mixed = [{"role": "user", "parts": [{"text": "hi"}]}, A]
+    with closing(client_of(kind, server)) as client, pytest.raises(ValueError, match="content"):
+        GeminiTokenCounter("m", client).count([S, *mixed])
+    assert server.bodies == []
+
+
+def test_what_is_at_an_address_is_left_to_the_provider(asked: Asked) -> None:
+    shown = Msg("Ann", [TextBlock("see"), ImageBlock(URLSource("https://example.com/a.png"))], "user")
+    assert asked.counter.count([shown]) == MESSAGE + 1 + PICTURE
+
+
+def test_the_clients_own_errors_come_as_they_are(asked: Asked) -> None:
+    error = (
+        sdk("anthropic").AuthenticationError if asked.kind == "anthropic" else sdk("google.genai.errors").ClientError
+    )
+    asked.server.answer = 401, {"error": {"code": 401, "message": "no such key", "status": "UNAUTHENTICATED"}}
+    with pytest.raises(error, match="no such key"):
+        asked.counter.count([S, U], [TOOL])
+    with pytest.raises(error, match="no such key"):
+        asked.counter.count_text("a")
+    asked.server.answer = None
+    assert asked.counter.count_text("a b") == 2
+
+
+def test_an_answer_without_a_count_is_an_error(server: Server) -> None:
+    server.answer = 200, {}
+    with (
+        closing(client_of("gemini", server)) as client,
+        pytest.raises(TokenizerError, match="'m' holds no totalTokens"),
+    ):
+        GeminiTokenCounter("m", client).count([U])
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "gemini"])
+def test_the_client_makes_itself_from_the_environment(
+    kind: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(name, "k")
+    for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.setenv(name, server.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    counter = counter_of(kind)
+    with closing(counter.client) as client:
+        assert counter.count([U]) == MESSAGE + 4
+        assert counter.client is client
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "extra"), [("anthropic", "anthropic", "anthropic"), ("gemini", "google.genai", "google-genai")]
+)
+def test_a_client_that_is_not_installed_is_named_with_its_extra(
+    kind: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    counter = counter_of(kind)
+    assert counter.count([]) == 0
+    with pytest.raises(MissingExtraError, match=re.escape(f'pip install "lazyprompt[{extra}]"')) as caught:
+        counter.count([U])
+    assert isinstance(caught.value.__cause__, ImportError)
+
+
+def test_they_are_token_counters_that_do_not_add_up() -> None:
+    counters: list[TokenCounter] = [AnthropicTokenCounter("m"), GeminiTokenCounter("m")]
+    assert [getattr(counter, "additive", None) for counter in counters] == [False, False]

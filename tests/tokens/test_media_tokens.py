@@ -1,0 +1,324 @@
+"""What pictures, sounds, videos and documents count, in every provider's form."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import time
+import wave
+import zlib
+from base64 import b64encode, urlsafe_b64encode
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from lazyprompt.tokens._pictures import Limit, patches, picture_tokens, rule_for, tiles
+from lazyprompt.tokens.media import image_size, media_in, media_tokens
+
+MOST = 85 + 8 * 170
+SQUARE = 85 + 4 * 170
+
+
+def png(width: int, height: int, padding: int = 0) -> bytes:
+    head = struct.pack(">LLBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", head), (b"IDAT", bytes(padding)), (b"IEND", b"")]
+    body = b"".join(
+        struct.pack(">L", len(data)) + kind + data + struct.pack(">L", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + struct.pack("<HHBBB", width, height, 0, 0, 0) + bytes(60)
+
+
+def jpeg(width: int, height: int, before: int = 0) -> bytes:
+    """A JPEG with so many bytes of what cameras say of themselves before its size."""
+    said = b"".join(b"\xff\xe1" + struct.pack(">H", 65_535) + bytes(65_533) for _ in range(before // 65_535))
+    frame = struct.pack(">HBHHB", 17, 8, height, width, 3) + bytes(9)
+    return b"\xff\xd8" + said + b"\xff\xc0" + frame + bytes(60)
+
+
+def webp(width: int, height: int) -> bytes:
+    frame = b"\x30\x01\x00\x9d\x01\x2a" + struct.pack("<HH", width, height) + bytes(40)
+    return b"RIFF" + struct.pack("<L", 12 + len(frame)) + b"WEBPVP8 " + struct.pack("<L", len(frame)) + frame
+
+
+def wav(seconds: float, rate: int = 16_000) -> bytes:
+    made = BytesIO()
+    with wave.open(made, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(bytes(2 * int(rate * seconds)))
+    return made.getvalue()
+
+
+def pdf(pages: int, *, packed: bool = False) -> bytes:
+    objects = b"".join(b"%d 0 obj\n<< /Type /Page /Parent 1 0 R >>\nendobj\n" % at for at in range(pages))
+    if packed:
+        stream = zlib.compress(objects)
+        objects = (
+            b"9 0 obj\n<< /Type /ObjStm /N %d /Filter /FlateDecode /Length %d >>\nstream\r\n%b\nendstream\nendobj\n"
+            % (pages, len(stream), stream)
+        )
+    return b"%PDF-1.7\n1 0 obj\n<< /Type /Pages /Kids [] >>\nendobj\n" + objects + b"%%EOF"
+
+
+def text_of(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def address(media_type: str, data: bytes) -> str:
+    return f"data:{media_type};base64,{text_of(data)}"
+
+
+def counted(part: dict[str, Any]) -> int:
+    return media_tokens(part)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": address("image/png", png(1024, 1024)), "detail": "auto"}},
+        {"type": "image_url", "image_url": address("image/png", png(1024, 1024))},
+        {"type": "input_image", "image_url": address("image/png", png(1024, 1024)), "file_id": None},
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": text_of(png(1024, 1024))},
+        },
+        {"type": "image", "source": {"type": "url", "url": address("image/png", png(1024, 1024))}},
+        {"inline_data": {"mime_type": "image/png", "data": text_of(png(1024, 1024))}},
+        {"inline_data": {"mime_type": "image/png", "data": png(1024, 1024)}},
+        {"inlineData": {"mimeType": "image/png", "data": urlsafe_b64encode(png(1024, 1024)).decode()}},
+        {"image": address("image/png", png(1024, 1024)), "min_pixels": 3},
+        {"image": {"format": "png", "source": {"bytes": png(1024, 1024)}}},
+        {"images": [text_of(png(1024, 1024))]},
+        {"type": "image_url", "image_url": {"url": text_of(png(1024, 1024))}},
+        {"type": "file", "file": {"file_data": address("image/png", png(1024, 1024)), "filename": "a.png"}},
+    ],
+)
+def test_a_picture_of_any_form_counts_by_its_size(part: dict[str, Any]) -> None:
+    assert counted(part) == SQUARE
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+        {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
+        {"type": "input_image", "file_id": "file-1"},
+        {"file_data": {"file_uri": "gs://bucket/a.png", "mime_type": "image/png"}},
+        {"fileData": {"fileUri": "gs://bucket/a.png", "mimeType": "image/png"}},
+        {"image": "oss://bucket/a.png"},
+        {"image": "a.png"},
+        {"image": "/home/me/a.png"},
+        {"type": "image"},
+        {"type": "image", "image": None},
+        {"type": "image", "image": 3},
+        {"type": "image_url", "image_url": {"url": ""}},
+        {"type": "image_url", "image_url": {"url": "data:image/png,%89PNG"}},
+        {"type": "image_url", "image_url": {"url": address("image/png", b"no picture")}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,é"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}},
+    ],
+)
+def test_a_picture_whose_size_is_not_known_counts_the_most(part: dict[str, Any]) -> None:
+    assert counted(part) == MOST
+
+
+@pytest.mark.parametrize("make", [png, gif, jpeg, webp])
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((1, 1), 1), ((512, 512), 1), ((513, 512), 2), ((1024, 1024), 4), ((2048, 4096), 6), ((4096, 8192), 6)],
+)
+def test_the_size_is_read_from_the_bytes(make: Any, size: tuple[int, int], expected: int) -> None:
+    for width, height in (size, size[::-1]):
+        assert counted({"image": address("image/x", make(width, height))}) == 85 + 170 * expected
+
+
+def test_a_size_far_from_the_beginning_is_found() -> None:
+    """Photographs say much of themselves, with small pictures, before their size."""
+    for before in (0, 65_535, 400_000):
+        assert counted({"image": address("image/jpeg", jpeg(640, 480, before))}) == 85 + 2 * 170
+
+
+def test_base64_with_line_ends_and_without_padding_is_read() -> None:
+    lines = "\r\n".join(text_of(png(600, 600))[at : at + 76] for at in range(0, 200, 76))
+    assert counted({"image": f"data:image/png;base64,{lines.rstrip('=')}"}) == SQUARE
+
+
+def test_large_pictures_are_not_decoded() -> None:
+    part = {"image": address("image/png", png(1024, 1024, padding=20_000_000))}
+    began = time.perf_counter()
+    assert counted(part) == SQUARE
+    assert time.perf_counter() - began < 0.2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png(0, 0),
+        png(9, 9)[:12],
+        gif(5, 5)[:8],
+        gif(40_000, 40_000),
+        jpeg(5, 5)[:6],
+        b"\xff\xd8" + b"\xff" * 99,
+        b"RIFF\x10\0\0\0WEBPVP8?",
+        b"II*\0\x08\0\0\0" + b"\xff" * 99,
+        b"MM\0*\xff\xff\xff\xff",
+        b"<svg width='x' height='y'>",
+        b"<svg width='100%' height='1'>",
+        b"P6 x",
+        b"\0\0\0\x18ftypavif" + bytes(99),
+        b"",
+    ],
+)
+def test_broken_pictures_count_the_most(data: bytes) -> None:
+    assert counted({"image": {"data": text_of(data)}}) == MOST
+    assert image_size(media_in({"image": {"data": text_of(data)}})[0]) is None
+
+
+@pytest.mark.parametrize("error", [ValueError, struct.error, OverflowError])
+def test_broken_pictures_count_the_most_with_older_versions_of_the_library(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(_: object) -> None:
+        raise error("no picture")
+
+    monkeypatch.setattr("imagesize.get", get)
+    assert counted({"image": address("image/png", png(9, 9))}) == MOST
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"type": "input_audio", "input_audio": {"data": text_of(wav(2)), "format": "wav"}}, 65),
+        ({"type": "input_audio", "input_audio": {"data": text_of(wav(2, 44_100)), "format": "wav"}}, 65),
+        ({"audio": address("audio/wav", wav(0))}, 1),
+        ({"type": "input_audio", "input_audio": {"data": text_of(bytes(16_000)), "format": "mp3"}}, 64),
+        ({"inline_data": {"mime_type": "audio/ogg", "data": bytes(16_000)}}, 64),
+        ({"audio": address("audio/wav", b"RIFF\x10\0\0\0WAVEfmt \x10\0\0\0" + bytes(8_000))}, 33),
+        ({"audio": "https://example.com/a.mp3"}, 60 * 32),
+        ({"type": "audio"}, 60 * 32),
+        ({"type": "video"}, 60 * 295),
+        ({"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}, 60 * 295),
+        ({"inline_data": {"mime_type": "video/mp4", "data": text_of(bytes(125_001))}}, 2 * 295),
+        ({"file_data": {"file_uri": "gs://a/b", "mime_type": "video/mp4"}}, 60 * 295),
+        ({"video": ["https://example.com/1.jpg", address("image/png", png(9, 9))]}, MOST + 255),
+    ],
+)
+def test_sounds_and_videos_count_by_their_length(part: dict[str, Any], expected: int) -> None:
+    assert counted(part) == expected
+
+
+def test_a_sound_that_tells_a_wrong_length_counts_by_its_bytes() -> None:
+    """Sounds made piece by piece tell no length, or the largest there is."""
+    data = bytearray(wav(2))
+    for told in (0, 0xFFFFFFFF):
+        data[40:44] = struct.pack("<L", told)
+        assert counted({"audio": address("audio/wav", bytes(data))}) == 65
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"type": "file", "file": {"file_data": address("application/pdf", pdf(3)), "filename": "a.pdf"}}, 3),
+        ({"type": "input_file", "file_data": address("application/pdf", pdf(3, packed=True))}, 3),
+        ({"type": "document", "source": {"type": "base64", "data": text_of(pdf(2))}}, 2),
+        ({"inline_data": {"mime_type": "application/pdf", "data": text_of(pdf(1))}}, 1),
+        ({"type": "file", "file": {"file_data": address("application/pdf", b"%PDF-1.7" + bytes(60_000))}}, 4),
+        ({"type": "file", "file": {"file_data": address("application/pdf", b"%PDF- /ObjStm stream\n?? endstream")}}, 1),
+        ({"type": "file", "file": {"file_data": address("application/zip", bytes(20_000))}}, 1),
+        ({"type": "file", "file": {"file_id": "file-1"}}, 10),
+        ({"type": "input_file", "file_url": "https://example.com/a.pdf"}, 10),
+        ({"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}, 10),
+        ({"type": "file"}, 10),
+        ({"unknown": 1}, 10),
+    ],
+)
+def test_documents_count_by_their_pages(part: dict[str, Any], expected: int) -> None:
+    assert counted(part) == 3_000 * expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"type": "text", "media_type": "text/plain", "data": "abcd"}, 2),
+        ({"type": "base64", "media_type": "text/plain", "data": text_of(b"abc" * 10)}, 15),
+        ({"type": "content", "content": "你好"}, 3),
+        ({"type": "content", "content": [{"type": "text", "text": "ab"}, "c", {"type": "image"}]}, 1 + MOST),
+        ({"type": "text", "data": "\ud800"}, 2),
+    ],
+)
+def test_documents_of_text_count_as_text(source: dict[str, Any], expected: int) -> None:
+    assert counted({"type": "document", "source": source}) == expected
+
+
+def test_nothing_is_left_as_it_was_not() -> None:
+    part = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "ab"}]}}
+    before = str(part)
+    media_tokens(part)
+    assert str(part) == before
+
+
+def test_the_network_and_files_are_left_alone() -> None:
+    code = """
+import sys
+def hook(event, args):
+    if event.startswith("socket.") or (event == "open" and "example" in str(args[0])):
+        print(event, args)
+sys.addaudithook(hook)
+from lazyprompt.tokens.media import media_tokens
+for url in ("http://example.com/a.png", "/example.png", "file:///example.png"):
+    media_tokens({"image": url})
+    media_tokens({"image": {"data": url}})
+print("urllib.request" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
+    assert done.stdout.splitlines()[1:] == []
+
+
+# What OpenAI's bills said of pictures: community.openai.com/t/1281361, and JOHNISKING/image-token-cost for GPT-6 (auto,
+# high) and GPT-5.5 (auto).
+def test_tiles_are_those_of_the_bills() -> None:
+    assert [tiles(2049, 513), tiles(2050, 513), tiles(1, 9_999), tiles(768, 2048)] == [8, 4, 4, 8]
+
+
+def test_patches_are_those_of_the_guide_and_the_bills() -> None:
+    old, high = Limit(2048, 1536), Limit(2048, 2500)
+    assert patches(1024, 1024, old) == 1024
+    assert patches(1800, 2400, old) == 1452
+    assert patches(4000, 1474, old) == 1536
+    assert patches(2048, 2048, high) == 2500
+    assert patches(1, 99_999, Limit(0, 1536)) == 1536
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "gpt_6", "gpt_6_high", "gpt_5_5"),
+    [
+        (256, 256, 77, 77, 77),
+        (1024, 1024, 1229, 1229, 1229),
+        (1280, 720, 1104, 1104, 1104),
+        (1080, 1920, 2448, 2448, 2448),
+        (2560, 1440, 4320, 2931, 4320),
+        (3840, 2160, 9792, 2931, 9792),
+        (4032, 3024, 14_364, 2942, 11_868),
+    ],
+)
+def test_pictures_count_as_measured(width: int, height: int, gpt_6: int, gpt_6_high: int, gpt_5_5: int) -> None:
+    size = (width, height)
+    assert picture_tokens(rule_for("gpt-6-astra"), size) == gpt_6
+    assert picture_tokens(rule_for("gpt-6-astra"), size, "high") == gpt_6_high
+    assert picture_tokens(rule_for("gpt-5.5"), size) == gpt_5_5
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4o-mini", "gpt-4.1-nano", "o4-mini", "gpt-5.2", "gpt-5.4", "gpt-5.5"])
+@pytest.mark.parametrize("detail", ["low", "high", "original", "auto", ""])
+def test_no_picture_counts_more_than_one_of_unknown_size(model: str, detail: str) -> None:
+    rule = rule_for(model)
+    sizes = [(1, 1), (1, 99_999), (99_999, 2), (777, 3333), (2048, 2048), (4999, 5001), (9_999, 9_999)]
+    assert all(0 < picture_tokens(rule, size, detail) <= picture_tokens(rule, None, detail) for size in sizes)

@@ -1,0 +1,411 @@
+"""OpenAI's tokens: the cookbook's printed counts, the guide's pictures, and messages and tools of every form."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from base64 import b64encode
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+from vocabularies import vocabulary_folder
+
+from lazyprompt.errors import FormatError, TokenizerError
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.openai_form import to_openai
+from lazyprompt.tokens import vocabulary
+from lazyprompt.tokens.openai import TiktokenCounter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+
+# OpenAI's cookbook, "How to count tokens with tiktoken": its messages and tools, and the counts that it prints, which
+# are those of the API.
+JARGON: list[dict[str, Any]] = [
+    {
+        "role": "system",
+        "content": "You are a helpful, pattern-following assistant that translates corporate jargon into plain "
+        "English.",
+    },
+    {"role": "system", "name": "example_user", "content": "New synergies will help drive top-line growth."},
+    {
+        "role": "system",
+        "name": "example_assistant",
+        "content": "Things working well together will increase revenue.",
+    },
+    {
+        "role": "system",
+        "name": "example_user",
+        "content": "Let's circle back when we have more bandwidth to touch base on opportunities for increased "
+        "leverage.",
+    },
+    {
+        "role": "system",
+        "name": "example_assistant",
+        "content": "Let's talk later when we're less busy about how to do better.",
+    },
+    {
+        "role": "user",
+        "content": "This late pivot means we don't have time to boil the ocean for the client deliverable.",
+    },
+]
+WEATHER = [
+    {"role": "system", "content": "You are a helpful assistant that can answer to questions about the weather."},
+    {"role": "user", "content": "What's the weather like in San Francisco?"},
+]
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA"},
+        "unit": {
+            "type": "string",
+            "description": "The unit of temperature to return",
+            "enum": ["celsius", "fahrenheit"],
+        },
+    },
+    "required": ["location"],
+}
+DECLARED = {"name": "get_current_weather", "description": "Get the current weather in a given location"}
+TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {**DECLARED, "parameters": SCHEMA}}]
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x04\0\x08\x02\0\0\0" + bytes(40)
+SQUARE = f"data:image/png;base64,{b64encode(PNG).decode()}"
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
+
+
+@pytest.fixture(autouse=True)
+def _vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder()))
+
+
+def encoded(text: str, name: str = "o200k_base") -> int:
+    return len(vocabulary.encoding_for(name).encode_ordinary(text))
+
+
+def added(model: str, *messages: Any) -> int:
+    """What messages add to the count of none."""
+    counter = TiktokenCounter(model)
+    return counter.count(messages) - counter.count([])
+
+
+def picture(url: str, **more: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url, **more}}]}
+
+
+def pictured(model: str, url: str = SQUARE, **more: str) -> int:
+    """What a picture counts, beside its message."""
+    return added(model, picture(url, **more)) - added(model, {"role": "user", "content": ""})
+
+
+@pytest.mark.parametrize(
+    ("model", "messages", "with_tools"),
+    [("gpt-3.5-turbo", 129, 105), ("gpt-4-0613", 129, 105), ("gpt-4o", 124, 101), ("gpt-4o-mini", 124, 101)],
+)
+def test_the_cookbooks_counts_come_out(model: str, messages: int, with_tools: int) -> None:
+    counter = TiktokenCounter(model)
+    assert counter.count(JARGON) == messages
+    assert counter.count(WEATHER, TOOLS) == with_tools
+
+
+def test_newer_models_count_as_gpt_4o_does() -> None:
+    for model in ("gpt-4.1", "gpt-5", "gpt-5.4-mini", "o3", "o4-mini", "gpt-oss-120b", "o200k_base"):
+        assert TiktokenCounter(model).count(WEATHER, TOOLS) == 101
+    assert TiktokenCounter("cl100k_base").count(WEATHER, TOOLS) == 105
+
+
+def test_nothing_is_three_tokens_and_no_text_none() -> None:
+    counter = TiktokenCounter("gpt-4o")
+    assert counter.count([]) == counter.count([], []) == counter.count((), None) == 3
+    assert counter.count_text("") == 0
+    assert counter.count_text("hello world") == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "texts", "more"),
+    [
+        ({"role": "user", "content": "hello"}, ["user", "hello"], 3),
+        ({"role": "user", "content": "<|endoftext|>"}, ["user", "<|endoftext|>"], 3),
+        ({"role": "user", "content": "\ud800"}, ["user", "\ufffd"], 3),
+        ({"role": "critic", "content": "hello"}, ["critic", "hello"], 3),
+        ({"role": "user", "name": "Bob", "content": "hello"}, ["user", "Bob", "hello"], 4),
+        ({"role": "assistant", "content": None}, ["assistant"], 3),
+        ({"role": "assistant"}, ["assistant"], 3),
+        ({"content": "hello"}, ["hello"], 3),
+        ({"role": ["user"], "content": "hello"}, ["hello"], 3),
+        ({"role": "user", "content": [{"type": "text", "text": "a b"}, {"text": "c"}]}, ["user", "a b", "c"], 3),
+        (
+            {"role": "tool", "tool_call_id": "call_1", "name": "f", "content": "42"},
+            ["tool", "call_1", "f", "42"],
+            4,
+        ),
+        (
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            ["assistant", json.dumps([CALL], ensure_ascii=False)],
+            3,
+        ),
+        (
+            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+            ["assistant", '{"name": "f", "arguments": "{}"}'],
+            3,
+        ),
+        ({"role": "assistant", "content": None, "refusal": "No."}, ["assistant", "No."], 3),
+        ({"role": "assistant", "content": "a", "reasoning_content": "hm"}, ["assistant", "a", "hm"], 3),
+        (
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": 1}'},
+            ["function_call", "1", "f", '{"a": 1}'],
+            4,
+        ),
+        ({"role": "model", "parts": [{"text": "hello"}]}, ["model", "hello"], 3),
+    ],
+)
+def test_every_value_of_a_message_counts(message: dict[str, Any], texts: list[str], more: int) -> None:
+    before = copy.deepcopy(message)
+    assert added("gpt-4o", message) == sum(map(encoded, texts)) + more
+    assert added("gpt-4o", message, message) == 2 * added("gpt-4o", message)
+    assert message == before
+
+
+@given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(max_size=30)), max_size=8))
+def test_plain_messages_count_by_the_formula(pairs: list[tuple[str, str]]) -> None:
+    messages = [{"role": role, "content": content} for role, content in pairs]
+    expected = 3 + sum(3 + encoded(role) + encoded(content) for role, content in pairs)
+    counter = TiktokenCounter("gpt-4o")
+    assert counter.count(messages) == expected
+    # The same, but not by the quick path.
+    assert counter.count([{**message, "refusal": None} for message in messages]) == expected
+    assert TiktokenCounter.additive
+
+
+CONVERSATION = (
+    Msg("system", "Be brief.", "system"),
+    Msg("user", [TextBlock("abc"), ImageBlock(Base64Source("image/png", b64encode(PNG).decode()))], "user"),
+    Msg("assistant", [ToolUseBlock("call_1", "f", {"a": 1})], "assistant"),
+    Msg("tool", [ToolResultBlock("call_1", "f", "42")], "tool"),
+    Msg("assistant", "Done.", "assistant"),
+)
+
+
+def test_a_msg_counts_as_its_openai_form_does() -> None:
+    counter = TiktokenCounter("gpt-4o")
+    assert counter.count(CONVERSATION) == counter.count([form for each in CONVERSATION for form in to_openai(each)])
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope", "ollama", "openai-responses"])
+def test_every_providers_form_counts_about_the_same(provider: str) -> None:
+    formatter = ChatFormatter(provider)
+    messages = formatter.format(*CONVERSATION[1:])[formatter.profile.form.messages_key]
+    assert 765 + 40 <= TiktokenCounter("gpt-4o").count(messages) <= 765 + 90
+
+
+@pytest.mark.parametrize(
+    ("model", "auto", "low", "unknown"),
+    [
+        ("gpt-4o", 765, 85, 1445),
+        ("gpt-4o-2024-08-06", 765, 85, 1445),
+        ("chatgpt-4o-latest", 765, 85, 1445),
+        ("gpt-4-turbo", 765, 85, 1445),
+        ("gpt-4.5-preview", 765, 85, 1445),
+        ("gpt-4.1", 765, 85, 1445),
+        ("gpt-4o-mini", 25_501, 2833, 48_169),
+        ("ft:gpt-4o-mini-2024-07-18:us::1", 25_501, 2833, 48_169),
+        ("gpt-4.1-mini", 1659, 1659, 9954),
+        ("gpt-4.1-nano", 2520, 2520, 3779),
+        ("o1", 675, 75, 1275),
+        ("o1-pro", 675, 75, 1275),
+        ("o3", 675, 75, 1275),
+        ("o4-mini", 1762, 1762, 2642),
+        ("gpt-5", 630, 70, 1190),
+        ("gpt-5-chat-latest", 630, 70, 1190),
+        ("gpt-5.1", 630, 70, 1190),
+        ("gpt-5-mini", 1229, 1229, 1844),
+        ("gpt-5-nano-2025-08-07", 1536, 1536, 2304),
+        ("gpt-5.2", 1229, 1229, 7373),
+        ("gpt-5.4", 1229, 1229, 3000),
+        ("gpt-5.5", 1229, 308, 12_000),
+        ("gpt-5.6-sol", 1229, 308, 12_000),
+        ("cl100k_base", 765, 85, 1445),
+    ],
+)
+def test_pictures_count_as_the_guide_has_them(model: str, auto: int, low: int, unknown: int) -> None:
+    """A picture of 1024 x 1024 px, and one at an address."""
+    assert pictured(model) == pictured(model, detail="auto") == pictured(model, detail="high") == auto
+    assert pictured(model, detail="low") == low
+    assert pictured(model, "https://example.com/a.png") == unknown
+
+
+def test_for_a_model_that_is_not_known_pictures_count_the_most() -> None:
+    known = ("gpt-4o", "gpt-4.1-mini", "gpt-4.1-nano", "o4-mini", "gpt-5", "gpt-5.5")
+    for url in (SQUARE, "https://example.com/a.png"):
+        assert pictured("o200k_base", url) == max(pictured(model, url) for model in known)
+
+
+def test_media_of_other_forms_count_too() -> None:
+    plain = added("gpt-4o", {"role": "user", "content": ""})
+    for message, expected in (
+        ({"role": "user", "content": "", "images": [b64encode(PNG).decode()]}, 765),
+        ({"role": "user", "content": [{"type": "input_image", "image_url": SQUARE, "detail": "low"}]}, 85),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A" * 10_668}}]}, 33),
+        ({"role": "user", "content": [{"type": "video"}]}, 60 * 295),
+        ({"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "a b c"}}]}, 3),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}, 30_000),
+    ):
+        assert added("gpt-4o", message) == plain + expected
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [{"type": "function", **DECLARED, "parameters": SCHEMA, "strict": False}],
+        [{**DECLARED, "input_schema": SCHEMA}],
+        [{"function_declarations": [{**DECLARED, "parameters": SCHEMA}]}],
+        [{"functionDeclarations": [{**DECLARED, "parametersJsonSchema": SCHEMA}]}],
+        (
+            {
+                "type": "function",
+                "function": {**DECLARED, "description": f"{DECLARED['description']}.", "parameters": SCHEMA},
+            },
+        ),
+    ],
+)
+def test_tools_of_every_form_count_the_same(tools: Any) -> None:
+    before = copy.deepcopy(tools)
+    assert TiktokenCounter("gpt-4o").count(WEATHER, tools) == 101
+    assert tools == before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "frames", "texts"),
+    [
+        (None, 0, []),
+        ({}, 0, []),
+        ({"type": "object", "properties": {}, "required": [], "additionalProperties": False}, 0, []),
+        ({"properties": {"a": {}}}, 6, ["a::"]),
+        ({"properties": {"a": {"type": "string", "description": "b."}, "c": True}}, 9, ["a:string:b", "c:true"]),
+        ({"properties": {"a": {"type": ["string", "null"]}}}, 6, ['a:["string", "null"]:']),
+        ({"properties": {"a": {"enum": [1, "x", None]}}}, 6 - 3 + 9, ["a::", "1", "x", "null"]),
+        ({"properties": {"a": {"type": "object", "properties": {"b": {}}}}}, 12, ["a:object:", "b::"]),
+        ({"properties": {"a": {"type": "array", "items": {"properties": {"b": {}}}}}}, 12, ["a:array:", "b::"]),
+        ({"properties": {"a": {"minimum": 3}}}, 6, ["a::", '{"minimum": 3}']),
+        ({"$defs": {"b": {"type": "string"}}}, 0, ['{"$defs": {"b": {"type": "string"}}}']),
+    ],
+)
+def test_parameters_count_by_the_formula(parameters: Any, frames: int, texts: list[str]) -> None:
+    counted = TiktokenCounter("gpt-4o").count([], [{"name": "f", "parameters": parameters}])
+    assert counted == 3 + 12 + 7 + encoded("f:") + frames + sum(map(encoded, texts))
+
+
+@pytest.mark.parametrize(
+    "tool", [{"google_search": {}}, {"type": "web_search"}, {"name": 3}, {"name": "f", "parameters": [1]}]
+)
+def test_tools_that_are_no_functions_count_as_json(tool: dict[str, Any]) -> None:
+    assert TiktokenCounter("gpt-4o").count([], [tool]) == 3 + 12 + 7 + encoded(json.dumps(tool))
+
+
+@pytest.mark.parametrize("bad", [object(), {"a": {1, 2}}, float("nan"), b"x"])
+def test_what_is_no_json_is_refused(bad: Any) -> None:
+    counter = TiktokenCounter("gpt-4o")
+    with pytest.raises(FormatError):
+        counter.count([], [{"name": "f", "parameters": {"properties": {"a": bad}}}])
+    with pytest.raises(FormatError):
+        counter.count([{"role": "assistant", "tool_calls": [bad]}])
+    with pytest.raises(FormatError):
+        counter.count([{"role": "assistant", "content": None, "function_call": bad}])
+
+
+def test_the_vocabulary_is_read_on_first_use_and_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    read = vocabulary._encoding  # noqa: SLF001 - what is read
+    read.cache_clear()
+    counters = [TiktokenCounter(name) for name in ("gpt-4", "gpt-3.5-turbo", "cl100k_base")]
+    assert read.cache_info().currsize == 0
+    assert {counter.count_text("hello world") for counter in counters} == {2}
+    assert read.cache_info().currsize == 1
+    assert tiktoken.registry.ENCODINGS == {}
+
+
+def test_an_encoding_that_tiktoken_has_loaded_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {"cl100k_base": vocabulary.encoding_for("cl100k_base")})
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    assert TiktokenCounter("gpt-4").count(JARGON) == 129
+
+
+def test_a_file_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = TiktokenCounter("gpt-4", vocabulary_folder() / KEY)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    assert counter.count(JARGON) == 129
+    assert pickle.loads(pickle.dumps(counter)).count(JARGON) == 129  # noqa: S301 - our own bytes
+
+
+def test_a_pickle_leaves_the_vocabulary_out() -> None:
+    counter = TiktokenCounter("gpt-4o", missing="approximate")
+    assert counter.count(JARGON) == 124
+    pickled = pickle.dumps(counter)
+    assert len(pickled) < 300
+    for again in (pickle.loads(pickled), copy.copy(counter), copy.deepcopy(counter)):  # noqa: S301 - our own bytes
+        assert (again.name, again.bpe_file, again.missing) == ("gpt-4o", None, "approximate")
+        assert again.count(JARGON) == 124
+        assert repr(again) == "TiktokenCounter('gpt-4o')"
+
+
+def test_what_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(TokenizerError, match='or count about with missing="approximate"'):
+        TiktokenCounter("gpt-4o")
+    with pytest.raises(TokenizerError, match=r"missing='aproximate' is neither of .*did you mean 'approximate'"):
+        TiktokenCounter("gpt-4o", missing="aproximate")  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        TiktokenCounter("gpt-4o", tmp_path / "none")
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        TiktokenCounter("gpt-4o", tmp_path / "none", missing="approximate")
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "gpt-99"])
+def test_what_is_missing_may_be_counted_approximately(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    from lazyprompt.tokens.approximate import ApproximateTokenCounter  # noqa: PLC0415 - what stands in
+
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    with pytest.warns(UserWarning, match="tokens are counted approximately: ") as warned:
+        counter = TiktokenCounter(name, missing="approximate")
+    assert warned[0].filename == __file__
+    about = ApproximateTokenCounter()
+    assert counter.count(WEATHER, TOOLS) == about.count(WEATHER, TOOLS)
+    assert counter.count_text("hello world") == about.count_text("hello world")
+    assert counter.count(CONVERSATION) == about.count(CONVERSATION)
+    assert len(recwarn) == 0
+
+
+def test_long_texts_of_one_sign_count() -> None:
+    counter = TiktokenCounter("gpt-4o")
+    began = perf_counter()
+    for sign in ("a", " ", "\n", "é", "你", "😀", "0"):
+        assert counter.count_text(sign * 300_000) > 0
+    assert perf_counter() - began < 20
+
+
+def test_counting_costs_little_beside_encoding() -> None:
+    """Well below a microsecond for a plain message; the rest is tiktoken's."""
+    counter = TiktokenCounter("gpt-4o")
+    encode = vocabulary.encoding_for("gpt-4o").encode_ordinary
+    messages = [{"role": "user", "content": "hello there"}] * 1000
+    counter.count(messages)
+
+    def spent(call: Any) -> float:
+        began = perf_counter()
+        call()
+        return perf_counter() - began
+
+    floor = min(spent(lambda: [len(encode(message["content"])) for message in messages]) for _ in range(60))
+    whole = min(spent(lambda: counter.count(messages)) for _ in range(60))
+    assert whole - floor < 1e-3

@@ -1,0 +1,516 @@
+"""Vocabularies: found where tiktoken keeps them, never downloaded unasked, and downloaded within bounds when asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import closing
+from shutil import copy
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tiktoken
+import tiktoken.load
+import tiktoken_ext.openai_public as recipes  # type: ignore[import-untyped]  # it has no types
+import trustme
+from media_helpers import Site, served
+from tiktoken.load import data_gym_to_mergeable_bpe_ranks
+from vocabularies import vocabulary_folder
+
+from lazyprompt.errors import TokenizerError
+from lazyprompt.tokens import vocabulary
+from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+HOST = "openaipublic.blob.core.windows.net"
+PATH = "/encodings/cl100k_base.tiktoken"
+KEY = hashlib.sha1(f"https://{HOST}{PATH}".encode()).hexdigest()  # noqa: S324 - so tiktoken names its files
+O200K = "fb374d419588a4632f3f557e76b4b70aebbca790"
+TEXT = "Hello, wörld! 你好 <|endoftext|> \t\n 12345"
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxies of this machine, and nothing that tiktoken or a test before has loaded."""
+    for name in (*PROXIES, "DATA_GYM_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    vocabulary._encoding.cache_clear()  # noqa: SLF001 - what a test before has read
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder of tiktoken."""
+    path = tmp_path / "cache"
+    path.mkdir()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(path))
+    return path
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder with cl100k_base and o200k_base."""
+    path = vocabulary_folder()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(path))
+    return path
+
+
+def fault(name: Any, bpe_file: Any = None) -> str:
+    """What both functions say of a vocabulary that is not at hand."""
+    with pytest.raises(TokenizerError) as checked:
+        check_vocabulary(name, bpe_file)
+    with pytest.raises(TokenizerError) as found:
+        encoding_for(name, bpe_file)
+    assert str(checked.value) == str(found.value)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base", "o200k_harmony"])
+def test_an_encoding_is_what_tiktoken_makes_of_it(name: str, full: Path) -> None:
+    check_vocabulary(name)
+    ours = encoding_for(name)
+    assert tiktoken.registry.ENCODINGS == {}
+    theirs = tiktoken.get_encoding(name)
+    assert ours is not theirs
+    assert ours.name == theirs.name == name
+    assert ours.encode(TEXT, allowed_special="all") == theirs.encode(TEXT, allowed_special="all")
+    assert (ours.n_vocab, ours.special_tokens_set) == (theirs.n_vocab, theirs.special_tokens_set)
+    assert encoding_for(name) is theirs
+    assert full.exists()
+
+
+@pytest.mark.usefixtures("full")
+def test_a_model_has_the_encoding_that_tiktoken_says() -> None:
+    assert encoding_for("gpt-4o-mini-2024-07-18") is encoding_for("o200k_base")
+    assert encoding_for("gpt-4").name == "cl100k_base"
+
+
+def test_nothing_of_tiktoken_is_changed(full: Path) -> None:
+    before = (dict(vars(recipes)), dict(vars(tiktoken.load)))
+    encoding_for("o200k_harmony")
+    assert (dict(vars(recipes)), dict(vars(tiktoken.load))) == before
+    assert recipes.load_tiktoken_bpe is tiktoken.load.load_tiktoken_bpe
+    assert {path.name for path in full.iterdir() if len(path.name) == 40} >= {KEY, O200K}
+
+
+def test_many_threads_share_one_encoding(full: Path) -> None:
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(encoding_for("cl100k_base"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(map(id, found))) == 1
+    assert full.exists()
+
+
+def test_a_file_is_read_where_it_lies(folder: Path, tmp_path: Path) -> None:
+    lies = copy(vocabulary_folder() / KEY, tmp_path / "a.tiktoken")
+    for bpe_file in (lies, str(lies)):
+        check_vocabulary("gpt-4", bpe_file)
+        assert encoding_for("gpt-4", bpe_file).encode("hello world") == [15339, 1917]
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"IQ== 0\nIg== 1\n", "its 14 bytes have the SHA-256 "),
+        (b"IQ== 0\nIg== 1\n", "though its 2 lines are tokens with their ranks"),
+        (b"IQ== 0\n<html>\n", "and line 2 is no token with its rank (b'<html>')"),
+        (b"IQ== 0\n\nIg==", "and line 3 is no token with its rank (b'Ig==')"),
+        (b"", "its 0 bytes"),
+    ],
+)
+def test_a_file_that_is_another_is_refused(folder: Path, tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "a.tiktoken"
+    path.write_bytes(content)
+    said = fault("cl100k_base", path)
+    assert said.startswith(f"{path} is not the file of https://{HOST}{PATH}: its ")
+    assert told in said
+    assert said.endswith("give the right file, or download it with `lazyprompt tokens --download cl100k_base`")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    assert fault("gpt-4", tmp_path / "none").startswith(f"{tmp_path / 'none'} cannot be read (No such file or dir")
+    assert "cannot be read (Is a directory)" in fault("gpt-4", tmp_path)
+
+
+def test_a_damaged_file_of_the_cache_is_refused_and_left(folder: Path) -> None:
+    """tiktoken would delete it and download it again."""
+    whole = (vocabulary_folder() / KEY).read_bytes()
+    (folder / KEY).write_bytes(whole[:-20])
+    said = fault("cl100k_base")
+    assert said.startswith(f"{folder / KEY} is not the file of ")
+    assert (folder / KEY).read_bytes() == whole[:-20]
+
+
+def test_what_is_missing_is_told_with_every_way_out(folder: Path) -> None:
+    said = fault("gpt-4")
+    assert said == (
+        f"the vocabulary cl100k_base is not on this machine: {KEY} (https://{HOST}{PATH}) is not in {folder} "
+        "(TIKTOKEN_CACHE_DIR). Give its file with bpe_file=..., set TIKTOKEN_CACHE_DIR to a folder that has it, "
+        'download it with `lazyprompt tokens --download cl100k_base`, or count about with missing="approximate"'
+    )
+
+
+def test_the_folder_is_the_one_that_tiktoken_looks_in(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(other))
+    assert f"is not in {folder} (TIKTOKEN_CACHE_DIR)" in fault("gpt-4")
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+    assert f"is not in {other} (DATA_GYM_CACHE_DIR)" in fault("gpt-4")
+    monkeypatch.delenv("DATA_GYM_CACHE_DIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert f"is not in {tmp_path / 'data-gym-cache'}, tiktoken's cache folder" in fault("gpt-4")
+    (tmp_path / "data-gym-cache").mkdir()
+    copy(vocabulary_folder() / KEY, tmp_path / "data-gym-cache")
+    check_vocabulary("gpt-4")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    assert "TIKTOKEN_CACHE_DIR is empty, which turns tiktoken's cache off" in fault("gpt-4")
+    with pytest.raises(TokenizerError, match="has nowhere to go: TIKTOKEN_CACHE_DIR is empty"):
+        download_vocabulary("gpt-4")
+
+
+@pytest.mark.parametrize("name", ["gpt4o", "o200k", "GPT-4o", "", "claude-sonnet-4", None])
+def test_an_unknown_name_is_told_with_the_nearest(name: Any) -> None:
+    said = fault(name)
+    assert f"knows no encoding and no model {name!r}" in said
+    assert ("did you mean" in said) is (name in {"gpt4o", "o200k", "GPT-4o"})
+    assert "give an encoding (gpt2, r50k_base, " in said
+
+
+# A small vocabulary in the form of gpt2's: the 256 bytes, and one merge.
+SIGNS = [chr(at) for at in range(256) if chr(at).isprintable() and at != 32]
+SIGNS += [chr(256 + at) for at in range(256 - len(SIGNS))]
+TOKENS = {sign: at for at, sign in enumerate([*SIGNS, "hi"])} | {"<|endoftext|>": 257}
+SMALL = {"https://a/vocab.bpe": b"#version: 0.2\nh i\n", "https://a/encoder.json": json.dumps(TOKENS).encode()}
+HASHES = tuple(hashlib.sha256(content).hexdigest() for content in SMALL.values())
+
+
+def small_gpt2(hashes: tuple[str, ...] = HASHES) -> Any:
+    ranks = data_gym_to_mergeable_bpe_ranks(
+        vocab_bpe_file="https://a/vocab.bpe",
+        encoder_json_file="https://a/encoder.json",
+        vocab_bpe_hash=hashes[0],
+        encoder_json_hash=hashes[1],
+    )
+    return {"name": "small", "pat_str": ".+", "mergeable_ranks": ranks, "special_tokens": {"<|endoftext|>": 257}}
+
+
+def constructors_of_tiktoken() -> dict[str, Any]:
+    assert tiktoken.list_encoding_names()
+    return tiktoken.registry.ENCODING_CONSTRUCTORS or {}
+
+
+def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "vocab.bpe) is not in" in fault("gpt2")
+    assert "is one file, but gpt2 has 2; put them into the folder" in fault("gpt2", tmp_path / "vocab.bpe")
+    for constructors in (constructors_of_tiktoken(), recipes.ENCODING_CONSTRUCTORS):
+        monkeypatch.setitem(constructors, "small", small_gpt2)
+    for url, content in SMALL.items():
+        assert f"({url}) is not in {folder}" in fault("small")
+        path = folder / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324 - as above
+        path.write_bytes(content)
+    path.write_bytes(b"other")
+    assert "is not the file of https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not" in fault(
+        "small"
+    )
+    path.write_bytes(content)
+    assert encoding_for("small").encode("hi!") == [256, 0]
+    assert download_vocabulary("small") == folder / hashlib.sha1(b"https://a/vocab.bpe").hexdigest()  # noqa: S324 - as above
+
+
+def test_encodings_of_plug_ins_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(constructors_of_tiktoken(), "plug-in", lambda: sys.exit("it was asked"))
+    assert "'plug-in' is not made the way that tiktoken's own are" in fault("plug-in")
+
+
+OFFLINE = """
+import sys, time, warnings
+from lazyprompt.errors import TokenizerError
+from lazyprompt.tokens.openai import TiktokenCounter
+from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+
+def took(call):
+    began = time.monotonic()
+    try:
+        return call(), time.monotonic() - began
+    except TokenizerError as error:
+        return str(error), time.monotonic() - began
+
+warnings.simplefilter("ignore")
+messages = [{"role": "user", "content": "hello"}, {"role": "user", "name": "Bob", "content": [{"type": "image"}]}]
+for name in ("gpt-4o", "cl100k_base", "gpt2"):
+    for call in (encoding_for, check_vocabulary, TiktokenCounter):
+        said, seconds = took(lambda: call(name))
+        assert seconds < 1, seconds
+        assert "lazyprompt tokens --download" in said and "bpe_file=" in said and "TIKTOKEN_CACHE_DIR" in said, said
+    counter, seconds = took(lambda: TiktokenCounter(name, missing="approximate"))
+    assert seconds < 1, seconds
+    for call in (lambda: counter.count(messages), lambda: counter.count_text("hello")):
+        counted, seconds = took(call)
+        assert seconds < 1, seconds
+        assert counted > 0
+said, seconds = took(lambda: download_vocabulary("gpt-4", timeout=1))
+assert seconds < 3, seconds
+print(said)
+"""
+
+
+def run(code: str, **environment: str) -> str:
+    """What our code prints in a process of its own, without the proxies of this one."""
+    kept = {name: value for name, value in os.environ.items() if name not in PROXIES}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own code
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_behind_a_silent_proxy_nothing_hangs(folder: Path) -> None:
+    """tiktoken would wait for ever there."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        proxy = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        said = run(OFFLINE, HTTPS_PROXY=proxy, TIKTOKEN_CACHE_DIR=str(folder))
+    assert f"https://{HOST}{PATH} cannot be downloaded: " in said
+    assert f"check HTTPS_PROXY, or put the file at {folder / KEY} by hand" in said
+    assert list(folder.iterdir()) == []
+
+
+def test_behind_a_closed_proxy_nothing_hangs(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    said = run(OFFLINE, HTTPS_PROXY=f"http://127.0.0.1:{port}", TIKTOKEN_CACHE_DIR=str(folder))
+    assert f"https://{HOST}{PATH} cannot be downloaded: " in said
+    assert "proxy" in said.partition("check HTTPS_PROXY")[0]
+    assert list(folder.iterdir()) == []
+
+
+class Proxy(ThreadingTCPServer):
+    """A proxy on the loopback that leads every tunnel to one server."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), Tunnel)
+        self.port = port
+        self.asked: list[str] = []
+        self.url = f"127.0.0.1:{self.server_address[1]}"
+
+
+class Tunnel(StreamRequestHandler):
+    server: Proxy
+
+    def handle(self) -> None:
+        lines = list(iter(self.rfile.readline, b"\r\n"))
+        self.server.asked.append(b"".join(lines).decode())
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with closing(socket.create_connection(("127.0.0.1", self.server.port))) as inner:
+            back = threading.Thread(target=pumped, args=(inner, self.connection), daemon=True)
+            back.start()
+            pumped(self.connection, inner)
+            back.join()
+
+
+def pumped(here: socket.socket, there: socket.socket) -> None:
+    try:
+        while data := here.recv(65_536):
+            there.sendall(data)
+        there.shutdown(socket.SHUT_WR)
+    except OSError:
+        """One of them has hung up."""
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def site(authority: trustme.CA, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A server that says it is OpenAI's, with a certificate that this process trusts."""
+    made = Site()
+    path = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(path))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(HOST).configure_cert(context)
+    made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    assert folder.exists()
+    yield from served(made)
+
+
+@pytest.fixture
+def proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    made = Proxy(site.server_port)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{made.url}")
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+DOWNLOAD = """
+import tiktoken
+from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+print(download_vocabulary("gpt-4"))
+check_vocabulary("gpt-4")
+assert tiktoken.get_encoding("cl100k_base").encode("hello world") == [15339, 1917]
+"""
+
+
+def test_a_vocabulary_is_downloaded_through_a_proxy(site: Site, proxy: Proxy, folder: Path) -> None:
+    whole = (vocabulary_folder() / KEY).read_bytes()
+    site.gives(PATH, whole)
+    deeper = folder / "made" / "here"
+    said = run(DOWNLOAD, HTTPS_PROXY=f"http://me:p%40ss@{proxy.url}", TIKTOKEN_CACHE_DIR=str(deeper))
+    assert said == f"{deeper / KEY}\n"
+    assert [path.name for path in deeper.iterdir()] == [KEY]
+    (asked,) = proxy.asked
+    assert asked.startswith(f"CONNECT {HOST}:443 HTTP/1.")
+    assert "roxy-" in asked
+    assert "bWU6cEBzcw==" in asked
+    (seen,) = site.seen
+    assert seen["target"] == PATH
+    # What is there already is not asked for again.
+    assert run(DOWNLOAD, TIKTOKEN_CACHE_DIR=str(deeper), HTTPS_PROXY="http://127.0.0.1:1") == said
+
+
+@pytest.mark.usefixtures("site")
+def test_a_damaged_file_is_downloaded_again(site: Site, proxy: Proxy, folder: Path, monkeypatch: Any) -> None:
+    whole = (vocabulary_folder() / KEY).read_bytes()
+    site.gives(PATH, whole)
+    (folder / KEY).write_bytes(b"damaged")
+    # Proxies are named without a scheme, too.
+    monkeypatch.delenv("HTTPS_PROXY")
+    monkeypatch.setenv("all_proxy", proxy.url)
+    assert download_vocabulary("cl100k_base") == folder / KEY
+    assert (folder / KEY).read_bytes() == whole
+    assert [path.name for path in folder.iterdir()] == [KEY]
+
+
+def drips(_: socket.socket) -> Iterable[bytes]:
+    yield b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"
+    for _number in range(100):
+        time.sleep(0.05)
+        yield b"x"
+
+
+def drips_headers(_: socket.socket) -> Iterable[bytes]:
+    for _number in range(100):
+        time.sleep(0.05)
+        yield b"HTTP/1.1 200 OK\r\nX: " if _number == 0 else b"x"
+
+
+def waits(_: socket.socket) -> Iterable[bytes]:
+    time.sleep(2)
+    return []
+
+
+def floods(_: socket.socket) -> Iterable[bytes]:
+    yield b"HTTP/1.1 200 OK\r\n\r\n"
+    yield from [bytes(1_000_000)] * 40
+
+
+@pytest.mark.usefixtures("proxy")
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (drips, "it did not come within 0.5 s; give a longer timeout="),
+        (drips_headers, "it did not come within 0.5 s; give a longer timeout="),
+        (waits, "it did not come within 0.5 s; give a longer timeout="),
+        (lambda _: [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"], "it is answered with status 404"),
+        (lambda _: [b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"], "status 302"),
+        (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nIQ== 0"], "IncompleteRead"),
+        (lambda _: [b"SSH-2.0\r\n"], "cannot be downloaded: "),
+        (
+            lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"],
+            "is not the vocabulary cl100k_base: its 6 bytes",
+        ),
+        (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], "is not the vocabulary cl100k_base: its 0 bytes"),
+    ],
+)
+def test_what_is_no_vocabulary_leaves_nothing_behind(site: Site, folder: Path, answer: Any, told: str) -> None:
+    site.does(PATH, answer)
+    slow = "did not come" in told
+    began = time.monotonic()
+    with pytest.raises(TokenizerError) as error:
+        download_vocabulary("gpt-4", timeout=0.5 if slow else 20)
+    assert time.monotonic() - began < (2 if slow else 10)
+    assert told in str(error.value)
+    assert str(error.value).endswith(f"put the file at {folder / KEY} by hand")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("proxy")
+def test_a_flood_is_left(site: Site, folder: Path) -> None:
+    site.does(PATH, floods)
+    with pytest.raises(TokenizerError, match="it has more than 33554432 bytes"):
+        download_vocabulary("gpt-4")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("proxy")
+def test_a_certificate_of_an_unknown_authority_is_refused(
+    site: Site, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.gives(PATH, (vocabulary_folder() / KEY).read_bytes())
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "other.pem"))
+    with pytest.raises(TokenizerError, match="certificate verify failed"):
+        download_vocabulary("gpt-4")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("site")
+def test_hosts_that_need_no_proxy_are_asked_themselves(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", ".windows.net")
+    names: list[str] = []
+
+    def getaddrinfo(host: str, *_: object, **__: object) -> Any:
+        names.append(host)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(TokenizerError, match="Name or service not known|resolve"):
+        download_vocabulary("gpt-4")
+    assert (names, proxy.asked) == ([HOST], [])
+
+
+@pytest.mark.parametrize("proxy", ["ftp://127.0.0.1:9", "http://[", "socks5://127.0.0.1:9"])
+def test_a_proxy_that_is_none_is_told(proxy: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(TokenizerError, match="cannot be downloaded: .*; check HTTPS_PROXY"):
+        download_vocabulary("gpt-4")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("proxy")
+def test_a_folder_that_cannot_be_written_to_is_told(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.gives(PATH, (vocabulary_folder() / KEY).read_bytes())
+    (folder / "file").touch()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder / "file"))
+    with pytest.raises(TokenizerError, match="cannot be written to .*; set TIKTOKEN_CACHE_DIR to a folder"):
+        download_vocabulary("gpt-4")
+    assert [path.name for path in folder.iterdir()] == ["file"]
