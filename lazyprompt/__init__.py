@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ToolsError,
     )
     from lazyprompt.files.prompt_file import PromptFile
+    from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
     from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import Breakpoints, Layout, Media, Profile
@@ -57,12 +58,17 @@ if TYPE_CHECKING:
     )
     from lazyprompt.text.markers import Markers
     from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
+    from lazyprompt.tokens.approximate import ApproximateTokenCounter
     from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter
+    from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
+    from lazyprompt.tokens.openai import TiktokenCounter
 
 __all__ = [
     "AlpacaInstructionTemplate",
     "AlpacaPromptTemplate",
     "AlpacaPrompter",
+    "AnthropicTokenCounter",
+    "ApproximateTokenCounter",
     "AudioBlock",
     "Base64Source",
     "Breakpoints",
@@ -80,7 +86,9 @@ __all__ = [
     "FileBlock",
     "Filled",
     "FormatError",
+    "GeminiTokenCounter",
     "HistoryError",
+    "HuggingFaceTokenCounter",
     "ImageBlock",
     "InstructionTemplate",
     "Layout",
@@ -110,6 +118,7 @@ __all__ = [
     "Text",
     "TextBlock",
     "ThinkingBlock",
+    "TiktokenCounter",
     "TokenCounter",
     "TokenizerError",
     "ToolResultBlock",
@@ -132,6 +141,7 @@ _HOMES = {
         "ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError"
     ),
     "files.prompt_file": "PromptFile",
+    "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",
     "formatters.profile": "Breakpoints Layout Media Profile",
     "formatters.formatter": "ChatFormatter MultiAgentFormatter",
     "formatters.media": "MediaResolver",
@@ -148,7 +158,10 @@ _HOMES = {
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "text.markers": "Markers",
+    "tokens.approximate": "ApproximateTokenCounter",
     "tokens.counter": "CharTokenCounter TokenCounter",
+    "tokens.huggingface": "HuggingFaceTokenCounter",
+    "tokens.openai": "TiktokenCounter",
     "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

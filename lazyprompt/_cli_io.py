@@ -12,6 +12,8 @@ from typing import NamedTuple, cast
 
 import click
 
+from lazyprompt.inspect.terminal import visible
+
 
 class WrongUseError(click.ClickException):
     """Wrong use of the command line.
@@ -92,6 +94,13 @@ def json_object(text: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
+
+
+def json_text(value: object, *, indent: int | None = None, terminal: bool = False) -> str:
+    """A value as JSON to be written: one line, or indented ones; for a terminal without anything that it obeys."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators) + "\n"
+    return visible(text) if terminal else text
 
 
 _KINDS: dict[type, str] = {

@@ -102,3 +102,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def missing_extra(package: str, extra: str) -> MissingExtraError:
+    """The error for a package that is not installed.
+
+    Args:
+        package: The package that was to be imported.
+        extra: The extra of lazyprompt that has it.
+
+    Returns:
+        The error, to be raised from the ``ImportError``.
+    """
+    return MissingExtraError(
+        f'the package {package} is not installed; install it with: pip install "lazyprompt[{extra}]"'
+    )

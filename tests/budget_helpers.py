@@ -72,7 +72,7 @@ def _call(call_id: str) -> Form:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Form]:
-    """A conversation in OpenAI dicts: each call has its results, in any order, with messages between them or without."""
+    """A conversation in OpenAI dicts: each call has its results, sometimes with a message between them."""
     messages: list[Form] = []
     if draw(st.booleans()):
         messages.append({"role": draw(st.sampled_from(["system", "developer"])), "content": draw(WORDS)})

@@ -42,29 +42,42 @@ def real_template(name: str) -> Template:
         RuntimeError: The wheel cannot be downloaded.
         KeyError: There is no such template.
     """
-    with zipfile.ZipFile(_wheel()) as wheel:
-        source = wheel.read(f"trl/chat_templates/{name}.jinja").decode()
+    with zipfile.ZipFile(wheel(_WHEEL, "with models' own chat templates")) as archive:
+        source = archive.read(f"trl/chat_templates/{name}.jinja").decode()
     return _environment().from_string(source)
 
 
-def _wheel() -> Path:
-    """The wheel on disk. Any number of processes may come first at once: each downloads beside, one takes its place."""
+def wheel(name: str, compared: str) -> Path:
+    """A wheel on disk, downloaded once.
+
+    Any number of processes may come first at once: each downloads beside, one takes its place.
+
+    Args:
+        name: The name of the wheel's file.
+        compared: What the tests compare with, as the error says it.
+
+    Returns:
+        The wheel, in the folder where the tests keep what they download.
+
+    Raises:
+        RuntimeError: It cannot be downloaded.
+    """
     cache = Path(os.environ.get("LAZYPROMPT_TEST_CACHE") or Path.home() / ".cache" / "lazyprompt-tests")
-    wheel = cache / _WHEEL
-    if wheel.exists():
-        return wheel
+    path = cache / name
+    if path.exists():
+        return path
     cache.mkdir(parents=True, exist_ok=True)
-    requirement = "==".join(_WHEEL.split("-")[:2])
+    requirement = "==".join(name.split("-")[:2])
     with TemporaryDirectory(dir=cache) as beside:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "--dest", beside, requirement]
         run = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - all of it is fixed
         if run.returncode:
             raise RuntimeError(
-                f"these tests compare with models' own chat templates out of {requirement}, which could not be "
-                f"downloaded ({' '.join(command)}):\n{run.stderr.strip()}"
+                f"these tests compare {compared} out of {requirement}, which could not be downloaded "
+                f"({' '.join(command)}):\n{run.stderr.strip()}"
             )
-        (Path(beside) / _WHEEL).replace(wheel)
-    return wheel
+        (Path(beside) / name).replace(path)
+    return path
 
 
 class _Generation(Extension):

@@ -68,7 +68,7 @@ def test_limits_alone_make_a_budget_with_the_approximate_counter() -> None:
     assert made.count("[…]") == 2
     assert report.max_tokens is None
     assert report.cut == (0, 1)
-    assert report.slots["context"].before > 200 > 20 >= report.slots["context"].after
+    assert report.slots["context"].before > 10 * 20 >= 10 * report.slots["context"].after
     assert "2 cut (longer than 20 tokens, longer than 4 tokens)" in str(report)
     assert pickle.loads(pickle.dumps(report)).as_dict() == report.as_dict()  # noqa: S301 - our own
 
@@ -137,7 +137,7 @@ def exchange(at: int) -> list[Msg]:
 @pytest.mark.parametrize("form", [None, "openai", "anthropic", "gemini", "dashscope"])
 @settings(max_examples=15, deadline=None)
 @given(count=st.integers(1, 12), limit=st.integers(1_000, 3_000), waits=st.booleans())
-def test_messages_with_tool_calls_fit_too(form: str | None, count: int, limit: int, waits: bool) -> None:
+def test_messages_with_tool_calls_fit_too(form: str | None, *, count: int, limit: int, waits: bool) -> None:
     history = [message for at in range(count) for message in exchange(at)]
     if waits:
         history = [*history, *exchange(99)[:3]]
@@ -172,7 +172,7 @@ def test_a_value_makes_way_where_it_has_a_priority() -> None:
     _, report = prompter.fit(values, PAIRS[:5])
     assert [each.slot for each in report.messages if each.fate == "dropped"] == ["notes"]
     assert report.slots["notes"] == (50, 0)
-    _, report = prompter.with_budget(Budget(180, CHARS, "priority", priority={"notes": 3, "history": 2})).fit(
+    _, report = prompter.with_budget(Budget(270, CHARS, "priority", priority={"notes": 3, "history": 2})).fit(
         values, PAIRS[:5]
     )
     assert {each.slot for each in report.messages if each.fate == "dropped"} == {"history"}
@@ -239,7 +239,7 @@ def test_alpaca_too(prompter: Prompter) -> None:
 
 
 def test_hooks_come_first_and_a_label_counts() -> None:
-    prompter = chat(Budget(300, CHARS)).pre_hook(lambda given, history, tools, label: (given, PAIRS, tools, label))
+    prompter = chat(Budget(300, CHARS)).pre_hook(lambda given, _, tools, label: (given, PAIRS, tools, label))
     made, _ = prompter.fit(VALUES, label="At nine. " * 9)
     assert isinstance(made, str)
     assert made.endswith("At nine. " * 9)

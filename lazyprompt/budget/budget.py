@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.summary import Summarizer, Task
     from lazyprompt.budget.units import Item, Message, Unit
-    from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.tokens.counter import CountsMessages
     from lazyprompt.tokens.said import Form
     from lazyprompt.tools import ToolLike
 
@@ -92,7 +92,7 @@ class Budget:
     def __init__(  # noqa: PLR0913 - a budget has so many sides; all but the first four are named
         self,
         max_tokens: int | None = None,
-        counter: TokenCounter | None = None,
+        counter: CountsMessages | None = None,
         policy: Policy = "oldest",
         reserve: int = 0,
         *,
@@ -104,7 +104,7 @@ class Budget:
         summary_tokens: int | None = None,
     ) -> None:
         self.max_tokens = max_tokens
-        self.counter: TokenCounter = ApproximateTokenCounter() if counter is None else counter
+        self.counter: CountsMessages = ApproximateTokenCounter() if counter is None else counter
         self.policy: Policy = policy
         self.cut: Cut | None = cut
         self.reserve, self.priority, self.low_water = reserve, priority, low_water

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lazyprompt._json import well_formed
 from lazyprompt.budget.tally import digest
@@ -27,7 +28,7 @@ _KEPT = 64
 class Summarizer(Protocol):
     """Anything that sums up messages."""
 
-    def __call__(self, messages: list[Form], /) -> str | Awaitable[str]:
+    def __call__(self, messages: list[dict[str, Any]], /) -> str | Awaitable[str]:
         """The summary of messages in the OpenAI form, the oldest first, as text; it may have to be awaited."""
         ...
 
@@ -40,7 +41,7 @@ class Task(NamedTuple):
         key: What stands for all that the summary will cover.
     """
 
-    messages: list[Form]
+    messages: list[dict[str, Any]]
     key: tuple[Hashable, ...]
 
 
@@ -59,7 +60,8 @@ class Summaries:
         if known and len(known) == len(key):
             return self._made[known]
         before: list[Form] = [{"role": "user", "content": f"{SUMMARY}{self._made[known]}"}] if known else []
-        return Task(before + forms(messages[len(known) :]), key)
+        # A copy: whatever a summarizer does with it, the caller's messages stay as they are.
+        return Task([deepcopy(dict(form)) for form in before + forms(messages[len(known) :])], key)
 
     def keep(self, task: Task, summary: str) -> None:
         """Remember a summary."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from lazyprompt.budget.units import Item
-    from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.tokens.counter import CountsMessages
     from lazyprompt.tokens.said import Form
 
 # So many counts are kept at least, and twice as many at most.
@@ -37,7 +37,7 @@ class Tally:
 
     __slots__ = ("_additive", "_new", "_old", "counter")
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: CountsMessages) -> None:
         self.counter = counter
         self._additive: bool | None = getattr(counter, "additive", None)
         self._new: dict[Hashable, int] = {}
@@ -95,8 +95,9 @@ class Tally:
 
     def count_text(self, text: str) -> int:
         """The count of a text; of a counter that knows messages only, what such a message of the user's adds."""
-        if hasattr(self.counter, "count_text"):
-            return self.counter.count_text(text)
+        count: Callable[[str], int] | None = getattr(self.counter, "count_text", None)
+        if count is not None:
+            return count(text)
         return self.counter.count([{"role": "user", "content": text}]) - self.empty()
 
     def share(self, item: Item) -> int:
@@ -118,7 +119,7 @@ class Tally:
             self._new[key] = known
         return known
 
-    def __reduce__(self) -> tuple[type[Tally], tuple[TokenCounter]]:
+    def __reduce__(self) -> tuple[type[Tally], tuple[CountsMessages]]:
         return Tally, (self.counter,)
 
 
@@ -156,7 +157,7 @@ def digest(value: object) -> Hashable:
     return blake2b(data, digest_size=16).digest()
 
 
-def _is_additive(counter: TokenCounter) -> bool:
+def _is_additive(counter: CountsMessages) -> bool:
     """Whether a counter's count of many messages is the sum of theirs."""
 
     def adds(messages: Sequence[Mapping[str, Any]]) -> int:

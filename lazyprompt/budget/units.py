@@ -7,13 +7,14 @@ caller protects and the newest turn of the user never go.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt.tokens.said import Form
 
@@ -80,6 +81,7 @@ def conversation_of(
     first_of: dict[int, int] = {}
     waiting: dict[str, deque[int]] = {}
     newest = -1
+    _check(items)
     for at, item in enumerate(items):
         if isinstance(item, Msg):
             role: object = item.role
@@ -87,7 +89,8 @@ def conversation_of(
         elif isinstance(item, SlotValue):
             continue
         else:
-            role, plain = _dict_role(item, at)
+            role = item.get("role")
+            plain = len(item) == 2 and type(item.get("content")) is str  # noqa: PLR2004 - role and content
         # Most messages are plain text, which has no links.
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
             if role == "user":
@@ -104,10 +107,10 @@ def conversation_of(
 def _in_units(
     count: int, fixed: set[int], orphans: list[int], first_of: dict[int, int], newest: int | None
 ) -> Conversation:
-    members: dict[int, list[int]] = {}
-    for at, first in sorted(first_of.items()):
-        members.setdefault(_root(first, first_of), []).append(at)
-    groups = {group[0]: tuple(group) for group in members.values()}
+    groups: dict[int, Unit] = {}
+    for at in sorted(first_of):
+        first = _root(at, first_of)
+        groups[first] = (*groups.get(first, ()), at)
     # These stand in no unit, or in that of another.
     elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
@@ -115,8 +118,8 @@ def _in_units(
     if newest is not None:
         # Where no user speaks, what was said last is what is to be answered.
         kept = next((unit for unit in reversed(units) if newest < 0 or newest in unit), ())
-    stays = {unit[0] for unit in units if not fixed.isdisjoint(unit)}.union(kept[:1])
-    still = sorted(at for unit in units if unit[0] in stays for at in unit)
+    stays = {*kept[:1], *(first for first, group in groups.items() if not fixed.isdisjoint(group))} | fixed
+    still = sorted(at for first in stays if first not in elsewhere for at in groups.get(first, (first,)))
     return Conversation([unit for unit in units if unit[0] not in stays], still, orphans, kept)
 
 
@@ -142,12 +145,12 @@ def _answered(result: str, waiting: dict[str, deque[int]]) -> int | None:
     return places.popleft() if places else None
 
 
-def _dict_role(item: Form, at: int) -> tuple[object, bool]:
-    """The role of a dict, and whether it is nothing but text."""
-    try:
-        return item.get("role"), len(item) == 2 and type(item.get("content")) is str  # noqa: PLR2004 - role and content
-    except AttributeError:
-        raise HistoryError(f"messages[{at}] is a {type(item).__name__}; give Msg or OpenAI dicts") from None
+def _check(items: Sequence[object]) -> None:
+    """Refuse what is no message."""
+    if not {Msg, dict, SlotValue}.issuperset(map(type, items)):
+        for at, item in enumerate(items):
+            if not isinstance(item, Msg | Mapping | SlotValue):
+                raise HistoryError(f"messages[{at}] is a {type(item).__name__}; give Msg or OpenAI dicts")
 
 
 def _is_linked(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import HistoryStyle
     from lazyprompt.messages import Base64Source, Msg, URLSource
-    from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.tokens.counter import CountsMessages
     from lazyprompt.tools import ToolLike
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
@@ -75,7 +75,7 @@ class ChatFormatter:
         *,
         model: str | None = None,
         budget: Budget | None = None,
-        token_counter: TokenCounter | None = None,
+        token_counter: CountsMessages | None = None,
         max_tokens: int | None = None,
         media: MediaResolver | None = None,
         strict: bool = False,
@@ -397,7 +397,7 @@ def countable(
     return messages, list(payload["tools"]) if "tools" in payload else None
 
 
-def _budget_of(budget: Budget | None, max_tokens: int | None, counter: TokenCounter | None) -> Budget | None:
+def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
     """The budget: the one that was given, or what a limit and a counter are."""
     if max_tokens is None and counter is None:
         return budget

@@ -18,10 +18,10 @@ MAX_OUTPUT = 20_000_000
 """The longest text a template may make, on its way or in the end: more than any model reads."""
 
 MAX_STEPS = 1_000_000
-"""How often loops may go round and things be called in one rendering, all of them together."""
+"""How often loops may go round and things be called in one rendering that nothing else is said of."""
 
-MAX_SECONDS = 500
-"""How long one rendering may compute: honest templates take milliseconds."""
+MAX_SECONDS = 10
+"""How long so many steps may compute: honest ones take a tenth of it."""
 
 MAX_PIECES = 4_000_000
 """Of how many pieces an output may be."""
@@ -41,6 +41,8 @@ MAX_EXPONENT = 64
 MAX_BITS = 10_000
 """How long a number may become: with a power of a power it would take but a line to fill the memory."""
 
+# How much a sum of lists may copy: about a second's work.
+_MAX_COPIED = 1_000_000_000
 # Filters and methods whose numbers are sizes of what they make.
 _SIZED = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "zfill"))
 # The same for each sign of this kind in the text, or for each sign at all.
@@ -54,13 +56,14 @@ _WIDTH = re.compile(r"\d{5}")
 class Meter:
     """What one rendering has cost so far."""
 
-    __slots__ = ("_end", "_made", "_most", "_steps")
+    __slots__ = ("_end", "_made", "_most", "_seconds", "_steps")
 
     def __init__(self, most: int) -> None:
         self._steps = self._made = 0
         self._most = most
         # The time this thread computes: a machine that sleeps, or a debugger, counts nothing.
-        self._end = thread_time() + MAX_SECONDS
+        self._seconds = MAX_SECONDS * most / MAX_STEPS
+        self._end = thread_time() + self._seconds
 
     def step(self, made: object = None) -> None:
         """Count a step.
@@ -80,8 +83,8 @@ class Meter:
             self._made += len(made)
             check_length(self._made)
         # To look at the clock takes as long as some steps.
-        if not self._steps % 32 and thread_time() > self._end:
-            raise SecurityError(f"the rendering took more than {MAX_SECONDS} seconds")
+        if not self._steps % 8 and thread_time() > self._end:
+            raise SecurityError(f"the rendering took more than {self._seconds:g} seconds")
 
 
 def check_length(length: int, most: int = MAX_OUTPUT) -> None:
@@ -99,7 +102,7 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
 
 
 def weigh(value: object) -> int:
-    """How much there is in a value: the characters of its texts and the items of its lists and dicts.
+    """About how long a value is when written: the characters of its texts, and a few for each item of lists and dicts.
 
     A list that holds another one many times is short in memory, and of any length when written.
 
@@ -107,29 +110,36 @@ def weigh(value: object) -> int:
         value: The value.
 
     Returns:
-        The sum.
+        The length.
 
     Raises:
         SecurityError: It is more than any output may be.
     """
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, int):
+        return value.bit_length() // 3
     total = 0
-    left = [_attributes(value) if isinstance(value, Namespace) else value]
-    while left:
-        item = left.pop()
-        total += 1
-        if isinstance(item, str):
-            total += len(item)
-        elif isinstance(item, int | float | None):
-            continue
-        elif isinstance(item, Mapping):
-            left += cast("Mapping[object, object]", item).keys()
-            left += cast("Mapping[object, object]", item).values()
-        elif isinstance(item, Collection) and not isinstance(item, bytes | range):
-            # A list, or one of the views of a dict.
-            left += cast("Collection[object]", item)
-        check_length(max(total, len(left)))
+    level = [_attributes(value) if isinstance(value, Namespace) else value]
+    # Level by level: what holds too much is found out before all of it is gone through.
+    while level:
+        inside: list[object] = []
+        for item in level:
+            before = len(inside)
+            if isinstance(item, str):
+                total += len(item)
+            elif isinstance(item, int):
+                total += item.bit_length() // 3
+            elif isinstance(item, Mapping):
+                inside += cast("Mapping[object, object]", item).keys()
+                inside += cast("Mapping[object, object]", item).values()
+            elif isinstance(item, Collection) and not isinstance(item, bytes | range):
+                # A list, or one of the views of a dict.
+                inside += cast("Collection[object]", item)
+            # Each is written with a separator.
+            total += 3 * (len(inside) - before)
+            check_length(total)
+        level = inside
     return total
 
 
@@ -179,7 +189,7 @@ def check_writing(what: str, subject: object, arguments: Sequence[object]) -> No
         check_length(weight * max([1, *map(_size, arguments)]))
     elif what == "sum" and any(isinstance(one, list | tuple) for one in arguments):
         # Each list that is added copies all before it.
-        check_length(weight * len(cast("Sequence[object]", subject)))
+        check_length(weight * len(cast("Sequence[object]", subject)), _MAX_COPIED)
 
 
 def _size(argument: object) -> int:

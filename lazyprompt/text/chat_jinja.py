@@ -8,6 +8,7 @@ byte; a template that would never end, fill the memory or look behind its data i
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +23,7 @@ from jinja2.utils import Namespace
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.bounds import MAX_WIDTH, check_length, weigh
+from lazyprompt.text.bounds import MAX_STEPS, MAX_WIDTH, check_length, weigh
 from lazyprompt.text.chat_messages import chat_message, plain_data, with_arguments
 from lazyprompt.text.sandbox import FAILURES, BoundedEnvironment, bounded, count_loops, globals_of_one_rendering, said
 
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 
     from jinja2.parser import Parser
 
-# Templates that look through all messages for each message are usual: a thousand messages are a million steps.
-_MAX_STEPS = 500_000_000
+
+# A text to be found again, and what tells that a list was written as Python or JSON has it.
+_WORD = "lazyprompt"
+_WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
 
 
 class _Refusal(jinja2.TemplateError):
@@ -90,6 +93,14 @@ def _check_name(name: object) -> None:
 
 
 def raise_exception(message: object) -> None:
+    """What templates call to refuse messages; its name is in the error where it is called wrongly.
+
+    Args:
+        message: Why.
+
+    Raises:
+        _Refusal: Always.
+    """
     raise _Refusal(str(message))
 
 
@@ -106,7 +117,8 @@ def _to_json(
 
 def _shown(value: object) -> object:
     """What Jinja calls with the value of each expression: nothing is changed, it is only looked at."""
-    weigh(value)
+    if not isinstance(value, str):
+        weigh(value)
     return value
 
 
@@ -164,6 +176,7 @@ class ChatJinja:
         tokens = {
             name: checked_text(token, f"the {name} of the chat template", TemplateError)
             for name, token in self.special_tokens.items()
+            if cast("object", token) is not None
         }
         object.__setattr__(self, "special_tokens", tokens)
         _compiled(self.text)
@@ -209,9 +222,21 @@ class ChatJinja:
                     return self._rendered(chat, given)
             raise
 
+    @property
+    def shows_text(self) -> bool:
+        """Whether the template shows a content that is text."""
+        return _shows(self, parts=False)
+
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the template shows the texts in a content that is a list of parts."""
+        return _shows(self, parts=True)
+
     def _rendered(self, chat: list[dict[str, object]], given: dict[str, object]) -> str:
         template = _compiled(self.text)
-        own = {**globals_of_one_rendering(_MAX_STEPS, _MAX_STEPS), "strftime_now": self._time}
+        # Many templates look through all messages for each of them.
+        steps = MAX_STEPS + len(chat) ** 2
+        own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time}
         context = template.new_context({**own, **given, "messages": chat})
         try:
             return BoundedEnvironment.concat(template.root_render_func(context))
@@ -225,6 +250,18 @@ class ChatJinja:
         check_length(len(form), MAX_WIDTH)
         now = datetime.now() if self.now is None else self.now  # noqa: DTZ005 - the local time, as in transformers
         return now.strftime(form)
+
+
+@lru_cache(maxsize=128)
+def _shows(template: ChatJinja, *, parts: bool) -> bool:
+    """Whether a template shows such a content: tried out, since nothing in it says so."""
+    content = [{"type": "text", "text": _WORD}] if parts else _WORD
+    try:
+        text = template.render([{"role": "user", "content": content}])
+    except TemplateError:
+        return False
+    # Templates for text alone show a list as Python writes it.
+    return _WORD in text and not _WRITTEN_LIST.search(text)
 
 
 def _line_of(error: BaseException, template: jinja2.Template) -> str:

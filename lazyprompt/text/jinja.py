@@ -45,7 +45,8 @@ class _JsonValue(JsonText, _Value):
 
 def _finalize(value: object) -> _Value:
     """What Jinja calls with the value of each expression, before it becomes output."""
-    weigh(value)
+    if not isinstance(value, str):
+        weigh(value)
     text = value_text(value, "a Jinja expression")
     check_length(len(text))
     return _JsonValue(text) if isinstance(text, JsonText) else _Value(text)

@@ -109,11 +109,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             texts.append(piece)
         return "".join(texts)
 
-    def joined(self, values: Iterable[object]) -> str:
+    @staticmethod
+    def joined(values: Sequence[object]) -> str:
         """What ``~`` gives."""
-        texts = list(values)
-        check_length(sum(map(weigh, texts)))
-        return self.concat(map(str, texts))
+        check_length(sum(len(value) if isinstance(value, str) else weigh(value) for value in values))
+        return "".join(map(str, values))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Calculate, within bounds."""
@@ -184,6 +184,8 @@ def bounded(function: Callable[..., object], name: str) -> Callable[..., object]
     def call(*args: object, **kwargs: object) -> object:
         subject = args[value_at]
         arguments = (*args[value_at + 1 :], *kwargs.values())
+        if isinstance(subject, str) and not arguments:
+            return function(*args)
         if name in ("join", "sum"):
             subject = listed(subject, len(str(arguments[0])) if arguments and name == "join" else 0)
         check_writing(name, subject, arguments)
@@ -236,11 +238,11 @@ def _range(most: int) -> Callable[..., range]:
     def limited(*bounds: int) -> range:
         nonlocal left
         numbers = range(*bounds)
+        if len(numbers) > MAX_RANGE:
+            raise SecurityError(f"range() gave more than {MAX_RANGE} numbers at once")
         left -= len(numbers)
-        if left < 0 or len(numbers) > MAX_RANGE:
-            raise SecurityError(
-                f"range() gave more than {min(most, MAX_RANGE if left >= 0 else most)} numbers in one rendering"
-            )
+        if left < 0:
+            raise SecurityError(f"range() gave more than {most} numbers in one rendering")
         return numbers
 
     return limited

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.said import Form
 
 
-class TokenCounter(Protocol):
-    """Anything that counts tokens.
+class CountsMessages(Protocol):
+    """Anything that counts the tokens of messages.
 
     A counter may also have an attribute ``additive``. ``True``: the count of messages is the sum of what each of them
     adds to the count of none, so that a budget need count each of them but once. ``False``: messages change each
@@ -24,6 +24,10 @@ class TokenCounter(Protocol):
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
         """The number of tokens of messages in a provider's form, and of the tools sent with them."""
         ...
+
+
+class TokenCounter(CountsMessages, Protocol):
+    """Anything that counts tokens, of messages and of texts."""
 
     def count_text(self, text: str) -> int:
         """The number of tokens of a text."""

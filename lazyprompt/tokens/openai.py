@@ -6,6 +6,7 @@ Sources: OpenAI's cookbook, "How to count tokens with tiktoken" (messages, tools
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
@@ -40,6 +41,10 @@ _ENUM_ITEM: Final = 3
 _FUNCTIONS_END: Final = 12
 
 _TWO: Final = 2
+# Longer texts are counted in pieces: of a million spaces tiktoken's patterns overflow, and Rust panics.
+_LONG: Final = 200_000
+_NEAR: Final = 1_000
+_BEFORE_A_WORD: Final = re.compile(r"\S(?= \S)")
 # What said() has taken from a message, or what says nothing.
 _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoning_content", "thinking", "arguments"})
 _NO_ROLES: Final[Mapping[str, int]] = {}
@@ -125,7 +130,7 @@ class TiktokenCounter:
             # Role and text are all that most messages have.
             if not isinstance(message, Msg) and len(message) == _TWO:
                 role, content = message.get("role"), message.get("content")
-                if type(content) is str and type(role) is str and role in roles:
+                if type(content) is str and len(content) < _LONG and type(role) is str and role in roles:
                     counted += roles[role] + len(encode(content))
                     continue
             counted += sum(map(self._message, forms((message,))))
@@ -145,7 +150,10 @@ class TiktokenCounter:
         """
         if self._approximate is not None:
             return self._approximate.count_text(text)
-        return len((self._encode or self._load())(text))
+        encode = self._encode or self._load()
+        if len(text) < _LONG:
+            return len(encode(text))
+        return sum(len(encode(piece)) for piece in _pieces(text))
 
     def _load(self) -> Callable[[str], list[int]]:
         encode = encoding_for(self.name, self.bpe_file).encode_ordinary
@@ -160,12 +168,6 @@ class TiktokenCounter:
         if isinstance(role, str):
             texts.append(role)
         texts += [text for key, text in message.items() if isinstance(text, str) and key not in _SAID]
-        if message.get("function_call"):
-            # The form of calls before there were tools.
-            texts.append(json_text(message["function_call"], "the function_call of a message"))
-        if message.get("images"):
-            # Ollama's form has pictures beside the content.
-            media.append({"images": message["images"]})
         named = _NAME if isinstance(message.get("name"), str) else 0
         return _MESSAGE + named + self._texts(texts) + sum(map(self._part, media))
 
@@ -231,6 +233,18 @@ def _approximate(error: TokenizerError) -> ApproximateTokenCounter:
 
     warnings.warn(f"tokens are counted approximately: {error}", stacklevel=3)
     return ApproximateTokenCounter()
+
+
+def _pieces(text: str) -> Iterable[str]:
+    """A long text in pieces, cut before a word where there is one: tokens begin there."""
+    start = 0
+    while start < len(text):
+        end = start + _LONG
+        cuts = [found.end() for found in _BEFORE_A_WORD.finditer(text, end - _NEAR, end)] if end < len(text) else []
+        # Where there is none the cut may split a token, which is a token more.
+        end = cuts[-1] if cuts else end
+        yield text[start:end]
+        start = end
 
 
 def _functions(tool: Form) -> Iterable[Form]:

@@ -19,13 +19,13 @@ _BLOCKS = get_args(Block)
 # Where messages hold what is said, in any provider's form.
 _SAID = ("content", "parts", "output", "reasoning_content", "thinking")
 # Calls in the forms that have them beside what is said.
-_CALLS = ("tool_calls", "arguments")
+_CALLS = ("tool_calls", "function_call", "arguments")
 # Parts that hold no text: by their type, or by a key of theirs.
 _MEDIA = frozenset(
     form.format(kind)
-    for form in ("{}", "{}_url", "{}_data", "input_{}", "inline_data", "document")
-    for kind in ("image", "audio", "video", "file")
-)
+    for form in ("{}", "{}_url", "{}_data", "input_{}")
+    for kind in ("image", "audio", "video", "file", "document")
+) | {"inline_data", "inlineData", "fileData"}
 
 
 def forms(messages: Iterable[Msg | Form]) -> list[Form]:
@@ -95,6 +95,9 @@ def said(message: Form) -> tuple[list[str], list[Form]]:
         if key in message:
             _collect(message[key], texts, media)
     texts += [json_text(message[key], f"the {key} of a message") for key in _CALLS if message.get(key)]
+    if message.get("images"):
+        # Ollama's form has pictures beside what is said.
+        media.append({"images": message["images"]})
     return texts, media
 
 
@@ -108,7 +111,7 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
                 _collect_part(cast("Form", part), texts, media)
             elif isinstance(part, _BLOCKS):
                 # A block within a dict counts as it does within a Msg.
-                found = [said(form) for form in _of_msg(Msg("user", [part], "user"))]
+                found = [said(form) for form in _of_msg(Msg("user", [cast("Block", part)], "user"))]
                 texts += [text for more, _ in found for text in more]
                 media += [medium for _, more in found for medium in more]
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -30,7 +31,7 @@ Form = dict[str, Any]
 CHARS = CharTokenCounter()
 
 
-def said(role: str, text: str, **fields: Any) -> Form:
+def said(role: str, text: Any, **fields: Any) -> Form:
     return {"role": role, "content": text, **fields}
 
 
@@ -175,10 +176,13 @@ def test_exchanges_in_any_form_go_whole() -> None:
         [said("assistant", "", tool_calls=[call]), said("tool", "r" * 50)],
         [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}],
         [{"role": "assistant", "content": [use]}, {"role": "user", "content": [later]}],
-        [{"role": "assistant", "content": [ToolUseBlock("1", "f")]}, {"role": "tool", "content": [ToolResultBlock("1", "f", "r" * 50)]}],
+        [
+            {"role": "assistant", "content": [ToolUseBlock("1", "f")]},
+            {"role": "tool", "content": [ToolResultBlock("1", "f", "r" * 50)]},
+        ],
         [Msg("a", [ToolUseBlock("1", "f")], "assistant"), Msg("s", [ToolResultBlock("1", "f", "r" * 50)], "system")],
         [Msg("a", [ToolUseBlock("1", "f"), ToolResultBlock("1", "f", "r" * 50)], "assistant")],
-    ]  # fmt: skip
+    ]
     for exchange in exchanges:
         kept, report = Budget(45, CHARS).fit([*exchange, *talk(3)])
         assert kept == talk(3)
@@ -234,7 +238,7 @@ def test_priorities_by_name_role_and_function() -> None:
     ]
     first = Budget(40, CHARS, "priority", priority={"Ann": -1, "assistant": -2})
     assert first.fit(messages)[1].dropped == (1, 2)
-    assert Budget(40, CHARS, "priority", priority=lambda each: len(each.name)).fit(messages)[1].dropped == (0, 1)  # type: ignore[union-attr]
+    assert Budget(40, CHARS, "priority", priority=lambda each: len(each.name)).fit(messages)[1].dropped == (0, 1)
     assert Budget(40, CHARS, "priority").fit(messages)[1].dropped == (0, 1)
     assert Budget(40, CHARS, "priority", priority={"Ann": -1}, protect={"Ann"}).fit(messages)[1].dropped == (0, 2)
 
@@ -270,7 +274,7 @@ def test_what_stays_begins_the_same_for_many_turns() -> None:
         starts.append(kept[1]["content"])
         assert report.before == 50 + 10 * (2 * turn + 1)
     cuts = [at for at in range(1, len(starts)) if starts[at] != starts[at - 1]]
-    distances = {later - earlier for earlier, later in zip(cuts, cuts[1:], strict=False)}
+    distances = {later - earlier for earlier, later in pairwise(cuts)}
     assert len(cuts) == 15
     assert distances == {25}, "half of the limit, in turns of two messages"
     # Each call finds the cut by itself: a budget that has seen nothing makes the same.
@@ -284,7 +288,7 @@ def test_the_low_water_mark_is_a_share_of_the_limit() -> None:
 
 def test_the_cut_is_as_stable_with_a_counter_that_does_not_add_up() -> None:
     starts = [Budget(1_000, Json(), "cache").fit(talk(2 * turn + 1))[0][0]["content"] for turn in range(1, 100)]
-    changes = sum(one != other for one, other in zip(starts, starts[1:], strict=False))
+    changes = sum(one != other for one, other in pairwise(starts))
     assert 1 <= changes <= 30
 
 
@@ -368,7 +372,7 @@ async def slow(messages: list[Form]) -> str:
     return f"{len(messages)} messages"
 
 
-async def broken(messages: list[Form]) -> str:
+async def broken(_: list[Form]) -> str:
     await asyncio.sleep(0)
     raise OSError("no connection")
 
@@ -439,7 +443,7 @@ class Recorder:
 
     asked: ClassVar[list[str]] = []
 
-    def count(self, messages: Any, tools: Any = None) -> int:
+    def count(self, messages: Any, _: Any = None) -> int:
         self.asked.extend(message["content"] for message in messages)
         return 3 + sum(len(message["content"].split()) for message in messages)
 
@@ -469,7 +473,7 @@ def test_a_counter_without_count_text_will_do() -> None:
         def count(self, messages: Any, tools: Any = None) -> int:
             return CHARS.count(messages, tools)
 
-    kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), said("user", "A b. " * 100)])  # type: ignore[arg-type]
+    kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), said("user", "A b. " * 100)])
     assert 50 < CHARS.count(kept) <= 60
 
 

@@ -148,7 +148,7 @@ def test_interrupt_is_130(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPat
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lazyprompt.cli.json_list", interrupted)
+    monkeypatch.setattr("lazyprompt._cli_prompt.json_list", interrupted)
     assert run("render", "--input", "x").status == 130
 
 
@@ -173,5 +173,5 @@ def test_click_errors_without_an_option_name_the_command(
     def refuse(*_: object) -> None:
         raise click.ClickException("no")
 
-    monkeypatch.setattr("lazyprompt.cli.json_list", refuse)
+    monkeypatch.setattr("lazyprompt._cli_prompt.json_list", refuse)
     assert fault(run("render", "--input", "x")) == "COMMAND: no"

@@ -390,7 +390,7 @@ def test_what_is_no_message_is_said_before_anything_is_sent(
 
 @pytest.mark.parametrize("kind", ["gemini", "vertex"])
 def test_what_is_in_two_forms_at_once_the_client_refuses(kind: str, server: Server) -> None:
-    mixed = [{"role": "user", "parts": [{"text": "hi"}]}, A]
+    mixed: list[Any] = [{"role": "user", "parts": [{"text": "hi"}]}, A]
     with closing(client_of(kind, server)) as client, pytest.raises(ValueError, match="content"):
         GeminiTokenCounter("m", client).count([S, *mixed])
     assert server.bodies == []

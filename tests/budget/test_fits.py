@@ -14,8 +14,6 @@ from lazyprompt import Budget, BudgetError
 from lazyprompt.openai_form import to_openai
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lazyprompt.budget.budget import Policy
 
 TOOLS = [
@@ -27,7 +25,7 @@ def shortly(messages: list[Any]) -> str:
     return f"{len(messages)} messages"
 
 
-def failing(messages: list[Any]) -> str:
+def failing(_: list[Any]) -> str:
     raise OSError("no connection")
 
 
@@ -48,7 +46,7 @@ LIMITS = st.integers(1, 900)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(messages=conversations(), limit=LIMITS)
 @example(messages=[], limit=1)
-def test_what_fits(policy: str, kind: str, with_tools: bool, as_msg: bool, messages: list[Form], limit: int) -> None:
+def test_what_fits(policy: str, kind: str, *, with_tools: bool, as_msg: bool, messages: list[Form], limit: int) -> None:
     if kind == "square" and not messages:
         return
     counter, tools = COUNTERS[kind](), TOOLS if with_tools else None
@@ -115,11 +113,11 @@ def test_any_counter_comes_to_an_end(messages: list[Form], limit: int, seed: Any
 
         asked = 0
 
-        def count(self, messages: Sequence[Any], tools: object = None) -> int:
+        def count(self, *_: object) -> int:
             self.asked += 1
             return int(seed.randint(-100, 1_000))
 
-        def count_text(self, text: str) -> int:
+        def count_text(self, _: str) -> int:
             return int(seed.randint(-100, 1_000))
 
     counter = Wild()

@@ -1,0 +1,570 @@
+"""The command ``lazyprompt tokens``: whole tables, sums that come out, and every counter."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
+from vocabularies import vocabulary_folder
+
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter
+from lazyprompt.formatters.formatter import countable
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.text.families import FAMILIES
+from lazyprompt.tokens.openai import TiktokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+HISTORY: list[dict[str, Any]] = [
+    {"role": "user", "content": "one and\n one?"},
+    {"role": "assistant", "content": "I will add them up.", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "2"},
+    {"role": "assistant", "content": "Two."},
+]
+PICTURE = [
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "https://x.test/cat.png"}},
+        ],
+    },
+    {"role": "assistant", "content": "A cat."},
+]
+ASKED = ("--instruction", "Say {x}.", "--system", "Be kind.", "--set", "x=hi", "--input", "Well?")
+CHARS = ("--counter", "chars")
+
+
+class Files:
+    """The options of a history and of tools, in files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.history = ("--history", write(folder / "h.json", HISTORY))
+        self.tools = ("--tools", write(folder / "t.json", TOOLS))
+        self.picture = ("--history", write(folder / "p.json", PICTURE))
+        self.pairs = ("--history", write(folder / "q.json", [["a" * 50, "b" * 50], ["c" * 20, "d" * 20]]))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def account(ran: Ran) -> dict[str, Any]:
+    """The account as JSON, the sums of which come out."""
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.count(b"\n") == 1
+    found: dict[str, Any] = json.loads(ran.out)
+    for side in (found, found.get("after", found)):
+        assert sum(side["slots"].values()) + side["tools"] + side["framing"] == side["total"]
+    assert [message["index"] for message in found["messages"]] == list(range(len(found["messages"])))
+    return found
+
+
+# --- Tables ------------------------------------------------------------------------------------------------------
+
+
+def test_table_of_flat_text(run: Callable[..., Ran], files: Files) -> None:
+    ran = run("tokens", *ASKED, *files.pairs, "--label", "Fine.", "--model", "chatml", *CHARS)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.decode() == (
+        f"""flat: 370 characters (chars)
+
+SLOT         TOKENS  SHARE
+system            9     2%
+instruction       7     2%
+x                 2     1%
+history         140    38%
+input             5     1%
+label             5     1%
+
+#  ROLE       TOKENS  TEXT
+0  user           50  {"a" * 50}
+1  assistant      50  {"b" * 50}
+2  user           20  {"c" * 20}
+3  assistant      20  {"d" * 20}
+
+framing         202    55%
+total           370   100%
+"""
+    )
+
+
+def test_table_of_a_payload(run: Callable[..., Ran], files: Files) -> None:
+    ran = run("tokens", *ASKED, *files.history, *files.tools, *CHARS, "--format", "openai")
+    assert ran.out.decode() == (
+        """openai: 257 characters (chars)
+
+SLOT         TOKENS  SHARE
+system            8     3%
+instruction       7     3%
+x                 2     1%
+history         127    49%
+input             5     2%
+
+#  ROLE       TOKENS  TEXT
+0  system         18  Be kind. Say hi.
+1  user           13  one and one?
+2  assistant     109  I will add them up. [{"id": "c1", "type": "function", "func…
+3  tool            1  2
+4  assistant       4  Two.
+5  user            5  Well?
+
+tools           107    42%
+framing           1     0%
+total           257   100%
+"""
+    )
+
+
+def test_table_of_a_budget(run: Callable[..., Ran], files: Files) -> None:
+    ran = run("tokens", *ASKED, *files.pairs, *CHARS, "--format", "openai", "--max-tokens", "100")
+    assert ran.out.decode() == (
+        f"""openai: 163 characters (chars)
+
+SLOT         BEFORE  AFTER  SHARE
+system            8      8    13%
+instruction       7      7    11%
+x                 2      2     3%
+history         140     40    63%
+input             5      5     8%
+
+#  ROLE       BEFORE  AFTER  TEXT
+0  system         18     18  Be kind. Say hi.
+1  user           50      0  {"a" * 50}
+2  assistant      50      0  {"b" * 50}
+3  user           20     20  {"c" * 20}
+4  assistant      20     20  {"d" * 20}
+5  user            5      5  Well?
+
+framing           1      1     2%
+total           163     63   100%
+
+163 → 63 of 100 tokens: 2 dropped (the oldest go first)
+"""
+    )
+
+
+def test_table_of_a_budget_that_nothing_has_to_leave_for(run: Callable[..., Ran], files: Files) -> None:
+    out = run("tokens", *ASKED, *files.pairs, *CHARS, "--max-tokens", "1000").out.decode()
+    assert re.search(r"\n\n\d+ of 1,000 tokens: nothing had to go\n\Z", out)
+
+
+def test_wide_characters_are_aligned(run: Callable[..., Ran], files: Files) -> None:
+    argv = ("--instruction", "说{语言}。", "--set", "语言=法语", "--counter", "chars", "--system", "", "--input", "x")
+    lines = run("tokens", *argv, *files.history, "--format", "anthropic").out.decode().splitlines()
+    assert lines[2:6] == [
+        "SLOT         TOKENS  SHARE",
+        f"instruction       4  {lines[3][-5:]}",
+        f"语言              2  {lines[4][-5:]}",
+        f"history         {lines[5][16:19]}  {lines[5][-5:]}",
+    ]
+
+
+def test_text_of_a_message_cannot_speak_to_the_terminal(run: Callable[..., Ran]) -> None:
+    argv = ("tokens", "--input", "\x1b[2J\x07a\n\u202eb", "--system", "", "--format", "openai", *CHARS)
+    table = run(*argv).out.decode()
+    assert "\\u001b[2J\\u0007a \\u202eb\n" in table
+    assert run(*argv, "--json").json["messages"][0]["text"] == "\x1b[2J\x07a \u202eb"
+
+
+def test_json_on_a_terminal_cannot_speak_to_it(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyprompt._cli_tokens.goes_to_terminal", lambda path: path is None)
+    ran = run("tokens", "--input", "\u202eb", "--format", "openai", "--json")
+    assert b"\\u202eb" in ran.out
+
+
+def test_long_text_is_cut_to_its_width(run: Callable[..., Ran]) -> None:
+    argv = ("tokens", "--system", "", "--format", "openai", "--input")
+    assert run(*argv, "x" * 5000, "--json").json["messages"][0]["text"] == "x" * 59 + "…"
+    assert run(*argv, "中" * 5000, "--json").json["messages"][0]["text"] == "中" * 29 + "…"
+    assert run(*argv, "x" * 60, "--json").json["messages"][0]["text"] == "x" * 60
+
+
+def test_an_approximate_count_says_so(run: Callable[..., Ran]) -> None:
+    assert re.match(rb"flat: about \d+ tokens \(approximate\)\n", run("tokens", "--input", "x").out)
+    assert account(run("tokens", "--input", "x", "--json"))["approximate"] is True
+    assert account(run("tokens", "--input", "x", "--json", *CHARS))["approximate"] is False
+
+
+def test_an_empty_prompt(run: Callable[..., Ran]) -> None:
+    ran = run("tokens", "--input", "", "--system", "", "--format", "openai", *CHARS)
+    assert ran.out.decode() == (
+        "openai: 0 characters (chars)\n\nSLOT     TOKENS  SHARE\n\n"
+        "#  ROLE  TOKENS  TEXT\n0  user       0\n\nframing       0     0%\ntotal         0     0%\n"
+    )
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------
+
+
+def test_json(run: Callable[..., Ran], files: Files) -> None:
+    ran = run("tokens", *ASKED, *files.pairs, *files.tools, *CHARS, "--format", "openai", "--json")
+    tools = len(json.dumps(TOOLS[0]))
+    assert account(ran) == {
+        "counter": "chars",
+        "approximate": False,
+        "format": "openai",
+        "total": 163 + tools,
+        "slots": {"system": 8, "instruction": 7, "x": 2, "history": 140, "input": 5},
+        "tools": tools,
+        "framing": 1,
+        "messages": [
+            {"index": 0, "role": "system", "text": "Be kind. Say hi.", "tokens": 18},
+            {"index": 1, "role": "user", "text": "a" * 50, "tokens": 50},
+            {"index": 2, "role": "assistant", "text": "b" * 50, "tokens": 50},
+            {"index": 3, "role": "user", "text": "c" * 20, "tokens": 20},
+            {"index": 4, "role": "assistant", "text": "d" * 20, "tokens": 20},
+            {"index": 5, "role": "user", "text": "Well?", "tokens": 5},
+        ],
+    }
+
+
+def test_json_of_a_budget(run: Callable[..., Ran], files: Files) -> None:
+    argv = ("tokens", *ASKED, *files.pairs, *CHARS, "--format", "openai", "--json")
+    found = account(run(*argv, "--max-tokens", "100"))
+    prompter = ChatPrompter("Say {x}.", system="Be kind.", budget=Budget(100, CharTokenCounter()))
+    pairs = json.loads(Path(files.pairs[1]).read_text(encoding="utf-8"))
+    _, report = prompter.fit({"x": "hi", "input": "Well?"}, pairs, format="openai")
+    assert found.pop("report") == report.as_dict()
+    assert found.pop("after") == {
+        "total": 63,
+        "slots": {"system": 8, "instruction": 7, "x": 2, "history": 40, "input": 5},
+        "tools": 0,
+        "framing": 1,
+    }
+    assert [message.pop("after") for message in found["messages"]] == [18, 0, 0, 20, 20, 5]
+    assert found == account(run(*argv))
+
+
+def test_flat_and_a_budget_agree_with_the_report(run: Callable[..., Ran], files: Files) -> None:
+    argv = ("tokens", *ASKED, *files.history, *files.tools, *CHARS, "--json")
+    plain = account(run(*argv))
+    found = account(run(*argv, "--max-tokens", str(plain["total"] - 1)))
+    report = found["report"]
+    assert (found["total"], found["after"]["total"]) == (report["before"], report["after"])
+    for side, name in ((found, "before"), (found["after"], "after")):
+        own = {slot: tokens[name] for slot, tokens in report["slots"].items()}
+        assert side["slots"] | {"tools": side["tools"], "framing": side["framing"]} == own
+    shares = [(message["before"], message["after"]) for message in report["messages"] if message["role"] != "slot"]
+    assert [(message["tokens"], message["after"]) for message in found["messages"]] == shares
+    assert 0 in [after for _, after in shares]
+    sums = ("total", "slots", "tools", "framing")
+    assert {key: found[key] for key in sums} == {key: plain[key] for key in sums}
+
+
+# --- Prompts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", PROVIDERS)
+@pytest.mark.parametrize("label", [(), ("--label", "Fine.")])
+def test_payload_of_every_provider(run: Callable[..., Ran], files: Files, form: str, label: tuple[str, ...]) -> None:
+    argv = (*ASKED, *files.history, *files.tools, "--format", form)
+    found = account(run("tokens", *argv, *label, *CHARS, "--json"))
+    payload = run("render", *argv, *label, "--json").json
+    assert found["total"] == CharTokenCounter().count(*countable(payload, profile_of(form)))
+    texts = {"system": 8, "instruction": 7, "x": 2, "input": 5} | ({"label": 5} if label else {})
+    assert {slot: found["slots"][slot] for slot in texts} == texts
+    # A line break between the texts; and who speaks, where all is one text.
+    assert 0 <= found["framing"] <= 43
+    assert sum(message["tokens"] for message in found["messages"]) + found["tools"] == found["total"]
+
+
+@pytest.mark.parametrize("form", PROVIDERS)
+def test_budget_of_every_provider(run: Callable[..., Ran], files: Files, form: str) -> None:
+    argv = ("tokens", *ASKED, *files.history, *files.tools, "--format", form, *CHARS, "--json")
+    before = account(run(*argv))
+    found = account(run(*argv, "--max-tokens", str(before["total"] - 1)))
+    after, report = found.pop("after"), found.pop("report")
+    assert (report["before"], report["after"]) == (before["total"], after["total"])
+    assert after["total"] < before["total"]
+    assert sum(message.pop("after") for message in found["messages"]) + after["tools"] == after["total"]
+    changed = {slot for slot in before["slots"] if before["slots"][slot] != after["slots"].get(slot)}
+    assert changed == {"history"}
+    assert (after["tools"], after["framing"]) == (before["tools"], before["framing"])
+    sums = ("total", "slots", "tools", "framing")
+    assert {key: found[key] for key in sums} == {key: before[key] for key in sums}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_flat_text_of_every_family(run: Callable[..., Ran], files: Files, family: str) -> None:
+    argv = (*ASKED, *files.pairs, "--model", family)
+    found = account(run("tokens", *argv, *CHARS, "--json"))
+    assert found["total"] == len(run("render", *argv).out.decode())
+    assert found["slots"]["history"] == 140
+    assert [message["tokens"] for message in found["messages"]] == [50, 50, 20, 20]
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic", "gemini", "ollama"])
+@pytest.mark.parametrize("more", [("--input", "x"), (), ("--label", "Yes."), ("--input", "x", "--system", "")])
+def test_pictures_in_a_history(run: Callable[..., Ran], files: Files, form: str, more: tuple[str, ...]) -> None:
+    """Flat text cannot show them, so slots that were counted in flat text could not be counted at all."""
+    found = account(run("tokens", *files.picture, *more, "--format", form, "--counter", "approximate", "--json"))
+    assert found["slots"]["history"] > 0
+    assert found["framing"] >= 0
+    assert any(message["text"].startswith(("[image] What", "What")) for message in found["messages"])
+
+
+def test_history_that_waits_for_an_answer(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "h.json", HISTORY[:1])
+    argv = ("tokens", "--history", "h.json", "--system", "", *CHARS, "--json", "--format")
+    assert account(run(*argv, "openai"))["slots"] == {"history": 13}
+    labelled = account(run(*argv, "anthropic", "--label", "Two."))
+    assert (labelled["slots"], labelled["framing"]) == ({"history": 13, "label": 4}, 0)
+
+
+def test_prompt_file_with_a_history_of_its_own(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "p.yaml", 'history: [[a, b]]\nsystem: ""\nmodel: chatml')
+    history = write(tmp_path / "h.json", [["c", "d"], ["e", "f"]])
+    argv = ("tokens", "p.yaml", "--history", history, "--input", "x", *CHARS, "--json", "--max-tokens")
+    flat = account(run(*argv, str(account(run(*argv, "1000"))["total"] - 1)))
+    assert [(message["text"], message["after"]) for message in flat["messages"]] == [
+        *(("a", 1), ("b", 1)),
+        *(("c", 0), ("d", 0)),
+        *(("e", 1), ("f", 1)),
+    ]
+    payload = account(run(*argv, "5", "--format", "openai"))
+    assert [message["after"] for message in payload["messages"]] == [1, 1, 0, 0, 1, 1, 1]
+    assert (payload["slots"], payload["after"]["slots"]) == ({"history": 6, "input": 1}, {"history": 4, "input": 1})
+
+
+def test_prompt_file_of_a_family_with_a_system_text(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "p.yaml", "model: qwen2.5")
+    qwen = len("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")
+    for argv in (("p.yaml",), ("--model", "qwen2.5"), ("p.yaml", "--model", "qwen2.5"), ("p.yaml", "--format", "xai")):
+        assert account(run("tokens", *argv, "--input", "x", *CHARS, "--json"))["slots"]["system"] == qwen
+    other = account(run("tokens", "p.yaml", "--model", "chatml", "--input", "x", *CHARS, "--json"))
+    assert other["slots"]["system"] != qwen
+
+
+def test_alpaca(run: Callable[..., Ran]) -> None:
+    argv = ("--type", "alpaca", "--instruction", "Add {a}.", "--set", "a=1", "--system", "")
+    for form in ("flat", "openai", "anthropic"):
+        found = account(run("tokens", *argv, "--format", form, *CHARS, "--json"))
+        assert found["slots"].keys() == {"instruction", "a"}
+        assert found["slots"]["a"] == 1
+
+
+@pytest.mark.parametrize("form", ["flat", "openai"])
+def test_slots_named_like_what_stands_beside_them(run: Callable[..., Ran], files: Files, form: str) -> None:
+    """A slot {tools} is none of the tools, and an empty slot {history} is not the history again."""
+    argv = ("--instruction", "{tools}{history}.", "--set", "tools=none", "--set", "history=", "--input", "x")
+    found = account(run("tokens", *argv, *files.pairs, "--format", form, *CHARS, "--json"))
+    assert found["tools"] == 0
+    assert found["slots"]["tools"] == 4
+    assert found["slots"]["history"] == 140
+
+
+def test_media_and_speakers_of_a_payload_are_told(run: Callable[..., Ran], files: Files) -> None:
+    argv = ("tokens", "--input", "x", *files.picture, "--format", "openai", "--json")
+    assert account(run(*argv))["messages"][1]["text"] == "[image] What is this?"
+    found = account(run("tokens", *ASKED, *files.history, "--format", "openai-responses", "--json"))
+    roles = [message["role"] for message in found["messages"]]
+    assert roles[1:5] == ["user", "assistant", "function_call", "function_call_output"]
+
+
+def test_message_that_a_provider_adds(run: Callable[..., Ran], files: Files) -> None:
+    """What a budget lets go may make a provider need a turn that was not there before: it has a row of its own."""
+    argv = ("tokens", *ASKED, *files.history, "--format", "anthropic", *CHARS, "--max-tokens", "60", "--json")
+    rows = [(message["text"], message["tokens"], message["after"]) for message in account(run(*argv))["messages"]]
+    assert rows[1] == ("one and one?", 13, 0)
+    (added,) = [row for row in rows if row[1] == 0]
+    assert added[2] > 0
+
+
+# --- Counters ----------------------------------------------------------------------------------------------------
+
+
+def test_tiktoken(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[object, ...]] = []
+
+    class Counter(CharTokenCounter):
+        def __init__(self, *given: object) -> None:
+            made.append(given)
+
+    monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
+    ran = run("tokens", "--input", "x", "--counter", "tiktoken:gpt-4o", "--bpe-file", "o200k")
+    assert re.match(rb"flat: \d+ tokens \(tiktoken:gpt-4o\)\n", ran.out)
+    assert account(run("tokens", "--input", "x", "--counter", "tiktoken:o200k_base", "--json"))["counter"]
+    assert made == [("gpt-4o", "o200k"), ("o200k_base", None)]
+
+
+def test_tiktoken_with_its_vocabulary(
+    run: Callable[..., Ran], files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = vocabulary_folder() / "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    argv = (*ASKED, *files.history, *files.tools, "--format", "openai")
+    found = account(run("tokens", *argv, "--counter", "tiktoken:gpt-4", "--bpe-file", str(file), "--json"))
+    payload = run("render", *argv, "--json").json
+    assert found["total"] == TiktokenCounter("gpt-4", file).count(payload["messages"], payload["tools"])
+    assert found["slots"]["x"] == 1
+    # Three for each message and one for its role, and three where the answer begins.
+    assert 8 <= found["framing"] <= 12
+
+
+def test_huggingface(run: Callable[..., Ran], tmp_path: Path) -> None:
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, "?"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    argv = ("tokens", "--input", "one two three", "--system", "Be kind.", "--format", "openai", "--json", "--counter")
+    found = account(run(*argv, f"huggingface:{tmp_path}"))
+    assert found["slots"] == {"system": 2, "input": 3}
+
+
+class Client:
+    """Counts words as Anthropic does, or fails as its client does."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.asked: list[Any] = []
+
+    def ask(self, system: object, messages: Sequence[Any], tools: Sequence[Any]) -> int:
+        if self.error is not None:
+            raise self.error
+        self.asked.append((system, messages, tools))
+        return 5 + len(f"{system or ''} {json.dumps([*messages, *tools])}".split())
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"), [("anthropic", "AnthropicTokenCounter"), ("gemini", "GeminiTokenCounter")]
+)
+def test_counters_that_ask(
+    run: Callable[..., Ran], files: Files, monkeypatch: pytest.MonkeyPatch, provider: str, name: str
+) -> None:
+    client = Client()
+    monkeypatch.setattr(f"lazyprompt.formatters.counters.{name}._ask", lambda _, *given: client.ask(*given))
+    argv = (*ASKED, *files.history, *files.tools, "--format", provider)
+    found = account(run("tokens", *argv, "--counter", f"{provider}:m", "--json"))
+    payload = run("render", *argv, "--json").json
+    assert client.asked[0][1] == payload[profile_of(provider).form.messages_key]
+    assert found["tools"] > 0
+    assert found["slots"]["x"] == 1
+    flat = account(run("tokens", *ASKED, "--counter", f"{provider}:m", "--json"))
+    assert flat["slots"]["system"] == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("No API key"), OSError("no\nnetwork"), RuntimeError("\x1b[2J")])
+def test_errors_of_a_client_are_one_line(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    client = Client(error)
+    monkeypatch.setattr(
+        "lazyprompt.formatters.counters.AnthropicTokenCounter._ask", lambda _, *given: client.ask(*given)
+    )
+    message = fault(run("tokens", "--input", "x", "--counter", "anthropic:m"))
+    assert message.startswith(f"--counter: the provider's client: {type(error).__name__}: ")
+    assert "\x1b" not in message
+
+
+def test_form_that_a_counter_does_not_know(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyprompt.formatters.counters.AnthropicTokenCounter._ask", lambda *_: 5)
+    message = fault(run("tokens", "--input", "x", "--format", "gemini", "--counter", "anthropic:m"))
+    assert message.startswith("--history: ")
+
+
+# --- Downloads ---------------------------------------------------------------------------------------------------
+
+
+def test_download(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def download(name: str) -> Path:
+        asked.append(name)
+        return Path("cache") / "a\x1bb"
+
+    monkeypatch.setattr("lazyprompt.tokens.vocabulary.download_vocabulary", download)
+    assert run("tokens", "--download", "gpt-4o") == Ran(0, f"{Path('cache')}/a\\u001bb\n".encode(), "")
+    assert asked == ["gpt-4o"]
+
+
+def test_download_of_no_vocabulary(run: Callable[..., Ran]) -> None:
+    assert fault(run("tokens", "--download", "gpt5")).startswith("--download: tiktoken ")
+
+
+@pytest.mark.parametrize(
+    ("more", "option"),
+    [
+        (("--input", "x"), "--input"),
+        (("p.yaml",), "prompt_file"),
+        (("--json",), "--json"),
+        (("--bpe-file", "x"), "--bpe-file"),
+        (("--counter", "approximate"), "--counter"),
+    ],
+)
+def test_download_stands_alone(run: Callable[..., Ran], more: tuple[str, ...], option: str) -> None:
+    assert fault(run("tokens", "--download", "gpt-4o", *more)) == f"--download: it stands alone; leave out {option}"
+
+
+# --- Wrong use ---------------------------------------------------------------------------------------------------
+
+KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthropic:MODEL, gemini:MODEL"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ((), "PROMPT_FILE: nothing to count; give a prompt file, --instruction or --input"),
+        (QA, "--set: no value for 'question', 'context'; "),
+        (
+            ("--input", "x", "--counter", "tiktokn:x"),
+            f"--counter: 'tiktokn' is no counter (did you mean 'tiktoken'?); {KNOWN}",
+        ),
+        (("--input", "x", "--counter", ""), f"--counter: '' is no counter; {KNOWN}"),
+        (("--input", "x", "--counter", "gpt-4o"), f"--counter: 'gpt-4o' is no counter; {KNOWN}"),
+        (
+            ("--input", "x", "--counter", "tiktoken"),
+            "--counter: tiktoken needs to know of what; give tiktoken:MODEL_OR_",
+        ),
+        (("--input", "x", "--counter", "gemini:"), "--counter: gemini needs to know of what; give gemini:MODEL"),
+        (("--input", "x", "--counter", "chars:x"), "--counter: chars takes nothing behind a colon; give chars"),
+        (("--input", "x", "--counter", "chars:"), "--counter: chars takes nothing behind a colon; give chars"),
+        (("--input", "x", "--counter", "\udcff"), "--counter: the text is not UTF-8"),
+        (("--input", "x", "--counter", "tiktoken:gtp-4o"), "--counter: tiktoken "),
+        (("--input", "x", "--counter", "huggingface:no"), "--counter: there is no tokenizer at no; "),
+        (("--input", "x", "--bpe-file", "f"), "--bpe-file: only tiktoken reads it; "),
+        (("--input", "x", "--counter", "tiktoken:o200k_base", "--bpe-file", "no"), "--bpe-file: no cannot be read"),
+        (("--input", "x", "--max-tokens", "0"), "--max-tokens: 0 is not in the range"),
+        (("--input", "x", "--max-tokens", "many"), "--max-tokens: 'many' is not a valid"),
+        (("--input", "x", "--max-tokens", "3"), "--max-tokens: what never goes counts "),
+        (("--input", "x", "--max-tokens", "3", "--format", "openai"), "--max-tokens: what never goes counts "),
+        (("--input", "x", "--format", "openai", "--safety", "off"), "--safety: only flat text"),
+        (("--input", "x", "--color", "never"), "--color: No such option"),
+    ],
+)
+def test_wrong_use(run: Callable[..., Ran], argv: tuple[str, ...], message: str) -> None:
+    assert fault(run("tokens", *argv)).startswith(message)
+
+
+def test_vocabulary_that_is_not_there(run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    message = fault(run("tokens", "--input", "x", "--counter", "tiktoken:gpt-4o"))
+    assert message.startswith("--counter: the vocabulary o200k_base is not on this machine: ")
+    assert "`lazyprompt tokens --download o200k_base`" in message
+
+
+def test_both_commands_take_the_same_prompts(run: Callable[..., Ran]) -> None:
+    def options(command: str) -> set[str]:
+        return set(re.findall(r"^  (?:-., )?(--[a-z-]+)", run(command, "-h").out.decode(), re.MULTILINE))
+
+    own = {"--counter", "--bpe-file", "--max-tokens", "--download"}
+    assert options("tokens") - own == options("render") - {"--color", "--output"}
+    assert own < options("tokens")
+    assert max(map(len, run("tokens", "-h").out.decode().splitlines())) <= 80
+
+
+def test_prompt_files_are_counted(run: Callable[..., Ran]) -> None:
+    given = ("--set", "today=2026-11-20", "--input", "明天北京冷吗？")
+    found = account(run("tokens", str(EXAMPLES / "assistant.yaml"), *given, "--format", "openai", "--json", *CHARS))
+    assert found["slots"]["today"] == 10
+    assert found["tools"] > 0
+    roles = [message["role"] for message in found["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]

@@ -1,0 +1,438 @@
+"""Counting with a model's own tokenizer and chat template: what transformers counts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chat_judges import (
+    ARGUMENTS,
+    CONVERSATIONS,
+    SYSTEM,
+    TOOLS,
+    USER,
+    call,
+    deepseek,
+    fast_tokenizer,
+    result,
+    templates,
+    tokenizer_in,
+)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from lazyprompt.errors import FormatError, MissingExtraError, TemplateError, TokenizerError
+from lazyprompt.messages import (
+    AudioBlock,
+    Base64Source,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.text.chat_jinja import ChatJinja
+from lazyprompt.text.chat_source import read_chat_source
+from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
+from lazyprompt.tokens.media import media_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lazyprompt.tokens.counter import TokenCounter
+
+SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
+# What stands in front of each message, and what invites the assistant.
+SIMPLE = (
+    "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+CORPUS = [
+    *("Hello world, how are you? I am fine, and the weather in Köln is <fine> today.", "你好,世界。今天天气很好。"),
+    *(json.dumps(TOOLS), *(template.replace("{", " ") for template in ("system user assistant tool", SIMPLE))),
+]
+PICTURE: dict[str, Any] = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64," + base64.b64encode(b"\x89PNG" + b"\0" * 3000).decode()},
+}
+# Templates that take text in one form or the other, all messages or not, with and without tools.
+KINDS = ("qwen2_5", "qwen3", "llama3_1", "gemma", "glm4moe", "gptoss", "qwen3_vl", "smolvlm", "deepseekv3", "cohere2")
+
+
+def small(kind: str) -> Tokenizer:
+    """A small tokenizer of a kind that models have, its special tokens added as models have them."""
+    special = [*SPECIAL.values(), "<unk>", "<|user|>", "<|assistant|>"]
+    options: dict[str, Any] = {"special_tokens": special, "show_progress": False}
+    if kind == "bpe":
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer: Any = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, **options)
+    elif kind == "unigram":
+        made = Tokenizer(models.Unigram())
+        made.normalizer = normalizers.NFKC()
+        made.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>", **options)  # noqa: S106 - no password
+    else:
+        made = Tokenizer(models.WordPiece(unk_token="<unk>"))  # noqa: S106 - no password
+        made.normalizer = normalizers.BertNormalizer()
+        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=300, **options)
+    made.train_from_iterator(CORPUS, trainer)
+    # As some models' files have it: counts must not stop at a length, or be filled up to one.
+    made.enable_truncation(8)
+    made.enable_padding(length=64)
+    return made
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram", "wordpiece"])
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a tokenizer, its special tokens and a chat template."""
+    path: Path = tmp_path_factory.mktemp(request.param)
+    small(request.param).save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps(SPECIAL), encoding="utf-8")
+    (path / "chat_template.jinja").write_text(SIMPLE, encoding="utf-8")
+    return path
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@lru_cache(maxsize=len(KINDS))
+def real(name: str) -> HuggingFaceTokenCounter:
+    """DeepSeek's tokenizer with a model's template."""
+    return HuggingFaceTokenCounter(deepseek(), chat_template=templates()[name])
+
+
+def judged(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> int | None:
+    """How many tokens transformers makes of messages; None where the template refuses them."""
+    try:
+        made = tokenizer.apply_chat_template(
+            messages, tools=tools, tokenize=True, add_generation_prompt=True, return_dict=False, **options
+        )
+    except Exception:  # noqa: BLE001 - templates raise whatever they like
+        return None
+    return len(made)
+
+
+def media_of(messages: list[dict[str, Any]]) -> int:
+    contents = [message.get("content") for message in messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return sum(media_tokens(part) for part in parts if part["type"] == "image")
+
+
+# The templates are compared in so many tests.
+SHARES = 8
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_template_counts_as_in_transformers_with_a_real_tokenizer(share: int) -> None:
+    special_tokens = read_chat_source(deepseek()).special_tokens
+    theirs = fast_tokenizer(tokenizer_file=str(deepseek() / "tokenizer.json"), **special_tokens)
+    compared = 0
+    for name, template in sorted(templates().items())[share::SHARES]:
+        counter = HuggingFaceTokenCounter(deepseek(), chat_template=template)
+        shown = ChatJinja(template, special_tokens)
+        for special, (messages, tools) in CONVERSATIONS.items():
+            counted = counter.count(messages, tools) - media_of(messages)
+            expected = judged(theirs, messages, tools, chat_template=template)
+            # transformers writes a list as Python does where a template knows none, and nothing for a text where the
+            # template knows only lists.
+            if expected is None or not (shown.shows_parts if special == "parts" else shown.shows_text):
+                assert counted >= 0, (name, special)
+            else:
+                assert counted == expected, (name, special)
+                compared += 1
+    assert compared > 80
+
+
+@pytest.mark.parametrize("special", CONVERSATIONS)
+def test_small_tokenizers_count_as_in_transformers(directory: Path, special: str) -> None:
+    messages, tools = CONVERSATIONS[special]
+    theirs = tokenizer_in(directory)
+    expected = judged(theirs, messages, tools)
+    counted = HuggingFaceTokenCounter(directory).count(messages, tools)
+    if special == "parts":
+        assert counted == (judged(theirs, [USER | {"content": "a"}]) or 0) + media_of(messages)
+    elif special == "nothing":
+        assert counted == len(theirs("<s><|assistant|>", add_special_tokens=False)["input_ids"])
+    else:
+        assert counted == expected
+
+
+@pytest.mark.parametrize("text", ["", "a", " Hello  world\n", "你好", "<s>Hi</s>", "Ｈｉ　ﬁ", "\x00", "👩‍👩‍👧"])
+def test_texts_count_as_in_transformers(directory: Path, text: str) -> None:
+    expected = tokenizer_in(directory)(text, add_special_tokens=False)["input_ids"]
+    assert HuggingFaceTokenCounter(directory).count_text(text) == len(expected)
+
+
+def test_a_text_that_no_encoding_can_write_counts(directory: Path) -> None:
+    counter = HuggingFaceTokenCounter(directory)
+    assert counter.count_text("\ud83d\ude00") == counter.count_text("😀")
+    assert counter.count_text("a\ud800b") == counter.count_text("a\ufffdb")
+    assert counter.count([USER | {"content": "\ud800"}]) == counter.count([USER | {"content": "\ufffd"}])
+
+
+def test_the_paths_to_a_tokenizer(directory: Path) -> None:
+    counter = HuggingFaceTokenCounter(str(directory))
+    assert repr(counter) == f"HuggingFaceTokenCounter({str(directory)!r})"
+    expected = counter.count([USER])
+    assert HuggingFaceTokenCounter(directory / "tokenizer.json").count([USER]) == expected
+    other = HuggingFaceTokenCounter(directory, chat_template="{{ bos_token }}")
+    assert other.count([USER]) == other.count_text("<s>") != expected
+
+
+def test_the_template_for_tools_is_used_with_tools(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((directory / "tokenizer.json").read_bytes())
+    named = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "{{ tools|tojson }}"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}), encoding="utf-8")
+    counter = HuggingFaceTokenCounter(tmp_path)
+    assert counter.count([USER]) == counter.count([USER], []) == counter.count_text("a")
+    assert counter.count([USER], TOOLS) == judged(tokenizer_in(tmp_path), [USER], TOOLS)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"bos_token": "Hello world"},
+        {"additional_special_tokens": ["Hello world"]},
+        {"extra_special_tokens": ["Hello world"]},
+        {"added_tokens_decoder": {"900": {"content": "Hello world", "special": True}}},
+        {"added_tokens_decoder": {"900": {"content": "Hello", "lstrip": True, "rstrip": True, "special": False}}},
+        {"added_tokens_decoder": {"0": {"content": "<s>", "rstrip": True, "special": True}}},
+        {"image_token": {"__type": "AddedToken", "content": "Hello world", "special": True}},
+    ],
+    ids=repr,
+)
+def test_tokens_that_the_configuration_adds_count_as_one(
+    directory: Path, tmp_path: Path, config: dict[str, Any]
+) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((directory / "tokenizer.json").read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    theirs = tokenizer_in(tmp_path)
+    counter = HuggingFaceTokenCounter(tmp_path)
+    for text in ("Hello world, Hello world", "<s>  Hello  <s>", "a Hello b"):
+        assert counter.count_text(text) == len(theirs(text, add_special_tokens=False)["input_ids"])
+
+
+def test_without_a_template_texts_count(directory: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_bytes((directory / "tokenizer.json").read_bytes())
+    counter = HuggingFaceTokenCounter(file)
+
+    def texts(*given: str) -> int:
+        return sum(map(counter.count_text, given))
+
+    assert counter.count([]) == 0
+    assert counter.count([{"role": "user", "name": "Bob", "content": "Hello"}]) == texts("user", "Bob", "Hello")
+    assert counter.count([{"content": "Hello"}], TOOLS) == texts("Hello", *map(as_json, TOOLS))
+    assert counter.count([{"role": "user", "content": [PICTURE]}]) == texts("user") + media_tokens(PICTURE)
+
+
+def test_messages_count_in_the_form_that_transformers_is_given() -> None:
+    counter = real("qwen3")
+    conversation = [
+        Msg("system", "Be kind.", "system"),
+        Msg("user", "W?", "user"),
+        Msg("assistant", [TextBlock("So"), ToolUseBlock("1", "get_weather", {"city": "Köln"})], "assistant"),
+        Msg("tool", [ToolResultBlock("1", "get_weather", "rain")], "tool"),
+    ]
+    theirs = fast_tokenizer(tokenizer_file=str(deepseek() / "tokenizer.json"))
+    as_dicts: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "W?"},
+        {"role": "assistant", "content": "So", "tool_calls": [call(1, {"city": "Köln"})]},
+        result(1, "rain"),
+    ]
+    expected = judged(theirs, as_dicts, TOOLS, chat_template=templates()["qwen3"])
+    assert counter.count(conversation, TOOLS) == counter.count(as_dicts, TOOLS) == expected
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_parts_of_text_count_like_the_text(name: str) -> None:
+    counter = real(name)
+    text = "Hello there, how are you?"
+    expected = counter.count([USER | {"content": text}])
+    assert expected > counter.count_text(text)
+    for content in ([{"type": "text", "text": text}], [{"type": "input_text", "text": text}], [text]):
+        assert counter.count([USER | {"content": content}]) == expected
+    assert counter.count([{"role": "user", "parts": [{"text": text}]}]) == expected
+
+
+LOOK: dict[str, Any] = {"type": "text", "text": "Look"}
+DATA = "A" * 5000
+CLAUDES: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}
+GEMINIS: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": DATA}}
+SOUND: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": DATA, "format": "mp3"}}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        ({"role": "user", "content": [LOOK, PICTURE]}, PICTURE),
+        ({"role": "user", "content": [PICTURE]}, PICTURE),
+        ({"role": "user", "content": [CLAUDES, LOOK]}, CLAUDES),
+        ({"role": "user", "content": [SOUND]}, SOUND),
+        ({"role": "user", "content": "Look", "images": [DATA]}, {"images": [DATA]}),
+        ({"role": "user", "parts": [{"text": "Look"}, GEMINIS]}, GEMINIS),
+        ({"role": "user", "content": [{"type": "tool_result", "content": [LOOK, CLAUDES]}]}, CLAUDES),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_media_count_by_what_they_are_and_never_by_their_base64(
+    name: str, message: dict[str, Any], part: dict[str, Any]
+) -> None:
+    plain = real(name).count([{"role": "user", "content": "Look"}])
+    written = real(name).count([message]) - media_tokens(part)
+    assert plain - 3 <= written < plain + 30
+
+
+def test_media_that_the_openai_form_has_no_place_for_count() -> None:
+    counter = real("qwen2_5")
+    plain = counter.count([Msg("user", "abc", "user")])
+    for block in (VideoBlock(URLSource("https://x/v.mp4")), AudioBlock(URLSource("https://x/a.mp3"))):
+        counted = counter.count([Msg("user", [TextBlock("abc"), block], "user")])
+        assert counted >= plain + media_tokens({"type": block.kind})
+    picture = ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAAN"))
+    assert counter.count([Msg("user", [picture], "user")]) > media_tokens(
+        {"type": "image", "image": "iVBORw0KGgoAAAAN"}
+    )
+
+
+OTHER_FORMS: list[list[dict[str, Any]]] = [
+    [{"role": "model", "parts": [{"text": "Hello there"}]}],
+    [{"role": "model", "parts": [{"function_call": {"name": "get_weather", "args": ARGUMENTS}}]}],
+    [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "Hello there"}]}],
+    [{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "get_weather", "input": ARGUMENTS}]}],
+    [{"role": "assistant", "content": None, "function_call": call(1, json.dumps(ARGUMENTS))["function"]}],
+    [{"type": "function_call", "call_id": "1", "name": "get_weather", "arguments": json.dumps(ARGUMENTS)}],
+    [{"type": "function_call_output", "call_id": "1", "output": "Hello there"}],
+    [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hello there"}]}],
+    [{"role": "wizard", "content": "Hello there"}],
+    [{"role": "user", "content": {"a": "Hello there"}}],
+    [{}],
+]
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("messages", OTHER_FORMS, ids=lambda messages: str(messages)[:60])
+def test_messages_of_every_form_count_with_their_texts(name: str, messages: list[dict[str, Any]]) -> None:
+    counter = real(name)
+    least = 3 if "Hello" in str(messages) else 15 if "weather" in str(messages) else 0
+    assert least <= counter.count(messages) < 700
+
+
+REFUSING = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role not in ['user', 'assistant'] or (m.role == 'user') != "
+    "(loop.index0 % 2 == 0) %}{{ raise_exception('no') }}{% endif %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}"
+    "{% endfor %}{% if tools %}{{ tools|tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def test_messages_that_a_template_refuses_count_one_by_one(directory: Path) -> None:
+    counter = HuggingFaceTokenCounter(directory, chat_template=REFUSING)
+    text = counter.count_text
+
+    def rendered(middle: str) -> int:
+        return text(f"<s>{middle}<|assistant|>")
+
+    hello = {"role": "user", "content": "Hello world"}
+    whole = rendered("<|user|>Hello world</s>")
+    assert counter.count([hello]) == whole
+    alone = text("<|user|>Hello world</s>")
+    # Each is rendered alone, what stands before all of them once.
+    assert abs(counter.count([hello, hello]) - whole - alone) <= 2
+    assert abs(counter.count([hello, hello, hello]) - whole - 2 * alone) <= 3
+    # A system is refused even alone: its text counts, and what stands around a turn.
+    system = {"role": "system", "content": "how are you?"}
+    assert abs(counter.count([system, hello]) - whole - text("how are you?") - text("<|user|></s>")) <= 3
+    tools = counter.count([hello, hello], TOOLS) - counter.count([hello, hello])
+    assert abs(tools - text(as_json(TOOLS))) <= 2
+
+
+def test_a_template_that_refuses_everything_leaves_the_texts(directory: Path) -> None:
+    counter = HuggingFaceTokenCounter(directory, chat_template="{{ raise_exception('no') }}")
+    text = counter.count_text
+    assert counter.count([]) == 0
+    assert counter.count([USER | {"content": "Hello"}, {"role": "user", "name": "Bob", "content": "fine"}]) == (
+        text("Hello") + text("Bob") + text("fine")
+    )
+    assert counter.count([], TOOLS) == sum(text(as_json(tool)) for tool in TOOLS)
+
+
+def test_no_messages_count_what_the_template_writes_for_none(directory: Path) -> None:
+    counter = HuggingFaceTokenCounter(directory)
+    assert counter.count([]) == counter.count_text("<s><|assistant|>")
+    needs_one = "{{ bos_token }}{{ messages[0].role + ':' }}{% for m in messages[1:] %}x{% endfor %}"
+    assert HuggingFaceTokenCounter(directory, chat_template=needs_one).count([]) >= 0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_count_is_never_an_error_and_grows_with_the_messages(name: str) -> None:
+    counter = real(name)
+    messages: list[dict[str, Any]] = []
+    before = counter.count(messages)
+    more: Sequence[dict[str, Any]] = (
+        SYSTEM,
+        USER,
+        USER,
+        SYSTEM,
+        {"role": "assistant", "content": "So be it"},
+        result(1, "rain"),
+    )
+    for message in more:
+        messages.append(message)
+        counted = counter.count(messages)
+        assert counted > before - 20
+        before = counted
+
+
+def test_what_is_no_json_is_refused(directory: Path) -> None:
+    counter = HuggingFaceTokenCounter(directory)
+    with pytest.raises(FormatError, match="of a message"):
+        counter.count([USER | {"tool_calls": [object()]}])
+    with pytest.raises(FormatError, match=r"tools\[0\]"):
+        counter.count([USER], [{"a": object()}])
+
+
+def test_a_counter_travels_as_its_path(directory: Path) -> None:
+    counter: TokenCounter = HuggingFaceTokenCounter(directory, chat_template=REFUSING)
+    dumped = pickle.dumps(counter)
+    assert len(dumped) < 2000
+    twin = pickle.loads(dumped)  # noqa: S301 - our own bytes
+    assert twin.count([USER, USER], TOOLS) == counter.count([USER, USER], TOOLS)
+    assert HuggingFaceTokenCounter.additive is False
+
+
+def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"there is no tokenizer at .*tokenizer.json; give the path of a model's"):
+        HuggingFaceTokenCounter(tmp_path)
+    with pytest.raises(TokenizerError, match=r"there is no tokenizer at gpt2; .*nothing is downloaded"):
+        HuggingFaceTokenCounter("gpt2")
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer.json is no tokenizer that .* can read: .*; copy it again"):
+        HuggingFaceTokenCounter(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("[", encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer_config.json is no JSON"):
+        HuggingFaceTokenCounter(tmp_path)
+
+
+def test_a_template_that_is_wrong_is_an_error_at_once(directory: Path) -> None:
+    with pytest.raises(TemplateError, match="the chat template, line 1"):
+        HuggingFaceTokenCounter(directory, chat_template="{{ x")
+
+
+def test_without_the_package_the_error_names_the_extra(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match=r'install it with: pip install "lazyprompt\[hf\]"$'):
+        HuggingFaceTokenCounter(directory)
