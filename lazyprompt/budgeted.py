@@ -12,12 +12,15 @@ from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.text.slots import listed, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
+    from lazyprompt.prompt import Text
     from lazyprompt.prompter import OpenAIPrompt
+    from lazyprompt.tools import ToolSet
 
 Values: TypeAlias = "dict[str, object]"
 BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
@@ -60,7 +63,7 @@ def checked_budget(budget: BudgetLike, slots: Sequence[str]) -> Budget:
     Raises:
         BudgetError: It limits a slot that the prompter has not.
     """
-    made = budget if isinstance(budget, Budget) else Budget(slots=budget)
+    made = budget if isinstance(budget, Budget) else Budget(None, slots=budget)
     known = (*slots, "input")
     for slot in made.slots:
         if slot not in known:
@@ -81,6 +84,30 @@ def cost_of(budget: Budget, form: str | None, prompt: str | OpenAIPrompt | Paylo
     return budget.count(*countable(prompt, profile_of(str(form))))
 
 
+def slots_of(
+    budget: Budget, texts: Iterable[Text], said: Mapping[str, str | None], history: History, tools: ToolSet
+) -> dict[str, int]:
+    """The tokens of the slots of messages, each by itself.
+
+    Args:
+        budget: The budget whose counter counts them.
+        texts: The texts that know their slots.
+        said: Further texts by their slots.
+        history: The history.
+        tools: The tools.
+
+    Returns:
+        Tokens by slot, those of slots without any left out.
+    """
+    counts: dict[str, int] = {}
+    parts = [(slot, part) for text in texts for slot, part in zip(text.slots, text.parts, strict=True)]
+    for slot, part in (*parts, *said.items()):
+        counts[slot] = counts.get(slot, 0) + (budget.count_text(part) if part else 0)
+    counts["history"] = sum(map(budget.share, history.messages))
+    counts["tools"] = budget.count_tools(list(tools))
+    return {slot: count for slot, count in counts.items() if count}
+
+
 def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tuple[Call, TrimReport]:
     """Make a call fit.
 
@@ -96,11 +123,9 @@ def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tup
     Raises:
         BudgetError: Even what never goes does not fit.
     """
-    limited, fates = _with_limits(budget, call.values)
+    limited = {slot: _limited(budget, slot, value) for slot, value in call.values.items()}
     capped = Call(limited, call.history)
-    if budget.max_tokens is None:
-        return capped, TrimReport(None, fates, lambda: _accounted(budget, call, capped, costs))
-    messages = capped.history.messages
+    messages = call.history.messages
     slots = [SlotValue(slot, value) for slot, value in limited.items() if isinstance(value, str)]
     items: list[Item] = [*messages, *slots]
 
@@ -108,25 +133,53 @@ def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tup
         return _part(capped, items, kept, replaced)
 
     # Of pairs, a question goes with its answer.
-    pairs = [] if capped.history.has_messages else [(at, at + 1) for at in range(0, len(messages), 2)]
+    pairs = [] if call.history.has_messages else [(at, at + 1) for at in range(0, len(messages), 2)]
     fitted = budget.fitted(
         items, lambda kept, replaced: costs.whole(call_of(kept, replaced)), keep_newest=waits, together=pairs
     )
     sent = call_of(fitted.kept, fitted.replaced)
-    return sent, fitted.report.with_slots(lambda: _slots(call, sent, costs))
+    fates: dict[int, tuple[Fate, str]] = {
+        at: ("cut", f"longer than {budget.slots[slot.slot]} tokens")
+        for at, slot in enumerate(slots, len(messages))
+        if limited[slot.slot] is not call.values[slot.slot]
+    } | fitted.fates
+
+    def account() -> Account:
+        shares = [budget.share(message) for message in messages]
+        kept = set(fitted.kept)
+        lines = [
+            ItemTokens(message.role, "history", share, _left(budget, at, share, fitted) if at in kept else 0)
+            for at, (message, share) in enumerate(zip(messages, shares, strict=True))
+        ]
+        lines += [
+            ItemTokens(
+                "slot",
+                slot.slot,
+                *(budget.count_text(value_text(values[slot.slot], slot.slot)) for values in (call.values, sent.values)),
+            )
+            for slot in slots
+        ]
+        before, after = costs.slots(call), costs.slots(sent)
+        found = {slot: Tokens(before.get(slot, 0), after.get(slot, 0)) for slot in {**before, **after}}
+        return Account(costs.whole(call), costs.whole(sent), lines, found)
+
+    return sent, TrimReport(budget.limit, fates, account, fitted.report.failure)
 
 
-def _with_limits(budget: Budget, values: Values) -> tuple[Values, dict[int, tuple[Fate, str]]]:
-    """The values with those cut that are longer than their slots may be; and which of them were."""
-    limited = dict(values)
-    fates: dict[int, tuple[Fate, str]] = {}
-    for at, (slot, value) in enumerate(values.items()):
-        if slot in budget.slots:
-            text = value_text(value, slot)
-            limited[slot] = budget.shortened(slot, text)
-            if limited[slot] != text:
-                fates[at] = ("cut", f"longer than {budget.slots[slot]} tokens")
-    return limited, fates
+def _limited(budget: Budget, slot: str, value: object) -> object:
+    """The value of a slot, cut where the slot has a limit and it is longer; else the very value."""
+    if slot not in budget.slots:
+        return value
+    text = value_text(value, slot)
+    short = budget.shortened(slot, text)
+    return value if short == text else short
+
+
+def _left(budget: Budget, at: int, share: int, fitted: Fitted) -> int:
+    """What is left of a message that stays: all of it, or what was cut; nothing where a summary stands for it."""
+    if fitted.fates.get(at, ("kept", ""))[0] == "summarized":
+        return 0
+    return budget.share(fitted.replaced[at]) if at in fitted.replaced else share
 
 
 def _part(call: Call, items: Sequence[Item], kept: Sequence[int], replaced: Mapping[int, Item]) -> Call:
@@ -153,19 +206,3 @@ def _history_of(whole: History, messages: Sequence[Msg], kept: Sequence[int], re
         return History(messages=tuple(messages))
     places = [at // 2 for at in kept[::2]]
     return History(tuple(whole.questions[place] for place in places), tuple(whole.answers[place] for place in places))
-
-
-def _accounted(budget: Budget, call: Call, sent: Call, costs: Costs) -> Account:
-    """What the prompt costs before and after, where values were cut only."""
-    items = [
-        ItemTokens(
-            "slot", slot, *(budget.count_text(value_text(each[slot], slot)) for each in (call.values, sent.values))
-        )
-        for slot in call.values
-    ]
-    return Account(costs.whole(call), costs.whole(sent), items, _slots(call, sent, costs))
-
-
-def _slots(call: Call, sent: Call, costs: Costs) -> dict[str, Tokens]:
-    before, after = costs.slots(call), costs.slots(sent)
-    return {slot: Tokens(before.get(slot, 0), after.get(slot, 0)) for slot in {**before, **after}}

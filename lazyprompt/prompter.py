@@ -14,7 +14,7 @@ from lazyprompt._json import checked_text
 from lazyprompt.errors import BudgetError, FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
-from lazyprompt.prompt import MARKERS, Prompt, Rendered
+from lazyprompt.prompt import MARKERS, Prompt, Rendered, Text
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.safety import checked_safety
@@ -435,15 +435,20 @@ class Prompter:
         label: str | None,
     ) -> tuple[Call, TrimReport]:
         """The values and the history of a prompt that fits."""
-        from lazyprompt.budgeted import Call, Costs, cost_of, fitted_call  # noqa: PLC0415 - only a budget needs it
+        from lazyprompt.budgeted import Call, Costs, cost_of, fitted_call, slots_of  # noqa: PLC0415 - only a budget needs it
 
         def whole(call: Call) -> int:
             return cost_of(budget, form, self._made(form, model, call.values, call.history, tools, label))
 
         def slots(call: Call) -> dict[str, int]:
-            laid = self._lay(call.values, call.history, tools, label)
-            found = Rendered(laid.parts, laid.slots).tokens(budget)
-            return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
+            if form in (None, "flat"):
+                laid = self._lay(call.values, call.history, tools, label)
+                found = Rendered(laid.parts, laid.slots).tokens(budget)
+                return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
+            filled = self._instruction.fill(call.values)
+            texts = (Text.trusted(self._system_text, "system"), filled.system_text, filled.user_text)
+            own = self._tools if tools is None else self._all_tools(tools)
+            return slots_of(budget, texts, {"input": filled.input, "label": label}, self._past(call.history), own)
 
         values, past = self._instruction.by_name(given), History.of(history)
         waits = "input" not in values and past.waits_for_answer

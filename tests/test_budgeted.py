@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from lazyprompt import (
     AlpacaPrompter,
+    Base64Source,
     Budget,
     BudgetError,
     CharTokenCounter,
     ChatFormatter,
     ChatPrompter,
     HistoryError,
+    ImageBlock,
     Msg,
     SlotError,
     TextBlock,
@@ -52,7 +54,7 @@ def size(prompt: Any, form: str | None) -> int:
 
 
 def test_the_value_of_a_slot_is_cut_to_its_tokens() -> None:
-    prompter = chat(Budget(counter=CHARS, slots={"context": 80}))
+    prompter = chat(Budget(None, CHARS, slots={"context": 80}))
     made = prompter.generate_prompt({"context": DOCUMENT, "input": "When?"})
     assert made == chat().generate_prompt(
         {"context": "The library opens at nine. It closes at six! On Sundays it is closed. […]", "input": "When?"}
@@ -74,12 +76,12 @@ def test_limits_alone_make_a_budget_with_the_approximate_counter() -> None:
 
 
 def test_a_value_that_is_no_text_is_cut_as_its_json() -> None:
-    made = chat(Budget(counter=CHARS, slots={"context": 20})).generate_prompt({"context": ["a b"] * 20, "input": "x"})
+    made = chat(Budget(None, CHARS, slots={"context": 20})).generate_prompt({"context": ["a b"] * 20, "input": "x"})
     assert 'from ["a b", "a b", […].' in made
 
 
 def test_both_ends_stay_where_the_middle_is_cut() -> None:
-    text = chat(Budget(counter=CHARS, slots={"context": 80}, cut="middle")).generate_prompt(
+    text = chat(Budget(None, CHARS, slots={"context": 80}, cut="middle")).generate_prompt(
         {"context": f"Begin. {DOCUMENT} End.", "input": "x"}
     )
     assert "Begin." in text
@@ -245,3 +247,38 @@ def test_hooks_come_first_and_a_label_counts() -> None:
     assert made.endswith("At nine. " * 9)
     assert len(made) <= 300
     assert len(prompter.generate_prompt(VALUES, label="At nine.")) <= 300
+
+
+# Faults that were found
+
+
+def test_a_value_that_was_cut_to_its_limit_is_in_the_report_beside_what_went() -> None:
+    """With a limit for the whole as well, the report forgot the values that were cut to theirs."""
+    budget = Budget(400, CHARS, slots={"context": 60})
+    _, report = chat(budget).fit({"context": DOCUMENT, "input": "When?"}, PAIRS)
+    assert len(report.cut) == 1
+    assert report.messages[report.cut[0]].slot == "context"
+    assert report.messages[report.cut[0]].before == len(DOCUMENT)
+    assert report.slots["context"].before == len(DOCUMENT)
+    assert report.dropped
+
+
+def test_the_report_of_a_history_with_pictures_can_be_read() -> None:
+    """The slots of messages were those of flat text, which has no place for pictures."""
+    picture = Msg("user", [TextBlock("see"), ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAAN"))], "user")
+    prompter = ChatPrompter("Be good.", budget=Budget(200, CHARS))
+    for form in ("openai", "anthropic"):
+        _, report = prompter.fit(
+            "And now?", [picture, *(Msg("assistant", "x" * 40, "assistant") for _ in range(9))], format=form
+        )
+        assert report.as_dict()["before"] == report.before > 200 >= report.after
+        assert report.slots["history"].before == 363
+        assert sum(tokens.after for tokens in report.slots.values()) == report.after
+
+
+def test_an_error_names_all_that_never_goes() -> None:
+    """Of a prompt that does not fit, the numbers were those of its values only."""
+    with pytest.raises(
+        BudgetError, match=r"what never goes counts 1,\d{3} tokens \(context 1,400, .*around them \d+\)"
+    ):
+        chat(Budget(400, CHARS)).generate_prompt({"context": DOCUMENT, "input": "When?"})

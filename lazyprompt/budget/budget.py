@@ -52,7 +52,7 @@ class Budget:
     counted is what is sent. A budget remembers the counts of messages, so keep one for a conversation, or for all.
 
     Args:
-        max_tokens: The most tokens; ``None`` limits slots only.
+        max_tokens: The most tokens; ``None`` is no limit, for a budget that limits slots only, or only counts.
         counter: What counts them; by default an approximation.
         policy: What goes first. ``oldest``: the oldest. ``priority``: what has the lowest number, of two the older.
             ``cache``: the oldest, but so many at a time that what stays begins with the same bytes for many turns, and
@@ -91,7 +91,7 @@ class Budget:
 
     def __init__(  # noqa: PLR0913 - a budget has so many sides; all but the first four are named
         self,
-        max_tokens: int | None = None,
+        max_tokens: int | None,
         counter: CountsMessages | None = None,
         policy: Policy = "oldest",
         reserve: int = 0,
@@ -116,9 +116,9 @@ class Budget:
         self._summaries = Summaries()
 
     @property
-    def limit(self) -> int:
-        """The most tokens that are sent: what is reserved for the answer taken off; 0 where only slots are limited."""
-        return 0 if self.max_tokens is None else self.max_tokens - self.reserve
+    def limit(self) -> int | None:
+        """The most tokens that are sent, what is reserved for the answer taken off; ``None`` where there is no limit."""
+        return None if self.max_tokens is None else self.max_tokens - self.reserve
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
         """Make messages fit.
@@ -170,6 +170,10 @@ class Budget:
         """The same as :meth:`fitted`, as :meth:`afit` is to :meth:`fit`."""
         return await _adriven(self._steps(items, None, cost), self.policy)
 
+    def share(self, item: Item) -> int:
+        """What the counter counts for one message, or the value of a slot, by itself."""
+        return self._tally.share(item)
+
     def count(self, messages: Sequence[Message], tools: Sequence[Form] | None = None) -> int:
         """What the counter counts; of a counter that adds up, each message is counted but once and remembered."""
         return self._tally.cost(messages, tools)
@@ -177,6 +181,10 @@ class Budget:
     def count_text(self, text: str) -> int:
         """What the counter counts for a text."""
         return self._tally.count_text(text)
+
+    def count_tools(self, tools: Sequence[Form]) -> int:
+        """What the counter counts for tools beside messages."""
+        return self._tally.tools(tools)
 
     def shortened(self, slot: str, value: str) -> str:
         """The value of a slot, cut where the slot has a limit and it is longer."""
@@ -192,8 +200,6 @@ class Budget:
         keep_newest: bool = True,
         together: Iterable[Unit] = (),
     ) -> Steps:
-        if self.max_tokens is None:
-            raise BudgetError("this budget limits slots only; give max_tokens to make messages fit")
         limit = self.limit
         in_steps = self.policy not in ("oldest", "priority")
         plan = Plan(
@@ -202,8 +208,8 @@ class Budget:
             _REASONS["oldest" if callable(self.policy) else self.policy],
             self._is_protected if self.protect or cost is not None else None,
             self.cut,
-            max(1, round(limit * (1 - self.low_water))) if in_steps else 1,
-            (self.summary_tokens or max(1, limit // _SUMMARY_SHARE)) if callable(self.policy) else 0,
+            max(1, round(limit * (1 - self.low_water))) if in_steps and limit else 1,
+            (self.summary_tokens or max(1, (limit or 0) // _SUMMARY_SHARE)) if callable(self.policy) else 0,
             self._tally,
             self._summaries,
         )
@@ -264,8 +270,6 @@ class Budget:
         for slot, limit in self.slots.items():
             _check_count(f"slots[{slot!r}]", limit, least=1)
         _check_count("summary_tokens", self.summary_tokens, least=1, optional=True)
-        if most is None and not self.slots:
-            raise BudgetError("a budget needs max_tokens, slots, or both")
         if most is not None and reserve >= most:
             raise BudgetError(f"reserve={reserve} leaves nothing of max_tokens={most}; give less")
         if not callable(self.policy) and self.policy not in _POLICIES:

@@ -5,6 +5,7 @@ items → units → order in which they go → how many must → a text cut, or 
 
 from __future__ import annotations
 
+import sys
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,11 +46,13 @@ class Fitted(NamedTuple):
     Attributes:
         kept: The indices of what stays, in order.
         replaced: What stands in the place of some of them: texts that were cut, a summary.
+        fates: What became of those that went or were cut, and why.
         report: The report.
     """
 
     kept: list[int]
     replaced: dict[int, Item]
+    fates: dict[int, tuple[Fate, str]]
     report: TrimReport
 
 
@@ -57,7 +60,7 @@ class Plan(NamedTuple):
     """What a budget asks for.
 
     Attributes:
-        limit: The most tokens.
+        limit: The most tokens; ``None`` is no limit.
         order: Puts the units in the order in which they go.
         reason: Why they go in that order.
         is_protected: Whether an item never goes.
@@ -68,7 +71,7 @@ class Plan(NamedTuple):
         summaries: The summaries that are known.
     """
 
-    limit: int
+    limit: int | None
     order: Callable[[Sequence[Item], list[Unit]], list[Unit]]
     reason: str
     is_protected: Callable[[int, Item], bool] | None
@@ -116,9 +119,10 @@ def fitting(
         meter = ByMessage(items, talk.fixed, order, plan.tally, tools)
     else:
         meter = AsWhole(items, talk.fixed, order, cost or _whole(items, plan.tally, tools))
-    work = _Work(plan, items, talk, order, meter, tools)
+    limit = sys.maxsize if plan.limit is None else plan.limit
+    work = _Work(plan, limit, items, talk, order, meter, tools)
     work.lose(orphans, "dropped", _ORPHAN)
-    gone = meter.fewest(plan.limit)
+    gone = 0 if plan.limit is None else meter.fewest(limit)
     if gone is None:
         work.go(len(order))
         work.cut_protected()
@@ -140,20 +144,15 @@ class _Work:
     def __init__(
         self,
         plan: Plan,
+        limit: int,
         items: Sequence[Item],
         talk: Conversation,
         order: list[Unit],
         meter: Meter,
         tools: Sequence[Form] | None,
     ) -> None:
-        self._plan, self._items, self._talk, self._order, self._meter, self._tools = (
-            plan,
-            items,
-            talk,
-            order,
-            meter,
-            tools,
-        )
+        self._plan, self._limit, self._items, self._talk = plan, limit, items, talk
+        self._order, self._meter, self._tools = order, meter, tools
         self._lost: dict[int, tuple[Fate, str]] = {}
         self._cuts: dict[int, tuple[Fate, str]] = {}
         self._replaced: dict[int, Item] = {}
@@ -172,7 +171,7 @@ class _Work:
         """How many units go where tokens go in steps, so that the same go for many turns to come."""
         if self._plan.grid <= 1:
             return gone
-        return self._fewest_to(self._plan.limit)
+        return self._fewest_to(self._limit)
 
     def _fewest_to(self, most: int) -> int:
         full, grid = self._meter.full, self._plan.grid
@@ -199,13 +198,13 @@ class _Work:
         count_text, cut = self._plan.tally.count_text, self._plan.cut or "end"
         kept = sorted({*self._kept(), *unit})
         room = count_text(text)
-        over = self._meter.cost(kept, {}) - self._plan.limit
+        over = self._meter.cost(kept, {}) - self._limit
         for _ in range(_TRIES):
             room -= max(1, over)
             if room < least:
                 return False
             item = with_text(items[at], text, shortened(text, room, count_text, cut))
-            over = self._meter.cost(kept, {at: item}) - self._plan.limit
+            over = self._meter.cost(kept, {at: item}) - self._limit
             if over <= 0:
                 for member in unit:
                     self._lost.pop(member, None)
@@ -217,7 +216,7 @@ class _Work:
     def summarized(self, gone: int) -> Generator[Task, object, None]:
         """Put a summary in the place of what goes; where there can be none, let no more go than must."""
         plan = self._plan
-        count = self._fewest_to(plan.limit - plan.summary)
+        count = self._fewest_to(self._limit - plan.summary)
         going = sorted(at for unit in self._order[:count] for at in unit)
         try:
             text = yield from self._summary_of([self._message(at) for at in going])
@@ -253,7 +252,7 @@ class _Work:
             if left in ("", CUT_MARK):
                 break
             message = summary_message(left, self._message(first))
-            over = self._meter.cost(kept, {first: message}) - plan.limit
+            over = self._meter.cost(kept, {first: message}) - self._limit
             if over <= 0:
                 self.lose(going, "summarized", _REASON_SUMMARY)
                 self._replaced[first], self._summary = message, first
@@ -269,9 +268,9 @@ class _Work:
         kept = self._kept()
         if self._summary is not None:
             kept = sorted((*kept, self._summary))
-        return Fitted(
-            kept, self._replaced, TrimReport(self._plan.limit, self._lost | self._cuts, self._account, self._failure)
-        )
+        fates = self._lost | self._cuts
+        report = TrimReport(self._plan.limit, fates, self._account, self._failure)
+        return Fitted(kept, self._replaced, fates, report)
 
     def _account(self) -> Account:
         items, tally = self._items, self._plan.tally
@@ -316,11 +315,14 @@ class _Work:
         if self._tools:
             counts["tools"] = self._plan.tally.tools(self._tools)
         least = self._meter.cost(self._talk.fixed, {})
+        rest = least - sum(counts.values())
+        if rest > 0 and counts:
+            counts["what stands around them"] = rest
         parts = ", ".join(f"{_NAMES.get(slot, slot)} {count:,}" for slot, count in counts.items())
         advice = "" if self._plan.cut else ", or cut= to cut the newest turn"
         return (
             f"what never goes counts {least:,} tokens ({parts or 'no message at all'}), and the limit is "
-            f"{self._plan.limit:,}; give more room, or shorter text{advice}"
+            f"{self._limit:,}; give more room, or shorter text{advice}"
         )
 
 

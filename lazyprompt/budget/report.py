@@ -122,12 +122,6 @@ class TrimReport:
         )
         return found | {"framing": rest} if any(rest) else found
 
-    def with_slots(self, slots: Callable[[], Mapping[str, Tokens]]) -> TrimReport:
-        """A report that tells the tokens of other slots: of those that the maker of a prompt knows."""
-        return TrimReport(
-            self.max_tokens, self._fates, lambda: self._account._replace(slots=slots()), failure=self.failure
-        )
-
     def as_dict(self) -> JsonObject:
         """The report as JSON values."""
         return {

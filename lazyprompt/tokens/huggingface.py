@@ -6,6 +6,7 @@ no special tokens are added to what it writes) and ``TokenizersBackend.__init__`
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -82,7 +83,7 @@ class HuggingFaceTokenCounter:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its path: the vocabulary is read again."""
-        return _make, (self.tokenizer, self.chat_template)
+        return partial(type(self), chat_template=self.chat_template), (self.tokenizer,)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.tokenizer)!r})"
@@ -161,10 +162,6 @@ class HuggingFaceTokenCounter:
             return self.count_text(chat.render(messages, tools, add_generation_prompt=add_generation_prompt))
         except TemplateError:
             return None
-
-
-def _make(tokenizer: str | Path, chat_template: str | None) -> HuggingFaceTokenCounter:
-    return HuggingFaceTokenCounter(tokenizer, chat_template=chat_template)
 
 
 def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:

@@ -49,7 +49,6 @@ def contents(messages: Sequence[Form]) -> list[Any]:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({}, "a budget needs max_tokens, slots, or both"),
         ({"max_tokens": 0}, "max_tokens is 0; give a whole number of tokens, at least 1"),
         ({"max_tokens": 1.5}, r"max_tokens is 1\.5"),
         ({"max_tokens": True}, "max_tokens is True"),
@@ -65,7 +64,7 @@ def contents(messages: Sequence[Form]) -> list[Any]:
         ({"max_tokens": 9, "low_water": 0}, "low_water is 0; give a share"),
         ({"max_tokens": 9, "low_water": 1}, "low_water is 1; give a share"),
         ({"max_tokens": 9, "counter": len}, r"the counter is a builtin_function_or_method without count\(messages"),
-        ({"slots": {"a": 0}}, r"slots\['a'\] is 0"),
+        ({"max_tokens": None, "slots": {"a": 0}}, r"slots\['a'\] is 0"),
         ({"max_tokens": 9, "summary_tokens": 0}, "summary_tokens is 0"),
     ],
 )
@@ -91,9 +90,11 @@ def test_what_is_no_list_of_messages_is_refused(bad: Any) -> None:
         Budget(40, CHARS).fit(bad)
 
 
-def test_a_budget_of_slots_only_fits_no_messages() -> None:
-    with pytest.raises(BudgetError, match="this budget limits slots only; give max_tokens"):
-        Budget(slots={"a": 3}).fit([])
+def test_a_budget_without_a_limit_only_counts() -> None:
+    kept, report = Budget(None, CHARS).fit([said("system", "s"), *talk(9)])
+    assert kept == [said("system", "s"), *talk(9)]
+    assert str(report) == "91 tokens: nothing had to go"
+    assert report.max_tokens is None
 
 
 # What goes
