@@ -146,10 +146,8 @@ def main() -> None:
     print(f"{'messages':>8} {'floor ms':>9} {'cold':>7} {'known':>7}   {peer}")
     for times in found:
         other = f"{times.langchain / times.floor:.2f}x" if times.langchain else "-"
-        print(
-            f"{times.messages:>8} {times.floor:>9.3f} {times.cold / times.floor:>6.2f}x {times.known / times.floor:>6.2f}x"
-            f"   {other}"
-        )
+        ratios = "".join(f"{each / times.floor:>7.2f}x" for each in (times.cold, times.known))
+        print(f"{times.messages:>8} {times.floor:>9.3f}{ratios}   {other}")
     growths = {
         name: log(getattr(found[-1], name) / getattr(found[-2], name)) / log(COUNTS[-1] / COUNTS[-2])
         for name in ("cold", "known")

@@ -24,7 +24,6 @@ from lazyprompt.errors import (
 )
 from lazyprompt.prompter import FORMATS
 from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
-from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.safety import SAFETIES
 
 if TYPE_CHECKING:
@@ -123,7 +122,6 @@ class Asked(NamedTuple):
 
     Attributes:
         prompter: The prompter.
-        markers: Its markers.
         call: Input, history, tools and label.
         form: The form that was asked for.
         model: The model at the provider; ``None`` where the prompter has the model's markers.
@@ -131,7 +129,6 @@ class Asked(NamedTuple):
     """
 
     prompter: Prompter
-    markers: Markers
     call: tuple[object, HistoryLike | None, ToolsLike, str | None]
     form: str
     model: str | None
@@ -170,7 +167,7 @@ def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
         WrongUseError: An option is wrong, or says nothing beside others; or there is no prompt at all.
     """
     _refuse_conflicts(options)
-    prompter, markers = _prompter(options)
+    prompter = _prompter(options)
     where, given = _given(options, prompter)
     history = cast("HistoryLike | None", json_list("--history", options["history"]))
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
@@ -179,7 +176,7 @@ def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
         raise WrongUseError("PROMPT_FILE", f"nothing to {purpose}; give a prompt file, --instruction or --input")
     # The model's markers and system text are the prompter's by now; a provider is told its name.
     model = None if _is_own(options) else options["model"]
-    return Asked(prompter, markers, (given, history, tools, options["label"]), options["form"], model, where)
+    return Asked(prompter, (given, history, tools, options["label"]), options["form"], model, where)
 
 
 def _is_own(options: PromptOptions) -> bool:
@@ -203,32 +200,26 @@ def _refuse_conflicts(options: PromptOptions) -> None:
         raise WrongUseError("--safety", f"only flat text is searched for control sequences; leave out --format {form}")
 
 
-def _prompter(options: PromptOptions) -> tuple[Prompter, Markers]:
-    """The prompter of the prompt file or of the options, with what overrides it; and its markers."""
-    model = options["model"] if _is_own(options) else None
-    in_file: str | None = None
+def _prompter(options: PromptOptions) -> Prompter:
+    """The prompter of the prompt file or of the options, with what overrides it."""
     where = "PROMPT_FILE"
     try:
         if options["prompt_file"] is not None:
             from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - yaml costs 10 ms
 
-            file = PromptFile.load(options["prompt_file"])
-            prompter, in_file = file.prompter, file.model
+            prompter: Prompter = PromptFile.load(options["prompt_file"]).prompter
         else:
             where = "--extra-key" if options["extra_keys"] else "--instruction"
             make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
             prompter = make(_instruction(options), options["extra_keys"])
         where = "--model"
-        if model is not None:
-            prompter = prompter.with_markers(model)
-        # A model that nobody names leaves the default; an empty name is wrong, and has been refused.
-        named = in_file if model is None else model
-        markers = DEFAULT_MARKERS if named is None else Markers.for_model(named)
+        if options["model"] is not None and _is_own(options):
+            prompter = prompter.with_markers(options["model"])
     except LazyPromptError as error:
         raise WrongUseError(where, str(error)) from error
     if options["system"] is not None:
         prompter = prompter.with_system(options["system"])
-    return (prompter if options["safety"] is None else prompter.with_safety(options["safety"])), markers
+    return prompter if options["safety"] is None else prompter.with_safety(options["safety"])
 
 
 def _instruction(options: PromptOptions) -> str | dict[str, str] | None:

@@ -99,12 +99,13 @@ def slots_of(
     Returns:
         Tokens by slot, those of slots without any left out.
     """
+    found = [(slot, part) for text in texts for slot, part in zip(text.slots, text.parts, strict=True)]
+    counted = [(slot, budget.count_text(part)) for slot, part in (*found, *said.items()) if part]
+    counted += [("history", sum(map(budget.share, history.messages))), ("tools", budget.count_tools(list(tools)))]
     counts: dict[str, int] = {}
-    parts = [(slot, part) for text in texts for slot, part in zip(text.slots, text.parts, strict=True)]
-    for slot, part in (*parts, *said.items()):
-        counts[slot] = counts.get(slot, 0) + (budget.count_text(part) if part else 0)
-    counts["history"] = sum(map(budget.share, history.messages))
-    counts["tools"] = budget.count_tools(list(tools))
+    # A slot may have the name of what stands beside it.
+    for slot, count in counted:
+        counts[slot] = counts.get(slot, 0) + count
     return {slot: count for slot, count in counts.items() if count}
 
 
@@ -142,7 +143,8 @@ def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tup
         at: ("cut", f"longer than {budget.slots[slot.slot]} tokens")
         for at, slot in enumerate(slots, len(messages))
         if limited[slot.slot] is not call.values[slot.slot]
-    } | fitted.fates
+    }
+    fates |= fitted.fates
 
     def account() -> Account:
         shares = [budget.share(message) for message in messages]
@@ -159,9 +161,12 @@ def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tup
             )
             for slot in slots
         ]
-        before, after = costs.slots(call), costs.slots(sent)
-        found = {slot: Tokens(before.get(slot, 0), after.get(slot, 0)) for slot in {**before, **after}}
-        return Account(costs.whole(call), costs.whole(sent), lines, found)
+        before, slots_before = costs.whole(call), costs.slots(call)
+        # What is unchanged is not counted again: some counters ask a provider.
+        after, slots_after = (costs.whole(sent), costs.slots(sent)) if fates else (before, slots_before)
+        names = {**slots_before, **slots_after}
+        found = {slot: Tokens(slots_before.get(slot, 0), slots_after.get(slot, 0)) for slot in names}
+        return Account(before, after, lines, found)
 
     return sent, TrimReport(budget.limit, fates, account, fitted.report.failure)
 

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+from vocabularies import vocabulary_folder
 
-from lazyprompt import CharTokenCounter, messages_from
+from lazyprompt import ApproximateTokenCounter, CharTokenCounter, TiktokenCounter, messages_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +58,13 @@ class Square:
         return len(text)
 
 
+def _tiktoken() -> TokenCounter:
+    return TiktokenCounter("o200k_base", vocabulary_folder() / "fb374d419588a4632f3f557e76b4b70aebbca790")
+
+
 COUNTERS: dict[str, Callable[[], TokenCounter]] = {
+    "tiktoken": _tiktoken,
+    "approximate": ApproximateTokenCounter,
     "characters": CharTokenCounter,
     "json": Json,
     "quarters": Quarters,

@@ -117,7 +117,7 @@ class Budget:
 
     @property
     def limit(self) -> int | None:
-        """The most tokens that are sent, what is reserved for the answer taken off; ``None`` where there is no limit."""
+        """The most tokens that are sent: ``max_tokens`` less ``reserve``; ``None`` where there is no limit."""
         return None if self.max_tokens is None else self.max_tokens - self.reserve
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:

@@ -295,8 +295,10 @@ class _Work:
             slots["summary"] = Tokens(0, tally.share(self._replaced[self._summary]))
         if self._tools:
             slots["tools"] = Tokens(tally.tools(self._tools), tally.tools(self._tools))
-        everything = self._meter.cost(range(len(items)), {})
-        return Account(everything, self._meter.cost(sent, self._replaced), found, slots)
+        before = self._meter.cost(range(len(items)), {})
+        # What is unchanged is not counted again: some counters ask a provider.
+        after = self._meter.cost(sent, self._replaced) if self._lost or self._cuts else before
+        return Account(before, after, found, slots)
 
     def _slot_of(self, at: int) -> str:
         item = self._items[at]

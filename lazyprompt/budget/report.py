@@ -120,7 +120,10 @@ class TrimReport:
             account.before - sum(tokens.before for tokens in found.values()),
             account.after - sum(tokens.after for tokens in found.values()),
         )
-        return found | {"framing": rest} if any(rest) else found
+        if any(rest):
+            old = found.get("framing", Tokens(0, 0))
+            found["framing"] = Tokens(old.before + rest.before, old.after + rest.after)
+        return found
 
     def as_dict(self) -> JsonObject:
         """The report as JSON values."""

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.budget.units import SlotValue
+from lazyprompt.errors import BudgetError
 from lazyprompt.messages import Msg
 from lazyprompt.tokens.said import forms, json_text, said
 
@@ -53,19 +54,19 @@ class Tally:
     def empty(self, tools: Sequence[Form] | None = None) -> int:
         """The count of no message at all, and of tools."""
         if not tools:
-            return self._known(None, lambda: self.counter.count([]))
-        return self._known(digest(list(tools)), lambda: self.counter.count([], tools))
+            return self._known(None, lambda: self._count([]))
+        return self._known(digest(list(tools)), lambda: self._count([], tools))
 
     def weigh(self, item: Item) -> int:
         """What an item adds; asked of an additive counter only."""
         if isinstance(item, SlotValue):
-            return self._known(item, lambda: self.count_text(item.text))
+            return self._known((SlotValue, item.text), lambda: self.count_text(item.text))
         if isinstance(item, Msg):
             plain = not item.metadata and item.url is None
             content: object = item.content if plain else None
             key: Hashable = (item.role, item.name, content)
         else:
-            content = item.get("content") if len(item) == 2 else None  # noqa: PLR2004 - role and content
+            content = item.get("content") if len(item) == 2 and "role" in item else None  # noqa: PLR2004 - nothing else
             key = (item.get("role"), content)
         if type(content) is str and len(content) <= _LONG:
             # The way of nearly all messages, so it is written out.
@@ -74,16 +75,14 @@ class Tally:
                 return known
         else:
             key = digest(forms([item]))
-        return self._known(key, lambda: self.counter.count(forms([item])) - self.empty())
+        return self._known(key, lambda: self._count(forms([item])) - self.empty())
 
     def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
         """What the counter counts for messages and tools."""
         if self.additive:
             return self.empty(tools) + sum(map(self.weigh, messages))
         slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
-        return slots + self.counter.count(
-            forms(item for item in messages if not isinstance(item, SlotValue)), tools or None
-        )
+        return slots + self._count(forms(item for item in messages if not isinstance(item, SlotValue)), tools or None)
 
     def tools(self, tools: Sequence[Form] | None) -> int:
         """What tools add: exactly, or of a counter that is not additive, the tokens of their JSON."""
@@ -98,13 +97,23 @@ class Tally:
         count: Callable[[str], int] | None = getattr(self.counter, "count_text", None)
         if count is not None:
             return count(text)
-        return self.counter.count([{"role": "user", "content": text}]) - self.empty()
+        return self._count([{"role": "user", "content": text}]) - self.empty()
 
     def share(self, item: Item) -> int:
         """What an item counts by itself: exactly, or of a counter that is not additive, the tokens of its texts."""
         if self.additive:
             return self.weigh(item)
         return sum(map(self.count_text, texts_of(item)))
+
+    def _count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:
+        counter = self.counter
+        found = cast("object", counter.count(messages, tools) if tools else counter.count(messages))
+        if not isinstance(found, int):
+            raise BudgetError(
+                f"{type(self.counter).__name__}.count gave a {type(found).__name__}; it must give a whole number, and "
+                "not have to be awaited"
+            )
+        return found
 
     def _known(self, key: Hashable, count: Callable[[], int]) -> int:
         if key is _UNKNOWN:
@@ -165,6 +174,6 @@ def _is_additive(counter: CountsMessages) -> bool:
 
     try:
         nothing = counter.count([])
-        return adds(_TRIAL * _TIMES) == _TIMES * sum(adds([message]) for message in _TRIAL)
+        return adds([*_TRIAL] * _TIMES) == _TIMES * sum(adds([message]) for message in _TRIAL)
     except Exception:  # noqa: BLE001 - a counter that does not know such messages says nothing of its kind: the safe way
         return False

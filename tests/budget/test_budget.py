@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from budget_helpers import Json
+from budget_helpers import Greedy, Json
 
 from lazyprompt import (
     Budget,
@@ -476,6 +476,30 @@ def test_a_counter_without_count_text_will_do() -> None:
 
     kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), said("user", "A b. " * 100)])
     assert 50 < CHARS.count(kept) <= 60
+
+
+def test_a_counter_that_gives_no_number_is_told_so() -> None:
+    class Awaited:
+        async def count(self, messages: Any) -> int:
+            return len(messages)
+
+    class Texts:
+        def count(self, messages: Any) -> str:
+            return f"{len(messages)}"
+
+    with pytest.raises(BudgetError, match="Texts.count gave a str; it must give a whole number, and not have to be aw"):
+        Budget(9, Texts()).fit(talk(3))  # type: ignore[arg-type]
+    with pytest.warns(RuntimeWarning, match="was never awaited"), pytest.raises(BudgetError, match="gave a coroutine"):
+        Budget(9, Awaited()).fit(talk(3))  # type: ignore[arg-type]
+
+
+def test_messages_that_differ_in_a_key_are_counted_each() -> None:
+    """Two dicts of two keys counted the same where their contents were, whatever the other key held."""
+    messages: list[Form] = [{"content": "x", "name": "a" * 9}, {"content": "x", "name": "b"}]
+    assert Budget(None, CHARS).fit(messages)[1].before == CHARS.count(messages) == 12
+    empty = [said("user", ""), said("assistant", "")]
+    for counter in (Greedy(), CHARS):
+        assert Budget(None, counter).fit(empty)[1].before == counter.count(empty)
 
 
 def test_a_report_is_data() -> None:

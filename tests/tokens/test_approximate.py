@@ -1,0 +1,317 @@
+"""Approximate tokens: how near they are to o200k_base, that they grow with the text, and what messages count."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import mimetypes
+import pickle
+import subprocess
+import sys
+import sysconfig
+from base64 import b64encode
+from http import HTTPStatus
+from importlib import import_module
+from pathlib import Path
+from statistics import mean
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vocabularies import encoding
+
+from lazyprompt._json import dump
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages import (
+    Base64Source,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.openai_form import to_openai
+from lazyprompt.tokens.approximate import ApproximateTokenCounter, approximate_tokens
+from lazyprompt.tokens.media import media_tokens
+
+if TYPE_CHECKING:
+    from lazyprompt.tokens.counter import TokenCounter
+
+COUNTER: TokenCounter = ApproximateTokenCounter()
+SAMPLES = sorted((Path(__file__).parents[1] / "golden" / "samples").iterdir())
+# The sources of these, and what they say of themselves, are texts that are there wherever Python is.
+MODULES = """
+    abc argparse ast asyncio.base_events asyncio.tasks base64 bdb bisect calendar cmd codecs collections
+    configparser contextlib copy csv dataclasses datetime decimal difflib dis doctest email.message enum filecmp
+    fileinput fnmatch fractions ftplib functools getopt gettext glob gzip hashlib heapq hmac html.parser http.client
+    http.cookies http.server imaplib inspect io json.decoder json.encoder logging logging.handlers lzma mailbox
+    mimetypes netrc ntpath operator optparse os pathlib pdb pickle pickletools platform plistlib poplib posixpath
+    pprint profile py_compile pyclbr queue quopri random reprlib sched secrets selectors shelve shlex shutil smtplib
+    socket socketserver sqlite3.dbapi2 ssl stat statistics string subprocess symtable sysconfig tabnanny tarfile
+    tempfile textwrap threading timeit tokenize trace traceback tracemalloc types unittest.case unittest.mock
+    unittest.suite urllib.parse urllib.request urllib.robotparser uuid venv warnings wave weakref webbrowser
+    wsgiref.handlers xml.dom.minidom xml.etree.ElementTree xml.sax.saxutils xmlrpc.client zipapp zipfile
+""".split()  # noqa: SIM905 - a list of them would have a line for each
+PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
+CALL: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
+# All kinds of characters that are told apart, and what has broken counters before.
+CHARACTERS = "aeztAZ09 '\".,-=_/([\\\t\n\r\x00éßưạđпשاक一我们使用の。ー한ก！“—─😀️\u200d\u00a0\ud800\udc00\ue000"
+TEXTS = st.text(st.one_of(st.sampled_from(CHARACTERS), st.characters(exclude_categories=())), max_size=40)
+
+
+def error(text: str, name: str = "o200k_base") -> float:
+    tokens = len(encoding(name).encode_ordinary(text))
+    return (approximate_tokens(text) - tokens) / tokens
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_is_near(path: Path) -> None:
+    assert abs(error(path.read_text("utf-8"))) < 0.15
+
+
+@pytest.mark.parametrize("kind", ["english", "chinese", "code", "json", "other"])
+def test_samples_of_a_kind_are_nearer_together(kind: str) -> None:
+    assert abs(mean(error(path.read_text("utf-8")) for path in SAMPLES if path.stem.startswith(kind))) < 0.06
+
+
+@pytest.mark.parametrize("name", ["english", "code", "json"])
+def test_samples_are_as_near_to_the_vocabulary_before(name: str) -> None:
+    assert (
+        abs(mean(error(path.read_text("utf-8"), "cl100k_base") for path in SAMPLES if path.stem.startswith(name))) < 0.1
+    )
+
+
+def test_sources_are_near() -> None:
+    errors = {name: error(inspect.getsource(import_module(name))) for name in MODULES}
+    assert abs(mean(errors.values())) < 0.03
+    assert mean(map(abs, errors.values())) < 0.05
+    assert {name: found for name, found in errors.items() if abs(found) > 0.15} == {}
+
+
+def test_what_modules_say_of_themselves_is_near() -> None:
+    said: dict[str, str] = {}
+    for name in MODULES:
+        module = import_module(name)
+        texts = [
+            inspect.getdoc(module),
+            *(inspect.getdoc(member) for member in vars(module).values() if callable(member)),
+        ]
+        text = "\n\n".join(filter(None, texts))
+        if len(text) > 1000:
+            said[name] = text
+    errors = {name: error(text) for name, text in said.items()}
+    assert len(errors) > 50
+    assert mean(map(abs, errors.values())) < 0.05
+    assert {name: found for name, found in errors.items() if abs(found) > 0.15} == {}
+
+
+@pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}, {"indent": 4}])
+def test_json_is_near(layout: dict[str, Any]) -> None:
+    statuses = [{"value": status, "phrase": status.phrase, "description": status.description} for status in HTTPStatus]
+    modules = [
+        {"name": name, "package": None, "lines": source.count("\n"), "public": True, "says": source[:200]}
+        for name, source in ((name, inspect.getsource(import_module(name))) for name in MODULES)
+    ]
+    for data in (mimetypes.types_map, statuses, modules, sysconfig.get_config_vars()):
+        assert abs(error(json.dumps(data, **layout))) < 0.15
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3.14159, 2.71828, 1.41421\n" * 40,
+        "2025-06-14T16:30:00Z 192.168.0.1:8080\n" * 40,
+        "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "550e8400-e29b-41d4-a716-446655440000\n" * 10,
+        b64encode(bytes(range(256)) * 4).decode(),
+        "https://example.org/docs/guide/getting-started?lang=en#install\n" * 10,
+        " " * 4000,
+        "-" * 1000,
+        "a" * 1000,
+        "\n" * 500,
+        "😀 🎉 🚀 👍🏽 💡 🔧 🧪 ❤️ ✅ ❌ ⚠️ 👩‍💻 🇺🇸 " * 20,
+    ],
+    ids=["numbers", "times", "hex", "uuid", "base64", "address", "spaces", "line", "letter", "newlines", "emoji"],
+)
+def test_what_is_no_prose_is_near(text: str) -> None:
+    assert abs(error(text)) < 0.25
+
+
+def test_no_text_is_no_token_and_any_text_is_one() -> None:
+    assert approximate_tokens("") == 0
+    assert {approximate_tokens(character) for character in CHARACTERS} <= {1, 2}
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=1000)
+def test_more_text_never_counts_less(text: str, more: str) -> None:
+    counted = approximate_tokens(text)
+    assert counted >= (1 if text else 0)
+    assert approximate_tokens(text + more) >= counted
+    assert approximate_tokens(text + " word") > counted
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_a_text_counts_more_with_every_character(path: Path) -> None:
+    text = path.read_text("utf-8")[:500]
+    counts = [approximate_tokens(text[:end]) for end in range(len(text) + 1)]
+    assert counts == sorted(counts)
+
+
+@given(TEXTS, TEXTS)
+def test_a_paragraph_counts_what_its_parts_do(text: str, more: str) -> None:
+    together = approximate_tokens(f"{text}\n\n{more}")
+    assert abs(together - approximate_tokens(text) - approximate_tokens(more)) <= 3
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        "A",
+        "0",
+        " ",
+        "\t",
+        "\n",
+        "\t ",
+        " \n",
+        "(",
+        "'",
+        "a'",
+        "-",
+        "\x00",
+        "中",
+        "我们",
+        "の",
+        "😀",
+        "é",
+        "ệ",
+        "\ud800",
+        "한",
+    ],
+)
+def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = unit * length
+        times: list[float] = []
+        for _ in range(3):
+            start = perf_counter()
+            approximate_tokens(text)
+            times.append(perf_counter() - start)
+        return min(times)
+
+    # Sixteen times as long; what grew with the square would take 256 times as long.
+    assert seconds(320_000) < 80 * max(seconds(20_000), 0.0005)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"role": "user", "content": "Hello world"}, 4 + 2),
+        ({"role": "user", "content": ""}, 4),
+        ({"role": "assistant", "content": None}, 4),
+        ({"role": "user", "name": "Bob", "content": "Hello world"}, 4 + 1 + 1 + 2),
+        ({"role": "user", "content": [{"type": "text", "text": "Hello world"}]}, 4 + 2),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "Hello world"}, PICTURE]},
+            4 + 2 + media_tokens(PICTURE),
+        ),
+        ({"role": "user", "parts": [{"text": "Hello world"}, {"text": "Hello"}]}, 4 + 2 + 1),
+        ({"role": "assistant", "content": None, "tool_calls": [CALL]}, 4 + approximate_tokens(dump([CALL]))),
+        ({"role": "assistant", "function_call": CALL}, 4 + approximate_tokens(dump(CALL))),
+        ({"type": "function_call_output", "call_id": "1", "output": "Hello world"}, 4 + 2),
+        (
+            {"role": "user", "content": "Hello world", "images": ["A" * 1000]},
+            4 + 2 + media_tokens({"images": ["A" * 1000]}),
+        ),
+    ],
+)
+def test_a_message_counts_its_text_and_its_frame(message: dict[str, Any], expected: int) -> None:
+    assert COUNTER.count([message]) == 3 + expected
+    assert COUNTER.count([message, message]) == 3 + 2 * expected
+
+
+def test_no_messages_count_the_beginning_of_the_answer() -> None:
+    assert COUNTER.count([]) == COUNTER.count([], []) == 3
+
+
+def test_tools_count_as_json() -> None:
+    tool: dict[str, Any] = {
+        "type": "function",
+        "function": {"name": "f", "description": "é", "parameters": {"type": "object"}},
+    }
+    assert COUNTER.count([], [tool, tool]) == 3 + 2 * approximate_tokens(dump(tool))
+    assert COUNTER.count([{"role": "user", "content": "Hello"}], [tool]) == 3 + 5 + approximate_tokens(dump(tool))
+
+
+@pytest.mark.parametrize("bad", [{"tool_calls": [object()]}, {"content": [{"x": b"a"}]}, {"content": {1}}])
+def test_what_is_no_json_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(FormatError, match="of a message"):
+        COUNTER.count([{"role": "user", **bad}])
+    with pytest.raises(FormatError, match="a tool"):
+        COUNTER.count([], [{"function": object()}])
+
+
+MESSAGES: list[Msg | dict[str, Any]] = [
+    {"role": "user", "content": "Hello, 你好"},
+    {"role": "user", "name": "Bob", "content": [{"type": "text", "text": "Look"}, PICTURE]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "model", "parts": [{"text": "Hm."}, {"function_call": {"name": "f"}}]},
+    Msg("user", [TextBlock("abc"), ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAAN"))], "user"),
+    Msg("user", [TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))], "user"),
+    Msg("assistant", [ToolUseBlock("1", "f", {"a": 1})], "assistant"),
+    Msg("tool", [ToolResultBlock("1", "f", "42")], "tool"),
+]
+
+
+@given(st.lists(st.sampled_from(MESSAGES), max_size=6), st.lists(st.sampled_from(MESSAGES), max_size=6))
+def test_each_message_counts_the_same_whichever_stand_beside_it(some: list[Any], more: list[Any]) -> None:
+    none = COUNTER.count([])
+    assert ApproximateTokenCounter.additive
+    assert COUNTER.count(some + more) - none == sum(COUNTER.count([message]) - none for message in some + more)
+
+
+def test_messages_count_as_their_openai_form_does() -> None:
+    messages = [message for message in MESSAGES if isinstance(message, Msg) and not message.blocks[1:]]
+    assert ApproximateTokenCounter().count(messages) == COUNTER.count(
+        [form for message in messages for form in to_openai(message)]
+    )
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope", "ollama", "openai-responses"])
+def test_every_providers_form_counts_about_the_same(provider: str) -> None:
+    texts = [path.read_text("utf-8") for path in SAMPLES]
+    formatter = ChatFormatter(provider)
+    payload = formatter.format([Msg("user", text, "user") for text in texts])
+    counted = COUNTER.count(payload[formatter.profile.form.messages_key])
+    # Some providers want messages of one role as one, some have names.
+    assert abs(counted / sum(map(approximate_tokens, texts)) - 1) < 0.03
+
+
+def test_it_limits_a_formatter() -> None:
+    messages = [Msg("user", f"text {at}", "user") for at in range(5)]
+    counted = COUNTER.count(ChatFormatter("anthropic").format(messages[3:])["messages"])
+    limited = ChatFormatter("anthropic", token_counter=ApproximateTokenCounter(), max_tokens=counted)
+    assert limited.format(messages) == ChatFormatter("anthropic").format(messages[3:])
+
+
+def test_a_counter_is_pickled_and_holds_nothing() -> None:
+    counter = pickle.loads(pickle.dumps(COUNTER))  # noqa: S301 - our own
+    assert isinstance(counter, ApproximateTokenCounter)
+    assert counter.count_text("Hello world") == COUNTER.count_text("Hello world") == 2
+    assert not hasattr(counter, "__dict__")
+
+
+def test_it_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, lazyprompt.tokens.approximate\n"
+        "heavy = {'tiktoken', 'transformers', 'tokenizers', 'regex', 'numpy', 'jinja2', 'pydantic', 'urllib3', 'PIL'}\n"
+        "print(*heavy.intersection(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert not run.stdout.strip()
