@@ -147,20 +147,8 @@ def fitted_call(budget: Budget, call: Call, costs: Costs, *, waits: bool) -> tup
     fates |= fitted.fates
 
     def account() -> Account:
-        shares = [budget.share(message) for message in messages]
-        kept = set(fitted.kept)
-        lines = [
-            ItemTokens(message.role, "history", share, _left(budget, at, share, fitted) if at in kept else 0)
-            for at, (message, share) in enumerate(zip(messages, shares, strict=True))
-        ]
-        lines += [
-            ItemTokens(
-                "slot",
-                slot.slot,
-                *(budget.count_text(value_text(values[slot.slot], slot.slot)) for values in (call.values, sent.values)),
-            )
-            for slot in slots
-        ]
+        lines = [_history_line(budget, at, message, fitted) for at, message in enumerate(messages)]
+        lines += [_slot_line(budget, slot.slot, call.values, sent.values) for slot in slots]
         before, slots_before = costs.whole(call), costs.slots(call)
         # What is unchanged is not counted again: some counters ask a provider.
         after, slots_after = (costs.whole(sent), costs.slots(sent)) if fates else (before, slots_before)
@@ -180,11 +168,21 @@ def _limited(budget: Budget, slot: str, value: object) -> object:
     return value if short == text else short
 
 
-def _left(budget: Budget, at: int, share: int, fitted: Fitted) -> int:
-    """What is left of a message that stays: all of it, or what was cut; nothing where a summary stands for it."""
-    if fitted.fates.get(at, ("kept", ""))[0] == "summarized":
-        return 0
-    return budget.share(fitted.replaced[at]) if at in fitted.replaced else share
+def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted) -> ItemTokens:
+    """The tokens of a message of the history: after it all of them, or what was cut, or none where it went."""
+    before = after = budget.share(message)
+    fate, _ = fitted.fates.get(at, ("kept", ""))
+    if fate == "cut":
+        after = budget.share(fitted.replaced[at])
+    elif fate != "kept":
+        after = 0
+    return ItemTokens(message.role, "history", before, after)
+
+
+def _slot_line(budget: Budget, slot: str, before: Values, after: Values) -> ItemTokens:
+    """The tokens of a slot's value."""
+    counts = [budget.count_text(value_text(values[slot], slot)) for values in (before, after)]
+    return ItemTokens("slot", slot, *counts)
 
 
 def _part(call: Call, items: Sequence[Item], kept: Sequence[int], replaced: Mapping[int, Item]) -> Call:

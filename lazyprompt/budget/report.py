@@ -136,20 +136,23 @@ class TrimReport:
             "failure": self.failure,
         }
 
-    def __str__(self) -> str:
-        limit = "" if self.max_tokens is None else f" of {self.max_tokens:,}"
-        if not self:
-            return f"{self.after:,}{limit} tokens: nothing had to go"
+    def _done(self) -> str:
+        """What was done, without any numbers of tokens."""
         done = [
             f"{len(gone)} {what} ({', '.join(sorted({self._fates[at][1] for at in gone}))})"
             for gone, what in ((self.dropped, "dropped"), (self.cut, "cut"), (self.summarized, "summarized"))
             if gone
         ]
-        failed = f"; {self.failure}" if self.failure else ""
-        return f"{self.before:,} → {self.after:,}{limit} tokens: {'; '.join(done)}{failed}"
+        return "; ".join([*done, *([self.failure] if self.failure else [])]) or "nothing had to go"
+
+    def __str__(self) -> str:
+        limit = "" if self.max_tokens is None else f" of {self.max_tokens:,}"
+        before = f"{self.before:,} → " if self else ""
+        return f"{before}{self.after:,}{limit} tokens: {self._done()}"
 
     def __repr__(self) -> str:
-        return f"<TrimReport {self}>"
+        # Nothing is counted for it: some counters ask a provider.
+        return f"<TrimReport: {self._done()}>"
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: what is known, not what could be asked for."""
