@@ -27,9 +27,18 @@ def test_every_script_is_run_below() -> None:
         "document_qa.py",
         "few_shot.py",
         "fine_tuning.py",
+        "long_chat.py",
         "qwen_token_counter.py",
         "tool_calling.py",
     }
+
+
+def test_long_chat_stays_within_its_budget() -> None:
+    lines = run("long_chat.py").splitlines()
+    assert "nothing had to go" in lines[0]
+    assert all(" of 500 tokens: " in line for line in lines)
+    starts = [line.partition("begins with ")[2] for line in lines]
+    assert len(set(starts)) < len(starts) - 2, "the cut stays where it is for many turns"
 
 
 def test_document_qa_shows_a_flat_prompt_and_messages() -> None:
