@@ -13,7 +13,7 @@ import argparse
 import random
 import sys
 import timeit
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from math import log
 from pathlib import Path
@@ -97,16 +97,18 @@ def langchain(messages: Messages, most: int, counter: TiktokenCounter, kept: int
     """What langchain-core takes for the same, its message objects made before; ``None`` where it is not installed."""
     if find_spec("langchain_core") is None:
         return None
-    from langchain_core.messages import convert_to_messages, trim_messages  # noqa: PLC0415 - it need not be installed
-
-    given = convert_to_messages(messages)
+    peer: Any = import_module("langchain_core.messages")  # no type checker need have it either
+    given = peer.convert_to_messages(messages)
     size = counter.count_text
 
     def count(part: list[Any]) -> int:
         return 3 + sum(4 + size(each.content) for each in part)
 
-    def trim() -> list[Any]:
-        return trim_messages(given, max_tokens=most, token_counter=count, strategy="last", include_system=True)
+    def trim() -> list[object]:
+        kept: list[object] = peer.trim_messages(
+            given, max_tokens=most, token_counter=count, strategy="last", include_system=True
+        )
+        return kept
 
     if len(trim()) != kept:
         raise SystemExit(f"langchain-core keeps {len(trim())} messages, and the floor {kept}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt.budget.cut import CUT_MARK, shortened
 from lazyprompt.budget.meters import AsWhole, ByMessage
@@ -219,17 +219,12 @@ class _Work:
         count = self._fewest_to(self._limit - plan.summary)
         going = sorted(at for unit in self._order[:count] for at in unit)
         try:
-            text = yield from self._summary_of([self._message(at) for at in going])
+            # Values of slots go by priority only, so all of these are messages.
+            text = yield from self._summary_of([cast("Message", self._items[at]) for at in going])
             self._put_summary(going, text)
         except LazyPromptError as error:
             self._failure = f"no summary: {error}"
             self.go(gone)
-
-    def _message(self, at: int) -> Message:
-        item = self._items[at]
-        if isinstance(item, SlotValue):
-            raise BudgetError(f"the slot {item.slot!r} cannot be summed up")
-        return item
 
     def _summary_of(self, messages: list[Message]) -> Generator[Task, object, str]:
         task = self._plan.summaries.task(messages)
@@ -251,13 +246,14 @@ class _Work:
             left = shortened(text, room, count_text) if room > 0 else ""
             if left in ("", CUT_MARK):
                 break
-            message = summary_message(left, self._message(first))
+            message = summary_message(left, cast("Message", self._items[first]))
             over = self._meter.cost(kept, {first: message}) - self._limit
             if over <= 0:
                 self.lose(going, "summarized", _REASON_SUMMARY)
                 self._replaced[first], self._summary = message, first
                 return
-            room -= over
+            # Where a text counts more in the whole than by itself, what it is over may be more than it has.
+            room = room - over if room > over else room // 2
         raise BudgetError(f"no room was left for one of {plan.summary} tokens")
 
     def _kept(self) -> list[int]:

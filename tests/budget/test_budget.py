@@ -192,6 +192,17 @@ def test_exchanges_in_any_form_go_whole() -> None:
         assert Budget(45, CHARS).fit([*talk(3), *exchange])[0] == talk(3)[2:]
 
 
+def test_a_result_without_its_call_stays_where_something_else_is_said_with_it() -> None:
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "r"}
+    text = {"type": "text", "text": "and this"}
+    messages: list[Any] = [
+        {"role": "user", "content": [result, text]},
+        Msg("user", [ToolResultBlock("1", "f", "r"), TextBlock("and this")], "user"),
+        {"role": "user", "content": [result]},
+    ]
+    assert Budget(900, CHARS).fit(messages)[0] == messages[:2]
+
+
 def test_a_turn_between_a_call_and_its_result_is_no_part_of_the_exchange() -> None:
     messages: list[Any] = [
         Msg("a", [ToolUseBlock("1", "f")], "assistant"),
@@ -366,6 +377,33 @@ def test_a_long_summary_is_cut() -> None:
     kept, _ = Budget(200, CHARS, lambda _: "A sentence. " * 99, summary_tokens=80).fit(talk(30))
     assert kept[0]["content"] == f"{PREFIX}A sentence. A sentence. A sentence. […]"[: len(PREFIX) + 43]
     assert CHARS.count(kept) <= 200
+
+
+def test_a_summary_that_counts_more_in_the_whole_than_by_itself_is_cut_further() -> None:
+    class Dear(Json):
+        """Counts what stands in a message ten times."""
+
+        additive = False
+
+        def count(self, messages: Sequence[Any], tools: object = None) -> int:
+            return super().count(messages, tools) + 9 * sum(len(each["content"]) for each in messages[:1])
+
+    kept, report = Budget(2_000, Dear(), lambda _: "A sentence. " * 99, summary_tokens=1_000).fit(talk(200))
+    assert report.summarized
+    assert Dear().count(kept) <= 2_000
+    assert kept[0]["content"].startswith(f"{PREFIX}A sentence. ")
+    assert kept[0]["content"].endswith("[…]")
+
+
+def test_summaries_of_many_conversations_are_forgotten_in_time() -> None:
+    made = Summarizer()
+    budget = Budget(200, CHARS, made, summary_tokens=60)
+    for number in range(70):
+        budget.fit([said("user", f"conversation {number}"), *talk(30)])
+    assert len(made.given) == 70
+    for number, asked in ((69, 70), (0, 71)):
+        budget.fit([said("user", f"conversation {number}"), *talk(30)])
+        assert len(made.given) == asked
 
 
 async def slow(messages: list[Form]) -> str:
