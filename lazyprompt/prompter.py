@@ -213,8 +213,16 @@ class Prompter:
             return self._for_model(model).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
+        if self._hooks or label is not None:
+            input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
-        made, _ = self._prompt("openai" if as_dict else format, model, (input, history, tools, label))
+        made: str | OpenAIPrompt | Payload
+        if self._budget is not None:
+            made, _ = self._within(self._budget, "openai" if as_dict else format, model, (input, history, tools, label))
+        elif as_dict:
+            made = self._openai(input, history, tools, label)
+        else:
+            made = self._made(format, model, input, history, tools, label)
         if show or self._show:
             sys.stderr.write(f"{made}\n")
         return made
@@ -254,8 +262,8 @@ class Prompter:
         if format is not None:
             # It refuses what is no format.
             _is_dict(format, return_dict=False)
-        made, report = self._prompt(format, model, (input, history, tools, label))
-        return made, cast("TrimReport", report)
+        call = (input, history, tools, label)
+        return self._within(self._budget, format, model, self._prepared(*call))
 
     def fill(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Prompt:  # noqa: A002
         """The prompt as a value, before it takes any form.
@@ -401,14 +409,12 @@ class Prompter:
         cuts = [at for end in ends if (at := found.find(end)) >= 0]
         return found[: min(cuts)] if cuts else found
 
-    def _prompt(
-        self, form: str | None, model: str | None, call: HookArgs
-    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport | None]:
-        """The prompt in a form, and the report of the budget where there is one."""
-        given, history, tools, label = self._prepared(*call) if self._hooks or call[3] is not None else call
-        if self._budget is None:
-            return self._made(form, model, given, history, tools, label), None
-        fitted, report = self._fitted(self._budget, form, model, given, history, tools, label)
+    def _within(
+        self, budget: Budget, form: str | None, model: str | None, call: HookArgs
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
+        """The prompt in a form, within a budget, and its report."""
+        given, history, tools, label = call
+        fitted, report = self._fitted(budget, form, model, given, history, tools, label)
         return self._made(form, model, *fitted, tools, label), report
 
     def _made(
