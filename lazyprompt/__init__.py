@@ -47,7 +47,8 @@ if TYPE_CHECKING:
         VideoBlock,
     )
     from lazyprompt.prompt import Prompt, Rendered, Segment, Text
-    from lazyprompt.prompter import OpenAIPrompt, Prompter
+    from lazyprompt.prompt_maker import OpenAIPrompt
+    from lazyprompt.prompter import Prompter
     from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
     from lazyprompt.text.few_shot import FewShotTemplate
     from lazyprompt.text.instruction import (
@@ -153,7 +154,8 @@ _HOMES = {
         "ToolUseBlock URLSource VideoBlock"
     ),
     "prompt": "Prompt Rendered Segment Text",
-    "prompter": "OpenAIPrompt Prompter",
+    "prompt_maker": "OpenAIPrompt",
+    "prompter": "Prompter",
     "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompter import OpenAIPrompt, Prompter, ToolsLike
+    from lazyprompt.prompt_maker import OpenAIPrompt, ToolsLike
+    from lazyprompt.prompter import Prompter
     from lazyprompt.text.safety import Safety
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
     from lazyprompt.prompt import Text
-    from lazyprompt.prompter import OpenAIPrompt
+    from lazyprompt.prompt_maker import OpenAIPrompt
     from lazyprompt.tools import ToolSet
 
 Values: TypeAlias = "dict[str, object]"

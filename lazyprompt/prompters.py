@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.history import History, HistoryLike
-    from lazyprompt.prompter import ToolsLike
+    from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.text.instruction import Instruction, Syntax
     from lazyprompt.text.safety import Safety
 

@@ -1,0 +1,227 @@
+"""How a prompt is made: what a prompter holds, laid out as flat text, OpenAI's form or a provider's payload."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, NotRequired, Self, TypeAlias, TypedDict
+
+from lazyprompt._json import checked_text
+from lazyprompt.errors import TemplateError, ToolsError
+from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
+from lazyprompt.prompt import MARKERS, Rendered, Text
+from lazyprompt.text.layout import Fields
+from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.text.template import PromptTemplate, Writer, resolved_system
+from lazyprompt.tools import ToolLike, ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.budget.budget import Budget
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.budgeted import BudgetLike, Call
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.text.instruction import InstructionTemplate
+    from lazyprompt.text.layout import Laid
+    from lazyprompt.text.safety import Safety
+
+ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
+PastLike: TypeAlias = "HistoryLike | History | None"
+# Input, history, tools and label.
+HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
+Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
+
+
+class OpenAIPrompt(TypedDict):
+    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any."""
+
+    messages: list[JsonObject]
+    tools: NotRequired[list[JsonObject]]
+
+
+# What a prompter writes itself: flat text and OpenAI's form.
+OWN_FORMS = (None, "flat", "openai")
+
+
+class PromptMaker:
+    """What a prompter is made of, and what it makes of a call. :class:`Prompter` says what each field means."""
+
+    _default_safety: Safety = "neutralize"
+
+    def __init__(
+        self,
+        instruction_template: InstructionTemplate,
+        prompt_template: PromptTemplate,
+        *,
+        system: str | None = None,
+        tools: ToolsLike = None,
+        history: HistoryLike | None = None,
+        show: bool = False,
+        budget: BudgetLike | None = None,
+    ) -> None:
+        self._instruction = instruction_template
+        self._template = prompt_template
+        self._system = checked_text(system, "the system text", TemplateError)
+        self._tools = ToolSet.of(tools)
+        self._history = History.of(history)
+        self._show = show
+        self._hooks: tuple[Hook, ...] = ()
+        self._safety: Safety = self._default_safety
+        self._budget = None if budget is None else self._checked_budget(budget)
+        self._set_markers(DEFAULT_MARKERS)
+
+    def _changed(self, markers: Markers, **fields: object) -> Self:
+        """A copy with other markers and fields, that has made nothing yet."""
+        changed = copy(self)
+        for name, value in fields.items():
+            setattr(changed, f"_{name}", value)
+        PromptMaker._set_markers(changed, markers)
+        return changed
+
+    def _set_markers(self, markers: Markers) -> None:
+        self._markers = markers
+        self._system_text = resolved_system(self._system, markers)
+        self._writer: Writer | None = None
+        self._by_model: dict[str, Self] = {}
+
+    def _within(
+        self, budget: Budget, form: str | None, model: str | None, call: HookArgs
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
+        """The prompt in a form, within a budget, and its report."""
+        given, history, tools, label = call
+        fitted, report = self._fitted(budget, form, model, given, history, tools, label)
+        return self._made(form, model, *fitted, tools, label), report
+
+    def _made(
+        self,
+        form: str | None,
+        model: str | None,
+        given: object,
+        history: PastLike,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> str | OpenAIPrompt | Payload:
+        """The prompt in a form."""
+        if form == "openai":
+            return self._openai(given, history, tools, label)
+        if form in OWN_FORMS:
+            return "".join(self._lay(given, history, tools, label).parts)
+        return self._payload(str(form), model, given, history, tools, label)
+
+    def _fitted(
+        self,
+        budget: Budget,
+        form: str | None,
+        model: str | None,
+        given: object,
+        history: PastLike,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> tuple[Call, TrimReport]:
+        """The values and the history of a prompt that fits."""
+        from lazyprompt.budgeted import Call, Costs, cost_of, fitted_call, slots_of  # noqa: PLC0415 - only a budget needs it
+
+        def whole(call: Call) -> int:
+            return cost_of(budget, form, self._made(form, model, call.values, call.history, tools, label))
+
+        def slots(call: Call) -> dict[str, int]:
+            if form in (None, "flat"):
+                laid = self._lay(call.values, call.history, tools, label)
+                found = Rendered(laid.parts, laid.slots).tokens(budget)
+                return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
+            filled = self._instruction.fill(call.values)
+            texts = (Text.trusted(self._system_text, "system"), filled.system_text, filled.user_text)
+            own = self._tools if tools is None else self._all_tools(tools)
+            return slots_of(budget, texts, {"input": filled.input, "label": label}, self._past(call.history), own)
+
+        values, past = self._instruction.by_name(given), History.of(history)
+        waits = "input" not in values and past.waits_for_answer
+        return fitted_call(budget, Call(values, past), Costs(whole, slots), waits=waits)
+
+    def _checked_budget(self, budget: BudgetLike) -> Budget:
+        """A budget whose slots are there."""
+        from lazyprompt.budgeted import checked_budget  # noqa: PLC0415 - only a budget needs it
+
+        return checked_budget(budget, self._instruction.slots)
+
+    def _lay(self, given: object, history: PastLike, tools: ToolsLike, label: str | None) -> Laid:
+        """The parts of the flat prompt."""
+        system, user, text = self._instruction.parts(given)
+        past = self._history if history is None else self._past(history)
+        all_tools = self._tools if tools is None else self._all_tools(tools)
+        slots = self._instruction.origins(system, user)
+        fields = Fields(self._system_text, system, slots[0], user, slots[1], said_now(text, past), past, all_tools)
+        # Made on first use; two threads that come at once make the same one.
+        writer = self._writer = self._writer or self._new_writer(fields)
+        return writer.write(fields, label)
+
+    def _new_writer(self, fields: Fields) -> Writer:
+        constant = self._instruction.constant | {"system"}
+        if self._tools:
+            constant |= {"tools"}
+        writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
+        # Tools of this very call are none of the prompter's own.
+        return writer.keep(fields._replace(tools=self._tools), constant)
+
+    def _openai(self, given: object, history: PastLike, tools: ToolsLike, label: str | None) -> OpenAIPrompt:
+        """The OpenAI form; every list and dict in it is new."""
+        system_parts, user_parts, text = self._instruction.parts(given)
+        messages: list[JsonObject] = []
+        instruction = "".join(system_parts)
+        system = self._system_text
+        if system or instruction:
+            content = f"{system}\n{instruction}" if system and instruction else system or instruction
+            messages.append({"role": "system", "content": content})
+        past = self._history if history is None else self._past(history)
+        if past is not EMPTY_HISTORY:
+            messages += past.to_openai()
+        said = "".join(user_parts) + (text or "")
+        if said or said_now(text, past) is not None:
+            messages.append({"role": "user", "content": said})
+        if label is not None:
+            messages.append({"role": "assistant", "content": label})
+        all_tools = self._tools if tools is None else self._all_tools(tools)
+        return {"messages": messages, "tools": all_tools.copy()} if all_tools.names else {"messages": messages}
+
+    def _payload(
+        self,
+        provider: str,
+        model: str | None,
+        given: object,
+        history: PastLike,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> Payload:
+        """The payload of a provider."""
+        from lazyprompt.formatters.prompted import prompted  # noqa: PLC0415 - only such a form needs it
+
+        system_parts, user_parts, text = self._instruction.parts(given)
+        past = self._past(history)
+        said = "".join(user_parts) + (text or "")
+        return prompted(
+            provider,
+            model,
+            (self._system_text, "".join(system_parts)),
+            past.messages if past.has_messages else past.to_openai(),
+            said or said_now(text, past),
+            self._tools if tools is None else self._all_tools(tools),
+            label,
+        )
+
+    def _past(self, history: PastLike) -> History:
+        return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
+
+    def _all_tools(self, tools: ToolsLike) -> ToolSet:
+        given = ToolSet.of(tools)
+        if given and self._tools:
+            raise ToolsError(
+                f"this prompter has the tools {', '.join(self._tools.names)} since its construction, "
+                f"so none may be given at the call; given were {', '.join(given.names)}"
+            )
+        return given or self._tools
+
+
+def said_now(text: str | None, past: History) -> str | None:
+    """What the user says now; nothing at all where nothing was given and the history waits for the assistant."""
+    return "" if text is None and not past.waits_for_answer else text
