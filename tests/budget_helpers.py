@@ -19,6 +19,19 @@ Form = dict[str, Any]
 WORDS = st.text("ab 你\n.", min_size=1, max_size=40)
 
 
+CHARS = CharTokenCounter()
+
+
+def said(role: str, text: Any, **fields: Any) -> Form:
+    """A message in the OpenAI form."""
+    return {"role": role, "content": text, **fields}
+
+
+def talk(count: int, length: int = 10) -> list[Form]:
+    """Messages of the user and the assistant in turn, numbered, each of so many signs."""
+    return [said("assistant" if at % 2 else "user", f"{at:03}".ljust(length, "x")) for at in range(count)]
+
+
 class Json:
     """Counts the signs of all as JSON: more than the sum of the messages', for the signs between them."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tokenizers
 from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
 from vocabularies import vocabulary_folder
 
@@ -444,8 +445,7 @@ def test_tiktoken_with_its_vocabulary(
 
 
 def test_huggingface(run: Callable[..., Ran], tmp_path: Path) -> None:
-    tokenizers: Any = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, "?"))
+    tokenizer: Any = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, "?"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     argv = ("tokens", "--input", "one two three", "--system", "Be kind.", "--format", "openai", "--json", "--counter")

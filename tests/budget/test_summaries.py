@@ -1,0 +1,142 @@
+"""Budgets that sum up what goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from budget_helpers import CHARS, Form, Json, said, talk
+
+from lazyprompt import Budget, BudgetError, Msg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Summarizer:
+    """Remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[list[Form]] = []
+
+    def __call__(self, messages: list[Form]) -> str:
+        self.given.append(messages)
+        return f"part {len(self.given)}"
+
+
+PREFIX = "Summary of the earlier conversation: "
+
+
+def test_a_summary_stands_in_the_place_of_what_goes() -> None:
+    made = Summarizer()
+    system, messages = said("system", "s" * 10), talk(30)
+    kept, report = Budget(200, CHARS, made, summary_tokens=60).fit([system, *messages])
+    assert kept == [system, said("user", f"{PREFIX}part 1"), *messages[-len(kept) + 2 :]]
+    assert made.given == [messages[: len(report.summarized)]]
+    assert report.slots["summary"] == (0, len(PREFIX) + 6)
+    assert "summarized (a summary stands for it)" in str(report)
+    assert [each.fate for each in report.messages][:3] == ["kept", "summarized", "summarized"]
+    as_msg, _ = Budget(200, CHARS, lambda _: "short", summary_tokens=60).fit(
+        [Msg(each["role"], each["content"], each["role"]) for each in messages]
+    )
+    assert as_msg[0] == Msg("user", f"{PREFIX}short", "user")
+
+
+def test_a_summary_is_made_once_and_carried_on() -> None:
+    made = Summarizer()
+    budget = Budget(300, CHARS, made, summary_tokens=60)
+    for turn in range(10, 60):
+        kept, _ = budget.fit(talk(2 * turn + 1))
+        assert CHARS.count(kept) <= 300
+        assert kept[0]["content"].startswith(PREFIX) or turn < 15
+    assert len(made.given) < 12
+    assert all(given[0]["content"] == f"{PREFIX}part {at}" for at, given in enumerate(made.given) if at)
+    # What it was given, one after the other, is the beginning of the conversation.
+    whole = [message for at, given in enumerate(made.given) for message in given[bool(at) :]]
+    assert whole == talk(200)[: len(whole)]
+
+
+@pytest.mark.parametrize(
+    ("summarizer", "why"),
+    [
+        (lambda _: str(1 / 0), "the summarizer failed with ZeroDivisionError: division by zero"),
+        (lambda _: None, "the summarizer gave a NoneType; it must give the summary as text"),
+        (lambda _: " \n", "the summarizer gave an empty text"),
+        (lambda _: "\ud800", "the summary has a lone surrogate"),
+    ],
+)
+def test_where_there_can_be_no_summary_the_oldest_go(summarizer: Any, why: str) -> None:
+    kept, report = Budget(100, CHARS, summarizer, summary_tokens=60).fit(talk(30))
+    assert kept == Budget(100, CHARS).fit(talk(30))[0]
+    assert report.failure is not None
+    assert why in report.failure
+    assert why in str(report)
+
+
+def test_a_summary_that_has_no_room_is_left_out() -> None:
+    kept, report = Budget(100, CHARS, lambda _: "x", summary_tokens=len(PREFIX)).fit(talk(30))
+    assert kept == talk(30)[20:]
+    assert report.failure == f"no summary: no room was left for one of {len(PREFIX)} tokens"
+
+
+def test_a_long_summary_is_cut() -> None:
+    kept, _ = Budget(200, CHARS, lambda _: "A sentence. " * 99, summary_tokens=80).fit(talk(30))
+    assert kept[0]["content"] == f"{PREFIX}A sentence. A sentence. A sentence. […]"[: len(PREFIX) + 43]
+    assert CHARS.count(kept) <= 200
+
+
+def test_a_summary_that_counts_more_in_the_whole_than_by_itself_is_cut_further() -> None:
+    class Dear(Json):
+        """Counts what stands in a message ten times."""
+
+        additive = False
+
+        def count(self, messages: Sequence[Any], tools: object = None) -> int:
+            return super().count(messages, tools) + 9 * sum(len(each["content"]) for each in messages[:1])
+
+    kept, report = Budget(2_000, Dear(), lambda _: "A sentence. " * 99, summary_tokens=1_000).fit(talk(200))
+    assert report.summarized
+    assert Dear().count(kept) <= 2_000
+    assert kept[0]["content"].startswith(f"{PREFIX}A sentence. ")
+    assert kept[0]["content"].endswith("[…]")
+
+
+def test_summaries_of_many_conversations_are_forgotten_in_time() -> None:
+    made = Summarizer()
+    budget = Budget(200, CHARS, made, summary_tokens=60)
+    for number in range(70):
+        budget.fit([said("user", f"conversation {number}"), *talk(30)])
+    assert len(made.given) == 70
+    for number, asked in ((69, 70), (0, 71)):
+        budget.fit([said("user", f"conversation {number}"), *talk(30)])
+        assert len(made.given) == asked
+
+
+async def slow(messages: list[Form]) -> str:
+    await asyncio.sleep(0)
+    return f"{len(messages)} messages"
+
+
+async def broken(_: list[Form]) -> str:
+    await asyncio.sleep(0)
+    raise OSError("no connection")
+
+
+def test_a_summarizer_may_have_to_be_awaited() -> None:
+    kept, report = Budget(200, CHARS, slow, summary_tokens=60).fit(talk(30))
+    assert kept[0]["content"] == f"{PREFIX}{len(report.summarized)} messages"
+    assert asyncio.run(Budget(200, CHARS, slow, summary_tokens=60).afit(talk(30)))[0] == kept
+    _, report = Budget(200, CHARS, broken, summary_tokens=60).fit(talk(30))
+    assert "the summarizer failed with OSError: no connection" in str(report)
+
+
+@pytest.mark.asyncio
+async def test_on_an_event_loop_such_a_summarizer_needs_afit() -> None:
+    with pytest.raises(BudgetError, match="use afit, or the formatter's aformat"):
+        Budget(200, CHARS, slow, summary_tokens=60).fit(talk(30))
+    kept, report = await Budget(200, CHARS, slow, summary_tokens=60).afit(talk(30))
+    assert kept[0]["content"].endswith(" messages")
+    _, report = await Budget(200, CHARS, broken, summary_tokens=60).afit(talk(30))
+    assert "no connection" in str(report)
+    assert (await Budget(200, CHARS).afit(talk(30)))[0] == talk(30)[10:]
