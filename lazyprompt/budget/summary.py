@@ -69,6 +69,10 @@ class Summaries:
         while len(self._made) > _KEPT:
             self._made.popitem(last=False)
 
+    def __reduce__(self) -> tuple[type[Summaries], tuple[()]]:
+        """A pickle leaves out what was made."""
+        return Summaries, ()
+
 
 def checked_summary(made: object) -> str:
     """A summary as it was made, if it is one.

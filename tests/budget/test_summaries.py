@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,10 @@ from lazyprompt import Budget, BudgetError, Msg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+def shortly(messages: list[Form]) -> str:
+    return f"{len(messages)} messages"
 
 
 class Summarizer:
@@ -100,6 +105,14 @@ def test_a_summary_that_counts_more_in_the_whole_than_by_itself_is_cut_further()
     assert Dear().count(kept) <= 2_000
     assert kept[0]["content"].startswith(f"{PREFIX}A sentence. ")
     assert kept[0]["content"].endswith("[…]")
+
+
+def test_a_pickled_budget_leaves_out_what_it_remembers() -> None:
+    budget = Budget(200, CHARS, shortly, summary_tokens=60)
+    before = len(pickle.dumps(budget))
+    budget.fit(talk(300))
+    assert len(pickle.dumps(budget)) == before
+    assert pickle.loads(pickle.dumps(budget)).fit(talk(30))[0] == budget.fit(talk(30))[0]  # noqa: S301 - our own
 
 
 def test_summaries_of_many_conversations_are_forgotten_in_time() -> None:
