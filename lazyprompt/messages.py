@@ -21,6 +21,8 @@ _T = TypeVar("_T")
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = get_args(Role)
+# What is said in these roles is the developer's.
+SYSTEM_ROLES: tuple[Role, ...] = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)

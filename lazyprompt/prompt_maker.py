@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 PastLike: TypeAlias = "HistoryLike | History | None"
 # Input, history, tools and label.
+CallArgs: TypeAlias = "tuple[object, PastLike, ToolsLike, str | None]"
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 
@@ -86,48 +87,33 @@ class PromptMaker:
         self._by_model: dict[str, Self] = {}
 
     def _within(
-        self, budget: Budget, form: str | None, model: str | None, call: HookArgs
+        self, budget: Budget, form: str | None, model: str | None, args: CallArgs
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
         """The prompt in a form, within a budget, and its report."""
-        given, history, tools, label = call
-        fitted, report = self._fitted(budget, form, model, given, history, tools, label)
-        return self._made(form, model, *fitted, tools, label), report
+        (values, history), report = self._fitted(budget, form, model, args)
+        _, _, tools, label = args
+        return self._made(form, model, (values, history, tools, label)), report
 
-    def _made(
-        self,
-        form: str | None,
-        model: str | None,
-        given: object,
-        history: PastLike,
-        tools: ToolsLike,
-        label: str | None,
-    ) -> str | OpenAIPrompt | Payload:
+    def _made(self, form: str | None, model: str | None, args: CallArgs) -> str | OpenAIPrompt | Payload:
         """The prompt in a form."""
         if form == "openai":
-            return self._openai(given, history, tools, label)
+            return self._openai(*args)
         if form in OWN_FORMS:
-            return "".join(self._lay(given, history, tools, label).parts)
-        return self._payload(str(form), model, given, history, tools, label)
+            return "".join(self._lay(*args).parts)
+        return self._payload(str(form), model, *args)
 
-    def _fitted(
-        self,
-        budget: Budget,
-        form: str | None,
-        model: str | None,
-        given: object,
-        history: PastLike,
-        tools: ToolsLike,
-        label: str | None,
-    ) -> tuple[Call, TrimReport]:
+    def _fitted(self, budget: Budget, form: str | None, model: str | None, args: CallArgs) -> tuple[Call, TrimReport]:
         """The values and the history of a prompt that fits."""
         from lazyprompt.budgeted import Call, Costs, cost_of, fitted_call, slots_of  # noqa: PLC0415 - only a budget needs it
 
+        given, history, tools, label = args
+
         def whole(call: Call) -> int:
-            return cost_of(budget, form, self._made(form, model, call.values, call.history, tools, label))
+            return cost_of(budget, form, self._made(form, model, (call.values, call.history, tools, label)))
 
         def slots(call: Call) -> dict[str, int]:
             if form in (None, "flat"):
-                laid = self._lay(call.values, call.history, tools, label)
+                laid = self._lay(*call, tools, label)
                 found = Rendered(laid.parts, laid.slots).tokens(budget)
                 return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
             filled = self._instruction.fill(call.values)

@@ -165,7 +165,7 @@ class Prompter(PromptMaker):
         elif as_dict:
             made = self._openai(input, history, tools, label)
         else:
-            made = self._made(format, model, input, history, tools, label)
+            made = self._made(format, model, (input, history, tools, label))
         if show or self._show:
             sys.stderr.write(f"{made}\n")
         return made
@@ -202,9 +202,7 @@ class Prompter(PromptMaker):
             return self._for_model(model).fit(input, history, tools, label, format=format)
         if self._budget is None:
             raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
-        if format is not None:
-            # It refuses what is no format.
-            _is_dict(format, return_dict=False)
+        _check_format(format)
         call = (input, history, tools, label)
         return self._within(self._budget, format, model, self._prepared(*call))
 
@@ -264,7 +262,7 @@ class Prompter(PromptMaker):
         if self._hooks or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         if self._budget is not None:
-            (given, past), _ = self._fitted(self._budget, None, None, input, history, tools, label)
+            (given, past), _ = self._fitted(self._budget, None, None, (input, history, tools, label))
             laid = self._lay(given, past, tools, label)
         else:
             laid = self._lay(input, history, tools, label)
@@ -383,11 +381,15 @@ class Prompter(PromptMaker):
         return f"{type(self).__name__}(slots={self.slots!r})"
 
 
-def _is_dict(format: str, *, return_dict: bool) -> bool:  # noqa: A002 - the name of the documents
-    if format not in FORMATS:
+def _check_format(format: str | None) -> None:  # noqa: A002 - the name of the documents
+    if format is not None and format not in FORMATS:
         raise FormatError(
             f"format {format!r} is unknown{did_you_mean(str(format), FORMATS)}; known are {', '.join(FORMATS)}"
         )
+
+
+def _is_dict(format: str, *, return_dict: bool) -> bool:  # noqa: A002 - the name of the documents
+    _check_format(format)
     if return_dict and format != "openai":
         raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
     return format == "openai"

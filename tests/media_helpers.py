@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from base64 import b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from serving import Serving
 
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters.media import MediaResolver
@@ -92,12 +92,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def served(site: Site) -> Iterator[Site]:
-    thread = threading.Thread(target=site.serve_forever, args=(0.01,))
-    thread.start()
-    yield site
-    site.shutdown()
-    site.server_close()
-    thread.join()
+    with Serving(site):
+        yield site
 
 
 def load(url: str | Path, media_type: str | None = None, **fields: Any) -> Base64Source:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from operator import attrgetter
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from provider_judges import in_order
 from provider_types import KEYS, OPENAI_CHAT, PROVIDERS, Payload, sdk, strictly
+from serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,7 +171,7 @@ class Seen:
     refusal: str | None = None
 
 
-class Loopback:
+class Loopback(Serving):
     """A server for all providers, each below its own path, to be used as a context manager.
 
     ``answer`` maps a provider to what it answers, `answer_of` where there is nothing; ``seen`` holds the requests.
@@ -180,22 +180,14 @@ class Loopback:
     def __init__(self, answer: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.answer: dict[str, dict[str, Any]] = dict(answer or {})
         self.seen: list[Seen] = []
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.loopback = self
-        self._thread = Thread(target=partial(self._server.serve_forever, poll_interval=0.01), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        server = _Server(("127.0.0.1", 0), _Handler)
+        server.loopback = self
+        super().__init__(server)
+        self._port = server.server_port
 
     def url(self, provider: str) -> str:
         """The base_url to give to the provider's client, or to `send`."""
-        return f"http://127.0.0.1:{self._server.server_port}/{provider}{_PATHS[provider][0]}"
+        return f"http://127.0.0.1:{self._port}/{provider}{_PATHS[provider][0]}"
 
     def send(self, provider: str, payload: Payload) -> Any:
         """`send` to this server."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Template, nodes
     from jinja2.parser import Parser
 
-_WHEEL = "trl-1.16.0-py3-none-any.whl"
+TRL_WHEEL = "trl-1.16.0-py3-none-any.whl"
 
 
 def real_template(name: str) -> Template:
@@ -42,7 +42,7 @@ def real_template(name: str) -> Template:
         RuntimeError: The wheel cannot be downloaded.
         KeyError: There is no such template.
     """
-    with zipfile.ZipFile(wheel(_WHEEL, "with models' own chat templates")) as archive:
+    with zipfile.ZipFile(wheel(TRL_WHEEL, "with models' own chat templates")) as archive:
         source = archive.read(f"trl/chat_templates/{name}.jinja").decode()
     return _environment().from_string(source)
 

@@ -16,7 +16,7 @@ from lazyprompt.budget.summary import SUMMARY, Task, checked_summary, summary_me
 from lazyprompt.budget.texts import longest_text, with_text
 from lazyprompt.budget.units import SlotValue, conversation_of
 from lazyprompt.errors import BudgetError, LazyPromptError
-from lazyprompt.messages import Msg
+from lazyprompt.messages import SYSTEM_ROLES, Msg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -300,7 +300,7 @@ class _Work:
         item = self._items[at]
         if isinstance(item, SlotValue):
             return item.slot
-        if role_of(item) in _SYSTEM_ROLES:
+        if role_of(item) in SYSTEM_ROLES:
             return "system"
         return "input" if at in self._talk.newest else "history"
 
@@ -324,7 +324,6 @@ class _Work:
         )
 
 
-_SYSTEM_ROLES = ("system", "developer")
 _REASON_SUMMARY = "a summary stands for it"
 _NAMES = {"system": "system text", "input": "the newest turn of the user", "history": "what is protected"}
 

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import SYSTEM_ROLES, Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt.tokens.said import Form
-
-_SYSTEM_ROLES = ("system", "developer")
 
 
 class SlotValue(NamedTuple):
@@ -95,7 +93,7 @@ def conversation_of(
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
             if role == "user":
                 newest = at
-            elif role in _SYSTEM_ROLES:
+            elif role in SYSTEM_ROLES:
                 fixed.add(at)
     for unit in together:
         _join([*unit], first_of)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters.form import objects
+from lazyprompt.messages import SYSTEM_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +144,7 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
     messages: list[dict[str, Any]] = payload[messages_key]
     kind = "input_text" if messages_key == "input" else "text"
     if place == "system":
-        chosen = next((item for item in messages if item.get("role") in ("system", "developer")), None)
+        chosen = next((item for item in messages if item.get("role") in SYSTEM_ROLES), None)
     else:
         chosen = _last_stable(messages, assistant=marks.tools)
     if chosen is None:

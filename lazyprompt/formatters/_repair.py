@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._turns import blocks_of
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import SYSTEM_ROLES, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     import re
@@ -141,7 +141,7 @@ def with_system_first(turns: Iterable[Turn], profile: Profile, notes: Notes, *, 
     system: Turn | None = None
     others: list[Turn] = []
     for turn in known:
-        if turn[0] not in ("system", "developer"):
+        if turn[0] not in SYSTEM_ROLES:
             others.append(turn)
             continue
         if others:
@@ -163,7 +163,7 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[
     if not new:
         raise FormatError("there is no message with any content; give at least one")
     front = 0
-    while front < len(new) and new[front][0] in ("system", "developer"):
+    while front < len(new) and new[front][0] in SYSTEM_ROLES:
         front += 1
 
     def put(index: int, text: str, reason: str, action: Action = "added") -> None:

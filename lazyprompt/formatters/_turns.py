@@ -15,6 +15,7 @@ from lazyprompt._json import well_formed
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.formatters._trusted import trusted_call, trusted_result
 from lazyprompt.messages import (
+    SYSTEM_ROLES,
     Block,
     Msg,
     Role,
@@ -36,7 +37,6 @@ MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | HistoryLike | None"
 
 
-SYSTEM_ROLES = ("system", "developer")
 _MESSAGES = frozenset({Msg, dict})
 
 

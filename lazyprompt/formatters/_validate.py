@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.formatters._cache import marked_blocks
 from lazyprompt.formatters.shape import Check, shown
+from lazyprompt.messages import SYSTEM_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -179,7 +180,7 @@ def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Fault]:
     said = [view for view in views if view[1] != "system" and view[1] != "developer"]
     if profile.system != "anywhere" and len(said) < len(views):
         for at, (path, role, *_) in enumerate(views):
-            if at and role in ("system", "developer"):
+            if at and role in SYSTEM_ROLES:
                 yield path, "is a system message behind the first", "put all system text first, in one"
     if profile.needs_user and views and all(view[1] != "user" for view in said):
         yield (said or views)[0][0], "and the rest hold no user's turn", "add one"

@@ -19,7 +19,7 @@ from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
 from lazyprompt.formatters._merge import inert_text, speaker_of
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.messages import ROLES, Msg, TextBlock, ThinkingBlock
+from lazyprompt.messages import ROLES, SYSTEM_ROLES, Msg, TextBlock, ThinkingBlock
 from lazyprompt.openai_form import message_from_openai
 from lazyprompt.text.slots import SlotTemplate, value_text
 
@@ -38,7 +38,6 @@ Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
 Part: TypeAlias = "str | Conversation | None"
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
-_SYSTEM_ROLES = ("system", "developer")
 
 
 class _Piece(NamedTuple):
@@ -316,7 +315,7 @@ def _set_in(text: str) -> str:
 def _may_go(pieces: list[_Piece]) -> list[int]:
     """The indexes of the messages that may be left out, the oldest first."""
     said = [index for index, piece in enumerate(pieces) if piece.said]
-    front = list(takewhile(lambda index: pieces[index].role in _SYSTEM_ROLES, said))
+    front = list(takewhile(lambda index: pieces[index].role in SYSTEM_ROLES, said))
     return said[len(front) : -1]
 
 

@@ -8,16 +8,15 @@ import ssl
 import sys
 from contextlib import closing
 from copy import deepcopy
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pytest
 from conversations import PNG
 from formatter_helpers import call, result
 from provider_loopback import judge, payload_of
 from provider_types import fits, sdk
+from serving import Serving
 
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, MissingExtraError, TokenizerError
 from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
@@ -61,28 +60,20 @@ def total(payload: Mapping[str, Any]) -> int:
     return sum(weight(item) + MESSAGE for item in [*said, *tools]) + (weight(system) + SYSTEM if system else 0)
 
 
-class Server:
+class Server(Serving):
     """What counts: it refuses a body that is none of the provider's, and remembers all."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.answer: tuple[int, dict[str, Any]] | None = None
-        self._http = _Http(("127.0.0.1", 0), _Handler)
-        self._http.server = self
-        self._thread = Thread(target=partial(self._http.serve_forever, poll_interval=0.01), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+        server = _Http(("127.0.0.1", 0), _Handler)
+        server.server = self
+        super().__init__(server)
+        self._port = server.server_port
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
+        return f"http://127.0.0.1:{self._port}"
 
     def reply(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.bodies.append(deepcopy(body))

@@ -23,6 +23,7 @@ import tiktoken.load
 import tiktoken_ext.openai_public as recipes  # type: ignore[import-untyped]  # it has no types
 import trustme
 from media_helpers import Site, served
+from serving import Serving
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 from vocabularies import vocabulary_folder
 
@@ -363,12 +364,8 @@ def site(authority: trustme.CA, folder: Path, tmp_path: Path, monkeypatch: pytes
 def proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     made = Proxy(site.server_port)
     monkeypatch.setenv("HTTPS_PROXY", f"http://{made.url}")
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with Serving(made):
+        yield made
 
 
 DOWNLOAD = """
