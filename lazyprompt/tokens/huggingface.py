@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt.messages import Msg
-    from lazyprompt.text.chat_jinja import ChatJinja
-    from lazyprompt.text.chat_source import ChatSource
+    from lazyprompt.text.chat.jinja import ChatJinja
+    from lazyprompt.text.chat.source import ChatSource
     from lazyprompt.tokens.said import Form
 
 _FILE = "tokenizer.json"
@@ -63,8 +63,8 @@ class HuggingFaceTokenCounter:
 
     def __init__(self, tokenizer: str | Path, *, chat_template: str | None = None) -> None:
         # Jinja costs as much to import as all of the rest.
-        from lazyprompt.text.chat_jinja import ChatJinja  # noqa: PLC0415
-        from lazyprompt.text.chat_source import read_chat_source  # noqa: PLC0415
+        from lazyprompt.text.chat.jinja import ChatJinja  # noqa: PLC0415
+        from lazyprompt.text.chat.source import read_chat_source  # noqa: PLC0415
 
         self.tokenizer = tokenizer
         self.chat_template = chat_template
@@ -125,7 +125,7 @@ class HuggingFaceTokenCounter:
 
     def _chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
         """What the template makes of messages; where it refuses them, of each of them."""
-        from lazyprompt.text.chat_messages import without_none  # noqa: PLC0415 - with Jinja
+        from lazyprompt.text.chat.messages import without_none  # noqa: PLC0415 - with Jinja
 
         shown = without_none(_shown(message, chat) for message in given)
         whole = self._rendered(chat, shown, tools)

@@ -37,8 +37,8 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.text.chat_jinja import ChatJinja
-from lazyprompt.text.chat_source import read_chat_source
+from lazyprompt.text.chat.jinja import ChatJinja
+from lazyprompt.text.chat.source import read_chat_source
 from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
 from lazyprompt.tokens.media import media_tokens
 

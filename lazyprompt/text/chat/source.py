@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt.errors import TemplateError, TokenizerError
-from lazyprompt.text.chat_jinja import ChatJinja
+from lazyprompt.text.chat.jinja import ChatJinja
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from jinja2.utils import Namespace
 from lazyprompt._json import checked_text
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.bounds import MAX_STEPS, MAX_WIDTH, check_length, weigh
-from lazyprompt.text.chat_messages import chat_message, plain_data, with_arguments
+from lazyprompt.text.chat.messages import chat_message, plain_data, with_arguments
 from lazyprompt.text.sandbox import FAILURES, BoundedEnvironment, bounded, count_loops, globals_of_one_rendering, said
 
 if TYPE_CHECKING:

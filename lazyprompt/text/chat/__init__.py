@@ -1,0 +1,1 @@
+"""A model's own chat template: rendered, looked into, probed."""
