@@ -1,155 +1,74 @@
-"""A model's own chat template: Jinja in the dialect that models use, rendered to plain text.
+"""A model's own chat template, rendered to plain text: what transformers renders, this renders byte for byte.
 
-Source of the dialect: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template`` and
-``_cached_compile_jinja_template``) and its guide "Writing a chat template". What it renders, this renders byte for
-byte; a template that would never end, fill the memory or look behind its data is stopped.
+Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``). A template that would
+never end, fill the memory or look behind its data is stopped.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jinja2
-from jinja2 import nodes
-from jinja2.exceptions import SecurityError, TemplateSyntaxError
-from jinja2.ext import Extension
-from jinja2.utils import Namespace
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.bounds import MAX_STEPS, MAX_WIDTH, check_length, weigh
-from lazyprompt.text.chat.messages import chat_message, plain_data, with_arguments
-from lazyprompt.text.sandbox import FAILURES, BoundedEnvironment, bounded, count_loops, globals_of_one_rendering, said
+from lazyprompt.text.bounds import MAX_STEPS, MAX_WIDTH, check_length
+from lazyprompt.text.chat.dialect import Refusal, compiled
+from lazyprompt.text.chat.messages import chat_messages, plain_data, with_arguments, with_json_arguments
+from lazyprompt.text.sandbox import FAILURES, BoundedEnvironment, globals_of_one_rendering, said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from jinja2.parser import Parser
+    from collections.abc import Mapping, Sequence
 
 
 # A text to be found again, and what tells that a list was written as Python or JSON has it.
 _WORD = "lazyprompt"
 _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
+# A call with its result, as OpenAI's form has it; ids of nine letters and digits are what Mistral's templates take.
+_NAME = "look_around"
+_CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
+_CALLING = (
+    {"role": "user", "content": _WORD},
+    {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+    {"role": "tool", "tool_call_id": "abcdefghi", "name": _NAME, "content": _WORD},
+)
 
 
-class _Refusal(jinja2.TemplateError):
-    """What ``raise_exception`` raises."""
+_TOOL = {"type": "function", "function": {"name": _NAME, "description": "", "parameters": {"type": "object"}}}
+_NULL = re.compile("None|null")
 
 
-class _Generation(Extension):
-    """``{% generation %}``, which marks what the model said; here it shows what is in it."""
+class Takes(NamedTuple):
+    """What a template takes of OpenAI's form of a call.
 
-    tags = {"generation"}  # noqa: RUF012 - the form jinja2 gives
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        """Read the block. As in transformers it is a call block: what is set in it ends with it."""
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
-
-    def show(self, caller: Callable[[], str]) -> str:
-        """What is in the block."""
-        return caller()
-
-
-class _Dict:
-    """``dict`` for templates: it makes dicts, and is no type that could be looked into."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
-        return dict(*args, **kwargs)
-
-    def fromkeys(self, *args: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
-        """The same as ``dict.fromkeys``."""
-        return dict.fromkeys(*args)
-
-
-class _Namespace(Namespace):
-    """``namespace`` for templates, without names that Python gives a meaning."""
-
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Jinja's own: ``self`` may be a name in it
-        names = dict(*args[1:], **kwargs)
-        for name in names:
-            _check_name(name)
-        Namespace.__init__(args[0], names)
-
-    def __setitem__(self, name: str, value: object) -> None:
-        _check_name(name)
-        super().__setitem__(name, value)
-
-
-def _check_name(name: object) -> None:
-    if isinstance(name, str) and name.startswith("_"):
-        # transformers' words.
-        raise SecurityError(
-            f"Chat templates cannot store underscore-prefixed attributes on a namespace, but got {name!r}. "
-            "Please rename the attribute."
-        )
-
-
-def raise_exception(message: object) -> None:
-    """What templates call to refuse messages; its name is in the error where it is called wrongly.
-
-    Args:
-        message: Why.
-
-    Raises:
-        _Refusal: Always.
+    Attributes:
+        json_arguments: Whether it takes arguments as JSON only; most take a dict.
+        null_content: Whether a message that only calls may have the content None; else it is given an empty one.
+        json_beside_null: Whether it takes arguments as JSON only where the content is None.
     """
-    raise _Refusal(str(message))
 
+    json_arguments: bool
+    null_content: bool
+    json_beside_null: bool
 
-def _to_json(
-    value: object,
-    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
-    indent: int | str | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
-) -> str:
-    """A value as JSON; unlike Jinja's own filter it escapes nothing for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    def form(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message in the form that the template takes.
 
+        Args:
+            message: The message, in OpenAI's form.
 
-def _shown(value: object) -> object:
-    """What Jinja calls with the value of each expression: nothing is changed, it is only looked at."""
-    if not isinstance(value, str):
-        weigh(value)
-    return value
-
-
-@lru_cache(maxsize=1)
-def _environment() -> BoundedEnvironment:
-    """The one environment all chat templates share; nothing ever changes it."""
-    made = BoundedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-        extensions=[_Generation, "jinja2.ext.loopcontrols"],
-    )
-    made.filters["tojson"] = bounded(_to_json, "tojson")
-    cast("dict[str, Any]", made.globals).update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
-    return made
-
-
-@lru_cache(maxsize=64)
-def _compiled(text: str) -> jinja2.Template:
-    environment = _environment()
-    try:
-        tree = environment.parse(text)
-        made = environment.from_string(count_loops(tree))
-    except TemplateSyntaxError as error:
-        raise TemplateError(f"the chat template, line {error.lineno}: {error.message}") from error
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
-        raise TemplateError(f"the chat template cannot be compiled: {said(error)}") from error
-    if escaped := tree.find(nodes.ScopedEvalContextModifier):
-        raise TemplateError(f"the chat template, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
-    return made
+        Returns:
+            A copy where something has to be changed.
+        """
+        null = message.get("content", "") is None
+        if "tool_calls" in message:
+            as_json = self.json_beside_null if null else self.json_arguments
+            message = (with_json_arguments if as_json else with_arguments)(message)
+        return {**message, "content": ""} if null and not self.null_content else message
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +98,7 @@ class ChatJinja:
             if cast("object", token) is not None
         }
         object.__setattr__(self, "special_tokens", tokens)
-        _compiled(self.text)
+        compiled(self.text)
 
     def render(
         self,
@@ -192,11 +111,9 @@ class ChatJinja:
     ) -> str:
         """Render messages.
 
-        Templates want the arguments of a call as a dict; where the OpenAI form has them as JSON, they are read. A few
-        templates want the JSON: one that fails with dicts is given the messages as they are.
-
         Args:
-            messages: The messages, in the form that the template knows: mostly OpenAI's.
+            messages: The messages, in the form that the template knows: mostly OpenAI's. The arguments of calls may be
+                dicts or JSON: the template is given what it takes.
             tools: The tools, in the OpenAI form.
             documents: The documents, for the templates that have a place for them.
             add_generation_prompt: Whether the text ends with what invites the assistant to speak.
@@ -209,18 +126,57 @@ class ChatJinja:
             TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
             FormatError: A message, tool, document or variable is no plain data.
         """
-        given: dict[str, object] = {**self.special_tokens, "tools": tools, "documents": documents}
-        given |= {"add_generation_prompt": add_generation_prompt, **variables}
-        given = {name: plain_data(value, name) for name, value in given.items()}
-        chat = [chat_message(message, f"messages[{at}]") for at, message in enumerate(messages)]
-        read = [with_arguments(message) for message in chat]
+        given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
+        return self.run(self.prepared(messages), {name: plain_data(value, name) for name, value in given.items()})
+
+    def prepared(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Messages as plain data, calls in the form that the template takes.
+
+        Args:
+            messages: The messages.
+
+        Returns:
+            New messages, or those given where there is nothing to be changed.
+
+        Raises:
+            FormatError: A message is no plain data.
+        """
+        chat = chat_messages(messages)
+        if any("tool_calls" in message or message.get("content", "") is None for message in chat):
+            chat = [self.takes.form(message) for message in chat]
+        return chat
+
+    def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
+        """Render what is plain data already.
+
+        Args:
+            chat: The messages.
+            given: The variables of the template, without those that are the same each time.
+            traced: Whether the text knows where it came from; what it is made of must know it then.
+
+        Returns:
+            The text.
+
+        Raises:
+            TemplateError: As :meth:`render`.
+        """
+        template = compiled(self.text, traced=traced)
+        # Many templates look through all messages for each of them.
+        steps = MAX_STEPS + len(chat) ** 2
+        own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time, **self.special_tokens}
+        context = template.new_context({**own, **given, "messages": chat})
+        concat = cast("BoundedEnvironment", template.environment).concat
         try:
-            return self._rendered(read, given)
-        except TemplateError:
-            if read != chat:
-                with suppress(TemplateError):
-                    return self._rendered(chat, given)
-            raise
+            return concat(template.root_render_func(context))
+        except Refusal as error:
+            raise TemplateError(f"the chat template refuses the messages: {error}") from error
+        except (jinja2.TemplateError, *FAILURES) as error:
+            raise TemplateError(f"the chat template fails{_line_of(error, template)}: {said(error)}") from error
+
+    @property
+    def takes(self) -> Takes:
+        """What the template takes of OpenAI's form."""
+        return _takes(self)
 
     @property
     def shows_text(self) -> bool:
@@ -232,18 +188,20 @@ class ChatJinja:
         """Whether the template shows the texts in a content that is a list of parts."""
         return _shows(self, parts=True)
 
-    def _rendered(self, chat: list[dict[str, object]], given: dict[str, object]) -> str:
-        template = _compiled(self.text)
-        # Many templates look through all messages for each of them.
-        steps = MAX_STEPS + len(chat) ** 2
-        own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time}
-        context = template.new_context({**own, **given, "messages": chat})
+    def writes(self, chat: Sequence[Mapping[str, Any]], **given: object) -> str | None:
+        """What the template makes of messages; None where it refuses or fails. For trying it out.
+
+        Args:
+            chat: The messages, as plain data.
+            given: The variables; what is not given is as transformers has it.
+
+        Returns:
+            The text, if any.
+        """
         try:
-            return BoundedEnvironment.concat(template.root_render_func(context))
-        except _Refusal as error:
-            raise TemplateError(f"the chat template refuses the messages: {error}") from error
-        except (jinja2.TemplateError, *FAILURES) as error:
-            raise TemplateError(f"the chat template fails{_line_of(error, template)}: {said(error)}") from error
+            return self.run(chat, {"tools": None, "documents": None, "add_generation_prompt": False, **given})
+        except TemplateError:
+            return None
 
     def _time(self, form: str) -> str:
         """What ``strftime_now`` gives."""
@@ -253,15 +211,35 @@ class ChatJinja:
 
 
 @lru_cache(maxsize=128)
+def _takes(template: ChatJinja) -> Takes:
+    """What becomes of calls in the forms they may have: tried out, since nothing in the template says so."""
+    user, called, result = _CALLING
+
+    def shown(message: dict[str, Any]) -> list[str]:
+        """What the template makes of a call, in some surroundings."""
+        chats = ((user, message, result), (user, message))
+        texts = [template.writes(chat, tools=tools) for chat in chats for tools in (None, [_TOOL])]
+        return [text for text in texts if text is not None]
+
+    with_dict, with_json = (change(dict(called)) for change in (with_arguments, with_json_arguments))
+    json_arguments = not shown(with_dict) and bool(shown(with_json))
+    usual = with_json if json_arguments else with_dict
+    nulls = [len(_NULL.findall(text)) for text in shown(usual)]
+    with_null = [(form, shown({**form, "content": None})) for form in (with_dict, with_json)]
+    # Some write what is not there as Python or JSON has it, and some show a call in one of the forms only.
+    taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
+    telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
+    forms = telling or [form for form, texts in taken if texts]
+    return Takes(json_arguments, bool(forms), json_beside_null=forms[0] is with_json if forms else json_arguments)
+
+
+@lru_cache(maxsize=128)
 def _shows(template: ChatJinja, *, parts: bool) -> bool:
     """Whether a template shows such a content: tried out, since nothing in it says so."""
     content = [{"type": "text", "text": _WORD}] if parts else _WORD
-    try:
-        text = template.render([{"role": "user", "content": content}])
-    except TemplateError:
-        return False
+    text = template.writes([{"role": "user", "content": content}], add_generation_prompt=True)
     # Templates for text alone show a list as Python writes it.
-    return _WORD in text and not _WRITTEN_LIST.search(text)
+    return text is not None and _WORD in text and not _WRITTEN_LIST.search(text)
 
 
 def _line_of(error: BaseException, template: jinja2.Template) -> str:

@@ -14,11 +14,13 @@ from lazyprompt._json import MAX_DEPTH
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _SCALARS = frozenset((str, int, float, bool))
+_FLAT = _SCALARS | {type(None)}
 # The names under which reasoning travels; transformers gives templates the first and the second.
 _REASONING = ("reasoning_content", "thinking", "reasoning")
+_REASONING_NAMES = frozenset(_REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -31,6 +33,28 @@ def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         The messages; templates show a key that is not there as nothing, and None as "None".
     """
     return [{key: value for key, value in message.items() if value is not None} for message in messages]
+
+
+def chat_messages(messages: Iterable[object]) -> list[dict[str, Any]]:
+    """Messages as plain data, as :func:`chat_message` makes each.
+
+    Args:
+        messages: The messages.
+
+    Returns:
+        Those that are plain data already as they are (no template can change them), copies of the others.
+
+    Raises:
+        FormatError: As :func:`chat_message`.
+    """
+    return [
+        cast("dict[str, Any]", message)
+        if type(message) is dict
+        and _FLAT.issuperset(map(type, cast("dict[object, object]", message).values()))
+        and _REASONING_NAMES.isdisjoint(cast("dict[object, object]", message))
+        else chat_message(message, f"messages[{at}]")
+        for at, message in enumerate(messages)
+    ]
 
 
 def chat_message(message: object, where: str) -> dict[str, object]:
@@ -100,29 +124,47 @@ def with_arguments(message: dict[str, object]) -> dict[str, object]:
     Returns:
         A copy where there are such calls; arguments that are no JSON object stay as they are.
     """
+    return _with_calls(message, _read)
+
+
+def with_json_arguments(message: dict[str, object]) -> dict[str, object]:
+    """A message with the arguments of its calls as JSON, as OpenAI's form and a few templates want them.
+
+    Args:
+        message: The message.
+
+    Returns:
+        A copy where there are such calls.
+    """
+    return _with_calls(message, _written)
+
+
+def _with_calls(message: dict[str, object], change: Callable[[object], object]) -> dict[str, object]:
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
-    return {**message, "tool_calls": [_call(call) for call in cast("list[object]", calls)]}
+    return {**message, "tool_calls": [_call(call, change) for call in cast("list[object]", calls)]}
 
 
-def _call(call: object) -> object:
+def _call(call: object, change: Callable[[object], object]) -> object:
     if not isinstance(call, dict):
         return call
     fields = cast("dict[str, object]", call)
-    function = fields.get("function")
-    if isinstance(function, dict):
-        return {**fields, "function": _with_dict(cast("dict[str, object]", function))}
-    return _with_dict(fields)
+    if isinstance(fields.get("function"), dict):
+        return {**fields, "function": _call(fields["function"], change)}
+    return {**fields, "arguments": change(fields["arguments"])} if "arguments" in fields else call
 
 
-def _with_dict(function: dict[str, object]) -> dict[str, object]:
-    arguments = function.get("arguments")
+def _read(arguments: object) -> object:
     if not isinstance(arguments, str):
-        return function
+        return arguments
     try:
         read = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         # A model wrote them, and wrote no JSON: the template is given its words.
-        return function
-    return {**function, "arguments": read} if isinstance(read, dict) else function
+        return arguments
+    return cast("object", read) if isinstance(read, dict) else arguments
+
+
+def _written(arguments: object) -> object:
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict | list) else arguments

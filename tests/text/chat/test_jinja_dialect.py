@@ -38,9 +38,15 @@ def rendered(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any = None
     return ChatJinja(text, SPECIAL, NOW).render(messages, tools, **options)
 
 
+def taken(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages in the form that a template takes, by the names of what has to be done."""
+    takes = ChatJinja(text, SPECIAL, NOW).takes
+    return [takes.form(message) if isinstance(message, dict) else message for message in messages]
+
+
 def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> str:
     """How ours differs from what transformers renders, or from the reason why it does not; nothing where it is not."""
-    theirs, reason = judged(text, messages, tools=tools, **SPECIAL, **options)
+    theirs, reason = judged(text, taken(text, messages), tools=tools, **SPECIAL, **options)
     try:
         ours = rendered(text, messages, tools, **options)
     except TemplateError as error:
@@ -158,14 +164,29 @@ def test_the_arguments_of_calls_are_given_as_dicts() -> None:
 
 
 def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
-    text = "{% for c in messages[0].tool_calls %}{{ 'call: ' + c.function.arguments }}{% endfor %}"
-    written = '{"a":  1}'
-    messages: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [call(1, written)]}]
-    assert rendered(text, messages) == f"call: {written}"
-    with pytest.raises(TemplateError, match=r'fails in line 1: can only concatenate str \(not "dict"\) to str$'):
-        rendered(text, [{"role": "assistant", "tool_calls": [call(1)]}])
-    with pytest.raises(TemplateError, match="refuses the messages: 1"):
-        rendered("{{ raise_exception(messages[0].tool_calls[0].function.arguments.a or 2) }}", messages)
+    text = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ 'call: ' + c.function.arguments }}"
+        "{{ c.function.name }}{{ raise_exception('no b') if 'b' not in c.function.arguments and 'at' not in c.function.arguments }}"
+        "{% endfor %}{% endfor %}"
+    )
+    written = '{"b":  1}'
+    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, written)]}]) == f"call: {written}get_weather"
+    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, {"b": "ö"})]}]) == 'call: {"b": "ö"}get_weather'
+    with pytest.raises(TemplateError, match="refuses the messages: no b"):
+        rendered(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{% for m in messages %}[{{ m.content }}]{% endfor %}", "[]"),
+        ("{% for m in messages %}[{{ m.content | tojson }}]{% endfor %}", '[""]'),
+        ("{% for m in messages %}[{{ m.content | trim | length + m.content | length }}]{% endfor %}", "[0]"),
+        ("{% for m in messages %}[{{ 'none' if m.content is none else 'text' }}]{% endfor %}", "[none]"),
+    ],
+)
+def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: str) -> None:
+    assert rendered(text, [{"role": "assistant", "content": None, "tool_calls": [call(1)]}]) == shown
 
 
 @pytest.mark.parametrize(

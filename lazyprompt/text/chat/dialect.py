@@ -1,0 +1,253 @@
+"""The dialect of Jinja that models' chat templates are written in, compiled within bounds.
+
+Source of the dialect: transformers 5, ``transformers/utils/chat_template_utils.py`` (``_cached_compile_jinja_template``)
+and its guide "Writing a chat template": loop controls, ``raise_exception``, ``tojson`` that escapes nothing,
+``{% generation %}``, ``dict`` and ``namespace``. There are two environments of it: one writes plain text, and one
+(:class:`TracingEnvironment`) the same text with its origins.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, cast
+
+import jinja2
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError, TemplateSyntaxError
+from jinja2.ext import Extension
+from jinja2.utils import Namespace
+from markupsafe import Markup
+
+from lazyprompt.errors import TemplateError
+from lazyprompt.text.bounds import check_length, weigh
+from lazyprompt.text.chat.traced import OWN, Traced, holds_traced, map_origins, runs_of, whole
+from lazyprompt.text.sandbox import BoundedEnvironment, bounded, count_loops, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jinja2.parser import Parser
+    from jinja2.runtime import Context
+
+    from lazyprompt.text.chat.traced import Run
+
+
+class Refusal(jinja2.TemplateError):
+    """What ``raise_exception`` raises."""
+
+
+class _Generation(Extension):
+    """``{% generation %}``, which marks what the model said; here it shows what is in it."""
+
+    tags = {"generation"}  # noqa: RUF012 - the form jinja2 gives
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Read the block. As in transformers it is a call block: what is set in it ends with it."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
+
+    def show(self, caller: Callable[[], str]) -> str:
+        """What is in the block; with origins they say so."""
+        text = caller()
+        if not isinstance(text, Traced):
+            return text
+        return map_origins(text, lambda origin: origin._replace(generated=True))
+
+
+class _Dict:
+    """``dict`` for templates: it makes dicts, and is no type that could be looked into."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
+        """The same as ``dict.fromkeys``."""
+        return dict.fromkeys(*args)
+
+
+class _Namespace(Namespace):
+    """``namespace`` for templates, without names that Python gives a meaning."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Jinja's own: ``self`` may be a name in it
+        names = dict(*args[1:], **kwargs)
+        for name in names:
+            _check_name(name)
+        Namespace.__init__(args[0], names)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        # transformers' words.
+        raise SecurityError(
+            f"Chat templates cannot store underscore-prefixed attributes on a namespace, but got {name!r}. "
+            "Please rename the attribute."
+        )
+
+
+def raise_exception(message: object) -> None:
+    """What templates call to refuse messages; its name is in the error where it is called wrongly.
+
+    Args:
+        message: Why.
+
+    Raises:
+        Refusal: Always.
+    """
+    raise Refusal(str(message))
+
+
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
+) -> str:
+    """A value as JSON; unlike Jinja's own filter it escapes nothing for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _shown(value: object) -> object:
+    """What Jinja calls with the value of each expression: nothing is changed, it is only looked at."""
+    if not isinstance(value, str):
+        weigh(value)
+    return value
+
+
+class ChatEnvironment(BoundedEnvironment):
+    """Where chat templates are compiled; nothing ever changes it."""
+
+    def __init__(self, finalize: Callable[[object], object] = _shown) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=finalize,
+            extensions=[_Generation, "jinja2.ext.loopcontrols"],
+        )
+        self.filters["tojson"] = bounded(_to_json, "tojson")
+        cast("dict[str, Any]", self.globals).update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
+
+
+# What these give is one of the things they are given, with its own origin.
+_CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min"))
+
+
+class TracingEnvironment(ChatEnvironment):
+    """The same, for texts that know where they came from."""
+
+    def __init__(self) -> None:
+        super().__init__(_shown_traced)
+        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        for name in filters.keys() - _CHOOSING:
+            filters[name] = _tracing(filters[name], name)
+
+    @staticmethod
+    def concat(pieces: Iterable[str]) -> str:
+        """The text of a block, macro or call, out of its pieces."""
+        texts: list[str] = []
+        runs: list[Run] = []
+        length = 0
+        for piece in pieces:
+            length += len(piece)
+            check_length(length)
+            texts.append(piece)
+            runs += runs_of(piece)
+        return Traced("".join(texts), runs)
+
+    @staticmethod
+    def joined(values: Sequence[object]) -> str:
+        """What ``~`` gives."""
+        return TracingEnvironment.concat([cast("str", _shown_traced(value)) for value in values])
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        """Calculate; what ``%`` puts together came from where its operands came from."""
+        return _kept(super().call_binop(context, operator, left, right), (left, right))
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
+        """Call what a template calls; what a method of a text gives came from the text and the arguments."""
+        subject = getattr(getattr(function, "__wrapped__", function), "__self__", None)
+        if not isinstance(subject, str):
+            return super().call(context, function, *args, **kwargs)
+        if function.__name__ == "join" and not isinstance(subject, Traced):
+            function = Traced.of(subject, OWN).join
+        return _kept(super().call(context, function, *args, **kwargs), (subject, args, kwargs))
+
+
+def _kept(made: object, given: object) -> object:
+    """What was made, as traced text if it is text and something traced went into it."""
+    return whole(made, given) if type(made) is str and holds_traced(given) else made
+
+
+def _tracing(function: Callable[..., object], name: str) -> Callable[..., object]:
+    """A filter whose result still knows where it came from."""
+    value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> object:
+        given = args[value_at:]
+        if name == "join":
+            # Gone through once only: what is joined may be given as it comes.
+            items = [*given[0]] if not isinstance(given[0], str) else given[0]
+            texts = [_shown_traced(item) for item in items]
+            if holds_traced(texts):
+                args = (*args[:value_at], texts, *args[value_at + 1 :])
+                text = function(*args, **kwargs)
+                joined = Traced.of(str(kwargs.get("d", given[1] if len(given) > 1 else "")), OWN).join(texts)
+                return joined if joined == text else _kept(str(text), given)
+        made = function(*args, **kwargs)
+        if name == "safe" or isinstance(made, Markup):
+            # As Markup it would forget its origin; a text that would then be escaped shows itself as another text.
+            return given[0] if isinstance(given[0], Traced) else made
+        if name == "tojson" and type(made) is str:
+            return whole(made, given[0], json=True) if holds_traced(given[0]) else made
+        return _kept(made, (given, kwargs))
+
+    return call
+
+
+def _shown_traced(value: object) -> object:
+    """The value of an expression as text with its origins."""
+    if isinstance(value, str):
+        return value
+    weigh(value)
+    text = str(value)
+    return whole(text, value) if holds_traced(value) else text
+
+
+@lru_cache(maxsize=2)
+def _environment(*, traced: bool) -> ChatEnvironment:
+    return TracingEnvironment() if traced else ChatEnvironment()
+
+
+@lru_cache(maxsize=128)
+def compiled(text: str, *, traced: bool = False) -> jinja2.Template:
+    """A template made ready; the last 128 are kept.
+
+    Args:
+        text: The template.
+        traced: Whether what it writes knows where it came from.
+
+    Returns:
+        The template.
+
+    Raises:
+        TemplateError: Its syntax is wrong; the message names the line.
+    """
+    environment = _environment(traced=traced)
+    try:
+        tree = environment.parse(text)
+        made = environment.from_string(count_loops(tree))
+    except TemplateSyntaxError as error:
+        raise TemplateError(f"the chat template, line {error.lineno}: {error.message}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
+        raise TemplateError(f"the chat template cannot be compiled: {said(error)}") from error
+    if escaped := tree.find(nodes.ScopedEvalContextModifier):
+        raise TemplateError(f"the chat template, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
+    return made
