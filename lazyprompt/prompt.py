@@ -17,7 +17,9 @@ from lazyprompt.history import History, HistoryLike
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from lazyprompt.encoding import TokenizerLike
 
 # The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
 MARKERS = "markers"
@@ -46,6 +48,20 @@ class Segment(NamedTuple):
     trusted: bool
 
 
+class Composition(NamedTuple):
+    """What a text is made of.
+
+    Attributes:
+        parts: The parts, as the module's docstring describes them.
+        slots: The slot of each part.
+        note: Why nobody knows what the text is made of, where that is so: it is one part then.
+    """
+
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Rendered:
     """A flat prompt that knows where each of its characters came from.
@@ -53,18 +69,56 @@ class Rendered:
     Args:
         parts: The parts, as the module's docstring describes them.
         slots: The slot of each part.
+        note: Why nobody knows what the text is made of, where that is so.
     """
 
-    parts: tuple[str, ...]
-    slots: tuple[str, ...]
     text: str
     """The whole text."""
+    _laid: Composition | Callable[[], Composition]
 
-    def __init__(self, parts: Iterable[str], slots: Iterable[str]) -> None:
-        values = tuple(parts)
-        object.__setattr__(self, "parts", values)
-        object.__setattr__(self, "slots", tuple(slots))
-        object.__setattr__(self, "text", "".join(values))
+    def __init__(self, parts: Iterable[str], slots: Iterable[str], note: str = "") -> None:
+        laid = Composition(tuple(parts), tuple(slots), note)
+        object.__setattr__(self, "_laid", laid)
+        object.__setattr__(self, "text", "".join(laid.parts))
+
+    @classmethod
+    def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
+        """A text whose origins are found out when somebody asks for them.
+
+        Args:
+            text: The text.
+            lay: What finds them out; the parts it gives make up the text.
+
+        Returns:
+            The flat prompt.
+        """
+        made = cls.__new__(cls)
+        object.__setattr__(made, "_laid", lay)
+        object.__setattr__(made, "text", text)
+        return made
+
+    def _known(self) -> Composition:
+        laid = self._laid
+        if not isinstance(laid, Composition):
+            # Two threads that come at once find the same.
+            laid = laid()
+            object.__setattr__(self, "_laid", laid)
+        return laid
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts, as the module's docstring describes them."""
+        return self._known().parts
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slot of each part."""
+        return self._known().slots
+
+    @property
+    def note(self) -> str:
+        """Why nobody knows what the text is made of, where that is so: it is one segment then."""
+        return self._known().note
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -96,6 +150,25 @@ class Rendered:
             counts[slot] = counts.get(slot, 0) + counter.count_text(text)
         return counts
 
+    def encode(self, tokenizer: TokenizerLike) -> list[int]:
+        """Token ids in which only trusted text can become a special token.
+
+        What is not trusted becomes ordinary tokens, whatever it says; for text that holds no control sequences these
+        are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
+
+        Args:
+            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
+
+        Returns:
+            The ids.
+
+        Raises:
+            TokenizerError: It is no such tokenizer.
+        """
+        from lazyprompt.encoding import encode  # noqa: PLC0415 - only ids need it
+
+        return encode(self.parts, tokenizer).ids
+
     def __str__(self) -> str:
         return self.text
 
@@ -110,6 +183,9 @@ class Rendered:
 
     def __repr__(self) -> str:
         return f"Rendered({list(self.segments)!r})"
+
+    def __reduce__(self) -> tuple[type[Rendered], Composition]:
+        return Rendered, self._known()
 
 
 @dataclass(frozen=True, slots=True)

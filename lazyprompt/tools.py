@@ -77,7 +77,7 @@ class ToolSet:
         """
         if isinstance(tools, ToolSet):
             return tools
-        given = cast("list[object]", tools) if isinstance(tools, list) else _listed(tools)
+        given = cast("list[object]", tools) if isinstance(tools, list) else listed(tools)
         items: list[object] = [tool if type(tool) is dict else _described(tool, at) for at, tool in enumerate(given)]
         try:
             # Version 2 writes equal content as equal bytes; later ones also write which strings are shared.
@@ -129,7 +129,12 @@ def function_schema(function: Callable[..., object]) -> JsonObject:
     return describe(function).copy()[0]
 
 
-def _listed(tools: object) -> list[object]:
+def listed(tools: object) -> list[object]:
+    """What was given as tools, as a list; nothing in it is looked at.
+
+    Raises:
+        ToolsError: It is no list of anything.
+    """
     if tools is None:
         return []
     # A set is refused as well: it would put the tools in another order in each process.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from string import Formatter
-from time import thread_time
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, cast
 
 from jinja2.exceptions import SecurityError
@@ -41,6 +41,12 @@ MAX_EXPONENT = 64
 MAX_BITS = 10_000
 """How long a number may become: with a power of a power it would take but a line to fill the memory."""
 
+# How many items of a loop are counted at once.
+PORTION = 32
+# What is written with a few signs.
+_SHORT = frozenset((type(None), bool, float))
+# After how many steps the clock is looked at.
+_LOOK = 8
 # How much a sum of lists may copy: about a second's work.
 _MAX_COPIED = 1_000_000_000
 # Filters and methods whose numbers are sizes of what they make.
@@ -56,35 +62,93 @@ _WIDTH = re.compile(r"\d{5}")
 class Meter:
     """What one rendering has cost so far."""
 
-    __slots__ = ("_end", "_made", "_most", "_seconds", "_steps")
+    __slots__ = ("_again", "_due", "_end", "_left", "_made", "_most", "_numbers", "_seconds", "_steps")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, numbers: int) -> None:
         self._steps = self._made = 0
         self._most = most
-        # The time this thread computes: a machine that sleeps, or a debugger, counts nothing.
+        self._numbers = self._left = numbers
+        # At which step the next look is due, at what time the clock of this thread is asked, and how far it may go.
+        self._due = min(_LOOK, most)
         self._seconds = MAX_SECONDS * most / MAX_STEPS
-        self._end = thread_time() + self._seconds
+        self._again = monotonic() + self._seconds / 100
+        self._end = 0.0
 
-    def step(self, made: object = None) -> None:
-        """Count a step.
+    def step(self, steps: int = 1) -> None:
+        """Count what a template does.
 
         Args:
-            made: What the step made, where many of its kind may lie in the memory side by side.
+            steps: How many steps it is.
 
         Raises:
-            SecurityError: It was one too many, or took too long.
+            SecurityError: They are too many, or took too long.
         """
-        self._steps += 1
+        self._steps += steps
+        if self._steps > self._due:
+            self._look()
+
+    def _look(self) -> None:
         if self._steps > self._most:
             raise SecurityError(
                 f"the loops went round more than {self._most} times in one rendering, what they call counted too"
             )
-        if isinstance(made, str):
-            self._made += len(made)
-            check_length(self._made)
-        # To look at the clock takes as long as some steps.
-        if not self._steps % 8 and thread_time() > self._end:
+        self._due = min(self._steps + _LOOK, self._most)
+        now = monotonic()
+        if now < self._again:
+            return
+        # The time this thread computes: a machine that sleeps, or a debugger, counts nothing. To ask for it takes as
+        # long as many steps, and it is never more than the time that goes by: so it is asked for seldom.
+        used = thread_time()
+        self._end = self._end or used + self._seconds
+        if used > self._end:
             raise SecurityError(f"the rendering took more than {self._seconds:g} seconds")
+        self._again = now + self._end - used
+
+    def made(self, text: str) -> None:
+        """Count a text of which many may lie in the memory side by side.
+
+        Args:
+            text: The text.
+
+        Raises:
+            SecurityError: They are too long all together.
+        """
+        self._made += len(text)
+        check_length(self._made)
+
+    def portions(self, items: Sequence[object]) -> Iterator[Sequence[object]]:
+        """What a loop goes over, a few items at a time: they are counted before they are given.
+
+        Args:
+            items: All of it.
+
+        Yields:
+            A few items.
+        """
+        for at in range(0, len(items), PORTION):
+            portion = items[at : at + PORTION]
+            self.step(len(portion))
+            yield portion
+
+    def numbers(self, *bounds: int) -> range:
+        """``range`` for templates, which gives so many numbers in one rendering and no more.
+
+        Args:
+            bounds: What ``range`` takes.
+
+        Returns:
+            The numbers.
+
+        Raises:
+            SecurityError: They are too many.
+        """
+        numbers = range(*bounds)
+        if len(numbers) > MAX_RANGE:
+            raise SecurityError(f"range() gave more than {MAX_RANGE} numbers at once")
+        self._left -= len(numbers)
+        if self._left < 0:
+            raise SecurityError(f"range() gave more than {self._numbers} numbers in one rendering")
+        return numbers
 
 
 def check_length(length: int, most: int = MAX_OUTPUT) -> None:
@@ -115,32 +179,45 @@ def weigh(value: object) -> int:
     Raises:
         SecurityError: It is more than any output may be.
     """
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, int):
-        return value.bit_length() // 3
     total = 0
-    level = [_attributes(value) if isinstance(value, Namespace) else value]
+    level = [value]
     # Level by level: what holds too much is found out before all of it is gone through.
     while level:
         inside: list[object] = []
         for item in level:
-            before = len(inside)
-            if isinstance(item, str):
-                total += len(item)
-            elif isinstance(item, int):
-                total += item.bit_length() // 3
-            elif isinstance(item, Mapping):
-                inside += cast("Mapping[object, object]", item).keys()
-                inside += cast("Mapping[object, object]", item).values()
-            elif isinstance(item, Collection) and not isinstance(item, bytes | range):
-                # A list, or one of the views of a dict.
-                inside += cast("Collection[object]", item)
-            # Each is written with a separator.
-            total += 3 * (len(inside) - before)
-            check_length(total)
+            kind = type(item)
+            if kind is str:
+                total += len(cast("str", item))
+            elif kind not in _SHORT:
+                total += _put_in(item, inside)
+                # Each is written with a separator.
+                check_length(total + 3 * len(inside))
+        total += 3 * len(inside)
         level = inside
+    check_length(total)
     return total
+
+
+def _put_in(item: object, inside: list[object]) -> int:
+    """Put what a value holds to the rest that is to be weighed; what it weighs itself."""
+    if isinstance(item, dict):
+        inside += cast("dict[object, object]", item)
+        inside += cast("dict[object, object]", item).values()
+    elif isinstance(item, (list, tuple)):
+        inside += cast("Sequence[object]", item)
+    elif isinstance(item, str):
+        return len(item)
+    elif isinstance(item, int):
+        return item.bit_length() // 3
+    elif isinstance(item, Namespace):
+        inside.append(_attributes(item))
+    elif isinstance(item, Mapping):
+        inside += cast("Mapping[object, object]", item).keys()
+        inside += cast("Mapping[object, object]", item).values()
+    elif isinstance(item, Collection) and not isinstance(item, (bytes, range)):
+        # One of the views of a dict.
+        inside += cast("Collection[object]", item)
+    return 0
 
 
 def _attributes(namespace: Namespace) -> object:

@@ -139,7 +139,7 @@ class Markers:
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn of this family."""
         # Some templates put an empty thought into the turns of the past; a thought is no turn.
-        return _tokens(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop) - _THOUGHT
+        return tokens_in(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop) - _THOUGHT
 
     @property
     def control_sequences(self) -> frozenset[str]:
@@ -152,7 +152,7 @@ class Markers:
         return self.turn_sequences.union(described - prose, *map(_TOKEN.findall, markers))
 
 
-def _tokens(*markers: str) -> frozenset[str]:
+def tokens_in(*markers: str) -> frozenset[str]:
     """The tokens in markers, or a marker that has none."""
     found: set[str] = set()
     for marker in markers:

@@ -41,6 +41,8 @@ _RESERVED = rf"<\|{_NAME}\|>"
 # How a reserved token may begin, end or go on in a trusted text whose neighbours are values.
 _RESERVED_ACROSS = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)|\A\|?(?:{_NAME})?\|?\Z")
 
+_RESERVED_AT_EDGE = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)")
+
 # Signs that do not show and that a normaliser may drop: soft hyphen, joiners, fillers, zero-width and bidirectional
 # signs, tags.
 _INVISIBLE = re.compile(
@@ -95,7 +97,7 @@ class Controls:
         any_case: Whether large and small letters are the same.
     """
 
-    __slots__ = ("_pattern", "_reserved", "_searches", "_texts")
+    __slots__ = ("_pattern", "_pieces", "_reserved", "_searches", "_texts")
 
     def __init__(
         self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
@@ -105,6 +107,8 @@ class Controls:
         plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
         self._texts = [text.lower() for text in (*plain, *headers)]
+        # What sequences may end and begin with: made when somebody asks.
+        self._pieces: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         by_sign: dict[str, list[str]] = {}
         for text in plain:
             by_sign.setdefault(text[0], []).append(re.escape(text[1:]))
@@ -147,6 +151,16 @@ class Controls:
                 for known in self._texts
             )
         )
+
+    def at_edge(self, text: str) -> bool:
+        """Whether a text begins or ends with a piece of a control sequence, white space aside."""
+        folded = _fold(text).strip().lower()
+        if self._reserved and _RESERVED_AT_EDGE.search(folded):
+            return True
+        if self._pieces is None:
+            cuts = [(known[:at], known[at:]) for known in self._texts for at in range(1, len(known))]
+            self._pieces = tuple({end for _, end in cuts}), tuple({begin for begin, _ in cuts})
+        return folded.startswith(self._pieces[0]) or folded.endswith(self._pieces[1])
 
     def guard(self, parts: Sequence[str], slots: Sequence[str], safety: Safety) -> list[str]:
         """The parts with every control sequence that reaches into untrusted text neutralised.

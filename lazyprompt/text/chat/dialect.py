@@ -241,13 +241,24 @@ def compiled(text: str, *, traced: bool = False) -> jinja2.Template:
     """
     environment = _environment(traced=traced)
     try:
-        tree = environment.parse(text)
-        made = environment.from_string(count_loops(tree))
+        made = environment.from_string(count_loops(environment.parse(text)))
     except TemplateSyntaxError as error:
         raise TemplateError(f"the chat template, line {error.lineno}: {error.message}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
         raise TemplateError(f"the chat template cannot be compiled: {said(error)}") from error
-    if escaped := tree.find(nodes.ScopedEvalContextModifier):
+    if escaped := parsed(text).find(nodes.ScopedEvalContextModifier):
         raise TemplateError(f"the chat template, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
     return made
+
+
+def parsed(text: str) -> nodes.Template:
+    """A template as a tree, for looking into.
+
+    Args:
+        text: The template, whose syntax is right.
+
+    Returns:
+        The tree.
+    """
+    return _environment(traced=False).parse(text)

@@ -31,14 +31,14 @@ _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
 # A call with its result, as OpenAI's form has it; ids of nine letters and digits are what Mistral's templates take.
 _NAME = "look_around"
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
-_CALLING = (
+CALLING = (
     {"role": "user", "content": _WORD},
     {"role": "assistant", "content": "", "tool_calls": [_CALL]},
     {"role": "tool", "tool_call_id": "abcdefghi", "name": _NAME, "content": _WORD},
 )
 
 
-_TOOL = {"type": "function", "function": {"name": _NAME, "description": "", "parameters": {"type": "object"}}}
+TOOL = {"type": "function", "function": {"name": _NAME, "description": "", "parameters": {"type": "object"}}}
 _NULL = re.compile("None|null")
 
 
@@ -188,18 +188,21 @@ class ChatJinja:
         """Whether the template shows the texts in a content that is a list of parts."""
         return _shows(self, parts=True)
 
-    def writes(self, chat: Sequence[Mapping[str, Any]], **given: object) -> str | None:
+    def writes(self, chat: Sequence[Mapping[str, Any]], *, traced: bool = False, **given: object) -> str | None:
         """What the template makes of messages; None where it refuses or fails. For trying it out.
 
         Args:
             chat: The messages, as plain data.
+            traced: As in :meth:`run`.
             given: The variables; what is not given is as transformers has it.
 
         Returns:
             The text, if any.
         """
         try:
-            return self.run(chat, {"tools": None, "documents": None, "add_generation_prompt": False, **given})
+            return self.run(
+                chat, {"tools": None, "documents": None, "add_generation_prompt": False, **given}, traced=traced
+            )
         except TemplateError:
             return None
 
@@ -213,12 +216,12 @@ class ChatJinja:
 @lru_cache(maxsize=128)
 def _takes(template: ChatJinja) -> Takes:
     """What becomes of calls in the forms they may have: tried out, since nothing in the template says so."""
-    user, called, result = _CALLING
+    user, called, result = CALLING
 
     def shown(message: dict[str, Any]) -> list[str]:
         """What the template makes of a call, in some surroundings."""
         chats = ((user, message, result), (user, message))
-        texts = [template.writes(chat, tools=tools) for chat in chats for tools in (None, [_TOOL])]
+        texts = [template.writes(chat, tools=tools) for chat in chats for tools in (None, [TOOL])]
         return [text for text in texts if text is not None]
 
     with_dict, with_json = (change(dict(called)) for change in (with_arguments, with_json_arguments))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _SCALARS = frozenset((str, int, float, bool))
 _FLAT = _SCALARS | {type(None)}
 # The names under which reasoning travels; transformers gives templates the first and the second.
-_REASONING = ("reasoning_content", "thinking", "reasoning")
-_REASONING_NAMES = frozenset(_REASONING)
+REASONING = ("reasoning_content", "thinking", "reasoning")
+_REASONING_NAMES = frozenset(REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def chat_message(message: object, where: str) -> dict[str, object]:
     if not isinstance(message, Mapping):
         raise FormatError(f"{where} is a {type(message).__name__}; a template is given dicts")
     plain = cast("dict[str, object]", plain_data(cast("object", message), where))
-    reasoning = next((plain[name] for name in _REASONING if plain.get(name) is not None), None)
+    reasoning = next((plain[name] for name in REASONING if plain.get(name) is not None), None)
     return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
 
 

@@ -8,6 +8,7 @@ Source of the rules: transformers 5, ``PreTrainedTokenizerBase.from_pretrained``
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,6 +19,7 @@ from lazyprompt.text.chat.jinja import ChatJinja
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_WORDS = re.compile(r"[\w\s]*")
 _CONFIG = "tokenizer_config.json"
 _TOKENS_MAP = "special_tokens_map.json"
 _TEMPLATE = "chat_template.jinja"
@@ -39,6 +41,13 @@ class ChatSource:
     special_tokens: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     added_tokens: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
     whole_tokens: tuple[str, ...] = ()
+
+    @property
+    def control_tokens(self) -> frozenset[str]:
+        """The tokens of the tokenizer that a text must not forge: special ones, and those that are no plain words."""
+        added = {str(token["content"]): bool(token.get("special")) for token in self.added_tokens}
+        found = {text for text, special in added.items() if special or not _WORDS.fullmatch(text)}
+        return frozenset(text for text in found.union(self.whole_tokens) if text.strip())
 
     def template(self, *, with_tools: bool = False) -> ChatJinja | None:
         """The template for a chat.

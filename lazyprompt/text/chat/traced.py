@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, cast
 
 from lazyprompt._json import JsonText
@@ -272,33 +273,32 @@ def map_origins(text: str, change: Callable[[Origin], Origin]) -> Traced:
     return Traced(text, [(length, change(origin)) for length, origin in runs_of(text)])
 
 
-def parts_of(text: str) -> tuple[list[str], list[str]]:
-    """A traced text as parts, trusted and untrusted in turn, and the slot of each.
+def parts_of(text: str) -> tuple[list[str], list[Origin]]:
+    """A traced text as parts, trusted and untrusted in turn, and the origin of each.
 
     Args:
         text: The text.
 
     Returns:
-        The parts and their slots; neighbours of one origin are one part.
+        The parts and their origins; neighbours of one origin are one part.
     """
-    parts, slots = [""], [MARKERS]
+    parts, origins = [""], [OWN]
     at = 0
-    for (slot, trusted, json), group in groupby(
-        runs_of(text), key=lambda run: (run[1].slot, run[1].trusted, run[1].json)
-    ):
+    for origin, group in groupby(runs_of(text), key=itemgetter(1)):
         length = sum(run[0] for run in group)
         piece = str.__getitem__(text, slice(at, at + length))
         at += length
         if not piece:
             continue
-        if (len(parts) % 2 == 1) != trusted or parts[-1]:
-            # The place is taken, or is of the other kind: an empty part of the other kind stands between.
-            fill = 1 if (len(parts) % 2 == 0) == trusted else 2
+        of_its_kind = (len(parts) % 2 == 1) == origin.trusted
+        if not of_its_kind or parts[-1]:
+            # The place is taken, or is of the other kind: an empty part of that kind may stand between.
+            fill = 2 if of_its_kind else 1
             parts += [""] * fill
-            slots += [MARKERS] * fill
-        parts[-1] = JsonText(piece) if json and not trusted else piece
-        slots[-1] = slot
+            origins += [OWN] * fill
+        parts[-1] = JsonText(piece) if origin.json and not origin.trusted else piece
+        origins[-1] = origin
     if len(parts) % 2 == 0:
         parts.append("")
-        slots.append(MARKERS)
-    return parts, slots
+        origins.append(OWN)
+    return parts, origins

@@ -1,0 +1,225 @@
+"""A model's own chat template: loaded, rendered, asked what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.prompt import Composition, Rendered
+from lazyprompt.text.chat.controls import controls_of, crosses
+from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.text.chat.jinja import ChatJinja
+from lazyprompt.text.chat.messages import plain_data
+from lazyprompt.text.chat.source import ChatSource, read_chat_source
+from lazyprompt.text.chat.untrusted import is_clean, rendered_with_origins
+from lazyprompt.text.safety import checked_safety
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.text.safety import Controls, Safety
+    from lazyprompt.tools import ToolLike
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """A model's own chat template.
+
+    Args:
+        source: The template or templates, with the special tokens.
+        name: Which of several templates is used; None takes ``tool_use`` for tools, where there is one, else
+            ``default``.
+
+    Raises:
+        TemplateError: There is no such template, or its syntax is wrong; the message names the line.
+    """
+
+    source: ChatSource
+    name: str | None = None
+    _chats: tuple[ChatJinja, ChatJinja] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        templates = self.source.templates
+        names = (self.name or "default", self.name or ("tool_use" if "tool_use" in templates else "default"))
+        for name in names:
+            if name not in templates:
+                raise TemplateError(
+                    f"there is no chat template {name!r}{did_you_mean(name, templates)}; "
+                    + (
+                        f"there are {', '.join(map(repr, templates))}: give name="
+                        if templates
+                        else "the model has none"
+                    )
+                )
+        plain, with_tools = (ChatJinja(templates[name], self.source.special_tokens) for name in names)
+        object.__setattr__(self, "_chats", (plain, with_tools))
+
+    @classmethod
+    def load(cls, source: str | Path, *, name: str | None = None, **special_tokens: str) -> Self:
+        """Load a chat template.
+
+        Args:
+            source: A ``.jinja`` file, a tokenizer's directory (with ``tokenizer_config.json`` or
+                ``chat_template.jinja``) or a file in it, a GGUF file, or the template itself: text with ``{{`` or
+                ``{%`` in it.
+            name: Which of several templates.
+            special_tokens: Special tokens by the names that templates have for them, as ``bos_token="<s>"``; they go
+                before those of the files.
+
+        Returns:
+            The template.
+
+        Raises:
+            TemplateError: There is no template, or its syntax is wrong.
+            TokenizerError: There is nothing at the path, or a file cannot be read.
+            MissingExtraError: It is a GGUF file, and the package gguf is not installed.
+        """
+        found = _read(source)
+        if special_tokens:
+            found = replace(found, special_tokens={**found.special_tokens, **special_tokens})
+        return cls(found, name)
+
+    @property
+    def text(self) -> str:
+        """The template itself, as it is used without tools."""
+        return self._chats[0].text
+
+    @property
+    def special_tokens(self) -> Mapping[str, str]:
+        """The special tokens by the names that templates have for them."""
+        return self._chats[0].special_tokens
+
+    def render(
+        self,
+        messages: HistoryLike,
+        tools: Sequence[ToolLike] | None = None,
+        add_generation_prompt: bool = True,  # noqa: FBT001, FBT002 - as in transformers
+        continue_final_message: bool | str = False,  # noqa: FBT001, FBT002 - as in transformers
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        now: datetime | None = None,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> Rendered:
+        """Render messages as the model's own template does.
+
+        Args:
+            messages: OpenAI dicts (others that the template knows too), pairs or Msg, in any mixture.
+            tools: The tools: OpenAI dicts or Python functions.
+            add_generation_prompt: Whether the text ends with what invites the assistant to speak.
+            continue_final_message: Whether the last message is to be gone on with, so that nothing ends it; or the
+                name of its field that is, as ``reasoning_content``. No generation prompt is added then.
+            documents: The documents, for the templates that have a place for them.
+            now: The time that ``strftime_now`` tells; None is the clock's.
+            safety: What becomes of control sequences in what nobody trusts (all contents, tools, documents):
+                ``neutralize``, ``raise`` or ``off``.
+            variables: What else the template looks up, as ``enable_thinking=False``. The developer's own: trusted.
+
+        Returns:
+            The text with its segments: their slots are the roles of the messages, ``tools``, ``documents``, and
+            ``markers`` for the template's own text.
+
+        Raises:
+            TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
+            FormatError: A message, tool, document or variable is no plain data.
+            HistoryError: A message has no accepted shape.
+            ToolsError: A tool cannot be described.
+            SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
+        """
+        policy = checked_safety(safety)
+        jinja = self.jinja(tools=bool(tools), now=now)
+        chat = jinja.prepared(dicts_from(messages, jinja))
+        given = {"tools": dicts_of(tools), "documents": documents, "add_generation_prompt": add_generation_prompt}
+        given = {name: plain_data(value, name) for name, value in (given | variables).items()}
+        if continue_final_message:
+            field = continue_final_message if isinstance(continue_final_message, str) else "content"
+            return self._continued(jinja, tagged(chat, field), given, policy)
+        return self.laid_out(jinja, chat, given, policy)
+
+    def jinja(self, *, tools: bool = False, now: datetime | None = None) -> ChatJinja:
+        """The template that is used.
+
+        Args:
+            tools: Whether there are tools.
+            now: The time it tells.
+
+        Returns:
+            The template.
+        """
+        chat = self._chats[tools]
+        return chat if now is None else replace(chat, now=now)
+
+    def laid_out(
+        self, jinja: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], safety: Safety
+    ) -> Rendered:
+        """Render what is plain data already.
+
+        Args:
+            jinja: The template.
+            chat: The messages; texts that are traced keep their origins.
+            given: The variables of the template.
+            safety: The policy.
+
+        Returns:
+            The text; its segments are found out when they are asked for.
+        """
+        controls = self._controls(jinja)
+        lay = partial(_composition, jinja, chat, given, controls, safety)
+        if safety != "off" and not is_clean(chat, given, controls, crossed=crosses(jinja, controls)):
+            return Rendered(*lay())
+        return Rendered.later(jinja.run(chat, given), lay)
+
+    def _controls(self, jinja: ChatJinja) -> Controls:
+        return controls_of(jinja, self.source.control_tokens)
+
+    def _continued(
+        self, jinja: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], safety: Safety
+    ) -> Rendered:
+        """The text up to the end of what is to be gone on with."""
+        given = {**given, "add_generation_prompt": False}
+        parts, slots, note = _composition(jinja, chat, given, self._controls(jinja), safety)
+        text = "".join(parts)
+        at = text.rfind(CONTINUED.strip())
+        if at < 0:
+            raise TemplateError(
+                "there is nothing to go on with: the template does not show the end of the last message"
+            )
+        # A template that trims has trimmed the tag; what stands before it is then trimmed as well, as in transformers.
+        left = at if text.startswith(CONTINUED, at) else len(text[:at].rstrip())
+        kept: list[str] = []
+        for part in parts:
+            kept.append(part[:left])
+            left -= len(kept[-1])
+        return Rendered(kept, slots, note)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source!r})"
+
+
+def _composition(
+    jinja: ChatJinja,
+    chat: Sequence[Mapping[str, Any]],
+    given: Mapping[str, object],
+    controls: Controls,
+    safety: Safety,
+) -> Composition:
+    """What a text is made of."""
+    parts, origins, note = rendered_with_origins(jinja, chat, given, controls, safety)
+    return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)
+
+
+def _read(source: str | Path) -> ChatSource:
+    """The template or templates that somebody named or gave."""
+    if isinstance(source, str) and ("{{" in source or "{%" in source):
+        return ChatSource({"default": source})
+    path = Path(source)
+    if path.suffix == ".gguf" and path.is_file():
+        from lazyprompt.text.chat.gguf_file import read_gguf  # noqa: PLC0415 - an extra
+
+        return read_gguf(path)
+    return read_chat_source(path)

@@ -1,0 +1,218 @@
+"""What nobody trusts in a chat: found, made harmless, and traced through the template."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from lazyprompt.errors import TemplateError
+from lazyprompt.messages import ROLES
+from lazyprompt.text.chat.traced import OWN, Origin, Traced, cut, parts_of, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt.text.chat.jinja import ChatJinja
+    from lazyprompt.text.chat.traced import Run
+    from lazyprompt.text.safety import Controls, Safety
+
+# The fields of a message that hold what somebody said.
+_SAID = ("content", "reasoning_content", "reasoning", "thinking")
+# What an assistant thought and then said, in one text; a generation prompt may have opened the thought.
+_THOUGHT = re.compile(r"\s*(<think>)?.*?(</think>)", re.DOTALL)
+
+
+class Traces(NamedTuple):
+    """A chat that was rendered with its origins.
+
+    Attributes:
+        parts: Trusted and untrusted text in turn.
+        origins: The origin of each part.
+        note: Why nobody knows where the text came from, where that is so: it is one part then.
+    """
+
+    parts: Sequence[str]
+    origins: Sequence[Origin]
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.parts)
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """All texts in plain data, the keys of dicts too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            yield from texts_in(key)
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[object]", value):
+            yield from texts_in(item)
+
+
+def is_clean(
+    chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], controls: Controls, *, crossed: bool
+) -> bool:
+    """Whether nothing that is not trusted holds a control sequence.
+
+    Args:
+        chat: The messages, as plain data.
+        given: The variables of the template.
+        controls: Its control sequences.
+        crossed: Whether a piece of one at the edge of a text counts too.
+    """
+    texts = [text for message in chat for key, value in message.items() if key != "role" for text in texts_in(value)]
+    texts += [role for message in chat if (role := message.get("role")) not in ROLES and isinstance(role, str)]
+    texts += [text for name in ("tools", "documents") for text in texts_in(given[name])]
+    # Joined by what is part of no sequence.
+    return controls.clean("\0".join(texts)) and not (crossed and any(map(controls.at_edge, texts)))
+
+
+def rendered_with_origins(
+    template: ChatJinja,
+    chat: Sequence[Mapping[str, Any]],
+    given: Mapping[str, object],
+    controls: Controls,
+    safety: Safety,
+) -> Traces:
+    """Render a chat with its origins, and make harmless what nobody trusts.
+
+    What somebody said is made harmless before the template sees it, so that no forged tag makes it cut there. What a
+    template puts together itself (arguments, tools, a sequence that begins in its own text) is looked at behind it.
+
+    Args:
+        template: The template.
+        chat: The messages, as plain data; what is traced already keeps its origins.
+        given: The variables of the template.
+        controls: Its control sequences.
+        safety: What becomes of them in untrusted text.
+
+    Returns:
+        The text in parts.
+
+    Raises:
+        TemplateError: The template refuses the messages.
+        SafetyError: There is a control sequence, and that is refused.
+    """
+    traced = [_traced_message(message, at, controls, safety) for at, message in enumerate(chat)]
+    variables = dict(given)
+    for name in ("tools", "documents"):
+        variables[name] = trace(given[name], Origin(name))
+    text = template.run([_plain(message) for message in traced], {**given})
+    try:
+        parts, origins = parts_of(template.run(traced, variables, traced=True))
+    except TemplateError as error:
+        parts, origins, reason = [""], [OWN], str(error)
+    else:
+        reason = "the template wrote another text with them"
+    if "".join(parts) != text:
+        return _without_origins(template, (traced, variables), controls, safety, reason)
+    if safety != "off":
+        parts = controls.guard(parts, [origin.slot for origin in origins], safety)
+    return Traces(parts, origins)
+
+
+def _without_origins(
+    template: ChatJinja,
+    run: tuple[list[dict[str, Any]], dict[str, object]],
+    controls: Controls,
+    safety: Safety,
+    reason: str,
+) -> Traces:
+    """A chat whose origins are lost in the template: all that is not trusted is made harmless before."""
+    chat, variables = run
+    # Nothing is left to be told apart behind the template, so that "off" is not to be had.
+    policy: Safety = "neutralize" if safety == "off" else safety
+    chat = [_harmless(message, controls, policy) for message in chat]
+    note = f"where its text came from is lost in the template: {reason}"
+    return Traces([template.run(chat, _harmless(variables, controls, policy))], [OWN], note)
+
+
+def _harmless(value: Any, controls: Controls, safety: Safety) -> Any:  # noqa: ANN401 - of the kind that was given
+    """Plain data, all traced texts of which are harmless."""
+    if isinstance(value, Traced):
+        return str.__str__(guarded(value, controls, safety))
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {_harmless(key, controls, safety): _harmless(item, controls, safety) for key, item in items}
+    if isinstance(value, list | tuple):
+        made = [_harmless(item, controls, safety) for item in cast("Sequence[object]", value)]
+        return tuple(made) if isinstance(value, tuple) else made
+    return value
+
+
+def guarded(text: Traced, controls: Controls, safety: Safety) -> Traced:
+    """A text with its origins, what is not trusted in it made harmless.
+
+    Args:
+        text: The text.
+        controls: The control sequences.
+        safety: What becomes of them.
+
+    Returns:
+        The text.
+
+    Raises:
+        SafetyError: There is one, and that is refused.
+    """
+    if safety == "off" or controls.clean(text):
+        return text
+    parts, origins = parts_of(text)
+    where = [
+        origin.slot if origin.message is None else f"messages[{origin.message}] ({origin.slot})" for origin in origins
+    ]
+    parts = controls.guard(parts, where, safety)
+    return Traced("".join(parts), [(len(part), origin) for part, origin in zip(parts, origins, strict=True)])
+
+
+def _traced_message(message: Mapping[str, Any], at: int, controls: Controls, safety: Safety) -> dict[str, Any]:
+    """A message whose texts know where they came from, what was said harmless."""
+    role = message.get("role")
+    known = role in ROLES
+    origin = Origin(str(role) if known else "role", at)
+    traced = {name: value if name == "role" and known else trace(value, origin) for name, value in message.items()}
+    for name in _SAID:
+        if name in traced:
+            traced[name] = _said(traced[name], role == "assistant" and name == "content", controls, safety)
+    return traced
+
+
+def _said(value: object, may_think: bool, controls: Controls, safety: Safety) -> object:  # noqa: FBT001 - of the caller's own
+    """What somebody said, harmless; in parts, each of them."""
+    if isinstance(value, Traced):
+        return guarded(_with_thought(value) if may_think else value, controls, safety)
+    if isinstance(value, list):
+        return [_said(item, may_think, controls, safety) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        return {key: _said(item, may_think, controls, safety) for key, item in fields.items()}
+    return value
+
+
+def _with_thought(text: Traced) -> Traced:
+    """What an assistant said, the tags of its thought trusted: what models write before an answer."""
+    found = _THOUGHT.match(text)
+    runs: list[Run] = []
+    at = 0
+    for start, end in (found.span(1), found.span(2)) if found else ():
+        if start >= 0:
+            tag = [(length, origin._replace(trusted=True)) for length, origin in cut(text.runs, start, end)]
+            runs += (*cut(text.runs, at, start), *tag)
+            at = end
+    return Traced(text, (*runs, *cut(text.runs, at, len(text))))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
+    """The same data without origins."""
+    if isinstance(value, Traced):
+        return str.__str__(value)
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        made = [_plain(item) for item in cast("Sequence[object]", value)]
+        return tuple(made) if isinstance(value, tuple) else made
+    return value
