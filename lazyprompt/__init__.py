@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompt_maker import OpenAIPrompt
     from lazyprompt.prompter import Prompter
     from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
+    from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.few_shot import FewShotTemplate
     from lazyprompt.text.instruction import (
         AlpacaInstructionTemplate,
@@ -80,6 +81,7 @@ __all__ = [
     "ChatInstructionTemplate",
     "ChatPromptTemplate",
     "ChatPrompter",
+    "ChatTemplate",
     "EmptyPrompter",
     "EngineError",
     "Entry",
@@ -157,6 +159,7 @@ _HOMES = {
     "prompt_maker": "OpenAIPrompt",
     "prompter": "Prompter",
     "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
+    "text.chat.template": "ChatTemplate",
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "text.markers": "Markers",

@@ -11,10 +11,11 @@ from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, crosses
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.text.chat.derive import derived, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
-from lazyprompt.text.chat.untrusted import is_clean, rendered_with_origins
+from lazyprompt.text.chat.untrusted import JOINT, is_clean, rendered_with_origins
 from lazyprompt.text.safety import checked_safety
 
 if TYPE_CHECKING:
@@ -132,6 +133,9 @@ class ChatTemplate:
             SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
         """
         policy = checked_safety(safety)
+        unusual = tools is not None or documents is not None or now or variables or continue_final_message
+        if add_generation_prompt and not unusual and (quick := self._quickly(messages, policy)):
+            return quick[0]
         jinja = self.jinja(tools=bool(tools), now=now)
         chat = jinja.prepared(dicts_from(messages, jinja))
         given = {"tools": dicts_of(tools), "documents": documents, "add_generation_prompt": add_generation_prompt}
@@ -173,6 +177,23 @@ class ChatTemplate:
         if safety != "off" and not is_clean(chat, given, controls, crossed=crosses(jinja, controls)):
             return Rendered(*lay())
         return Rendered.later(jinja.run(chat, given), lay)
+
+    def _quickly(self, messages: HistoryLike, safety: Safety) -> tuple[Rendered] | None:
+        """A plain chat laid out with markers; None where it is for the template itself."""
+        jinja = self._chats[0]
+        chat = plain_chat(messages)
+        if chat is None or isinstance(short := derived(jinja), str):
+            return None
+        controls = self._controls(jinja)
+        joined = JOINT.join(chat.texts)
+        if safety != "off" and not controls.clean(joined):
+            return None
+        if safety != "off" and crosses(jinja, controls) and any(map(controls.at_edge, chat.texts)):
+            return None
+        text = short.text_of(chat, joined)
+        given = {"tools": None, "documents": None, "add_generation_prompt": True}
+        lay = partial(_composition, jinja, chat.messages(), given, controls, safety)
+        return None if text is None else (Rendered.later(text, lay),)
 
     def _controls(self, jinja: ChatJinja) -> Controls:
         return controls_of(jinja, self.source.control_tokens)

@@ -22,6 +22,10 @@ _SAID = ("content", "reasoning_content", "reasoning", "thinking")
 _THOUGHT = re.compile(r"\s*(<think>)?.*?(</think>)", re.DOTALL)
 
 
+# Joins texts that are looked at together: it is part of no control sequence.
+JOINT = "\0"
+
+
 class Traces(NamedTuple):
     """A chat that was rendered with its origins.
 
@@ -68,8 +72,7 @@ def is_clean(
     texts = [text for message in chat for key, value in message.items() if key != "role" for text in texts_in(value)]
     texts += [role for message in chat if (role := message.get("role")) not in ROLES and isinstance(role, str)]
     texts += [text for name in ("tools", "documents") for text in texts_in(given[name])]
-    # Joined by what is part of no sequence.
-    return controls.clean("\0".join(texts)) and not (crossed and any(map(controls.at_edge, texts)))
+    return controls.clean(JOINT.join(texts)) and not (crossed and any(map(controls.at_edge, texts)))
 
 
 def rendered_with_origins(
