@@ -11,7 +11,7 @@ from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, crosses
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
-from lazyprompt.text.chat.derive import derived, plain_chat
+from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
@@ -180,19 +180,19 @@ class ChatTemplate:
 
     def _quickly(self, messages: HistoryLike, safety: Safety) -> tuple[Rendered] | None:
         """A plain chat laid out with markers; None where it is for the template itself."""
-        jinja = self._chats[0]
         chat = plain_chat(messages)
-        if chat is None or isinstance(short := derived(jinja), str):
+        jinja = self._chats[0]
+        if chat is None or isinstance(frame := frame_of(jinja), str):
             return None
-        controls = self._controls(jinja)
         joined = JOINT.join(chat.texts)
+        controls = self._controls(jinja)
         if safety != "off" and not controls.clean(joined):
             return None
         if safety != "off" and crosses(jinja, controls) and any(map(controls.at_edge, chat.texts)):
             return None
-        text = short.text_of(chat, joined)
+        text = frame.lay_out(chat, joined)
         given = {"tools": None, "documents": None, "add_generation_prompt": True}
-        lay = partial(_composition, jinja, chat.messages(), given, controls, safety)
+        lay = partial(_composition, jinja, messages_of(chat), given, controls, safety)
         return None if text is None else (Rendered.later(text, lay),)
 
     def _controls(self, jinja: ChatJinja) -> Controls:

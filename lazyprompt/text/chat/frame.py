@@ -1,0 +1,201 @@
+"""What a template puts around a plain chat, found by trying it out: such chats are then laid out without it.
+
+Most templates do with a plain chat no more than put markers around what is said. What stands around the words of short
+chats says which. That this holds for any plain chat is proven by comparing other chats, and by texts that write down
+what the template asks of them: a chat that holds any of what it looks for is for the template itself.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import nodes
+
+from lazyprompt.text.chat.dialect import parsed
+from lazyprompt.text.chat.probe import ANSWER, LAST, NEXT, QUESTION, SPACED, SYSTEM, Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt.text.chat.jinja import ChatJinja
+
+_TURN = ["user", "assistant"]
+_KEYS = 2  # role and content
+
+
+class PlainChat(NamedTuple):
+    """A plain chat: texts of the user and the assistant in turn, the user's at its end, and of the system before them.
+
+    Attributes:
+        texts: All texts.
+        has_system: Whether the first is the system's.
+    """
+
+    texts: list[str]
+    has_system: bool
+
+
+def plain_chat(messages: object) -> PlainChat | None:
+    """A plain chat, where messages are one; what is blank is for the template to judge.
+
+    Args:
+        messages: The messages.
+    """
+    if type(messages) is not list or not set(map(type, messages)) == {dict}:
+        return None
+    given: list[dict[str, Any]] = messages
+    try:
+        texts = [message["content"] for message in given]
+        roles = [message["role"] for message in given]
+    except KeyError:
+        return None
+    has_system = roles[0] == "system"
+    if has_system:
+        del roles[0]
+    if (
+        roles != _TURN * (len(roles) // 2) + ["user"]
+        or set(map(len, given)) != {_KEYS}
+        or set(map(type, texts)) != {str}
+    ):
+        return None
+    return None if not all(texts) or any(map(str.isspace, texts)) else PlainChat(texts, has_system)
+
+
+class Frame(NamedTuple):
+    """What stands around the texts of a plain chat.
+
+    Attributes:
+        opening: Before the first of the user's, where there is no system text.
+        system: Before a system text and behind it; None where the template takes none in a place of its own.
+        asked: Behind each of the user's but the last.
+        answered: Behind each of the assistant's.
+        end: Behind the last.
+        trim: The roles whose texts lose the white space around them; None where it is not so simple, and only texts
+            without any will do.
+        looked_for: What the template looks for in texts.
+    """
+
+    opening: str
+    system: tuple[str, str] | None
+    asked: str
+    answered: str
+    end: str
+    trim: frozenset[str] | None
+    looked_for: frozenset[str]
+
+    def lay_out(self, chat: PlainChat, joined: str) -> str | None:
+        """A plain chat as the template writes it; None where it is for the template itself.
+
+        Args:
+            chat: The chat.
+            joined: Its texts, joined.
+        """
+        for text in self.looked_for:
+            if text in joined:
+                return None
+        texts = chat.texts
+        if self.trim is None:
+            if texts != [*map(str.strip, texts)]:
+                return None
+        elif self.trim:
+            texts = self._trimmed(chat)
+        parts: list[str] = [self.opening]
+        if chat.has_system:
+            if self.system is None:
+                return None
+            parts = [self.system[0], texts[0], self.system[1]]
+            texts = texts[1:]
+        turns = [self.asked, self.answered] * (len(texts) // 2)
+        turns.append(self.end)
+        around = texts * 2
+        around[0::2] = texts
+        around[1::2] = turns
+        return "".join(parts + around)
+
+    def _trimmed(self, chat: PlainChat) -> list[str]:
+        first = int(chat.has_system)
+        texts = [*map(str.strip, chat.texts)]
+        for role, start, step in (("system", 0, len(texts)), ("user", first, 2), ("assistant", first + 1, 2)):
+            if role not in (self.trim or ()) and (role != "system" or chat.has_system):
+                texts[start::step] = chat.texts[start::step]
+        return texts
+
+
+@lru_cache(maxsize=128)
+def frame_of(template: ChatJinja) -> Frame | str:
+    """The frame of a template's plain chats, or why there is none.
+
+    Args:
+        template: The template.
+    """
+    if "strftime_now" in {node.name for node in parsed(template.text).find_all(nodes.Name)}:
+        return "it writes the time"
+    probe = Probe(template)
+    found = _around(probe)
+    if isinstance(found, str):
+        return found
+    if probe.unknown:
+        return f"it asks of a text what cannot be foreseen: {probe.unknown}"
+    for trim in (_trims(template, found), None):
+        frame = found._replace(trim=trim, looked_for=probe.looked_for)
+        wrong = next((chat for chat in chats_for(frame) if not _holds(frame, template, chat)), None)
+        if wrong is None:
+            return frame
+    return f"it treats texts in a way of its own, as {wrong.texts!r:.200}"
+
+
+def _around(probe: Probe) -> Frame | str:
+    """What stands around the words of short chats."""
+    turns = (("user", QUESTION), ("assistant", ANSWER), ("user", NEXT))
+    short, long = probe.around(turns[0]), probe.around(*turns)
+    if short is None or long is None:
+        return "it refuses a short chat, or does not show all of it"
+    opening, asked, answered, end = long
+    if short != [opening, end]:
+        return "its turns do not stand for themselves"
+    with_system = probe.around(("system", SYSTEM), *turns)
+    system = (with_system[0], with_system[1]) if with_system and with_system[2:] == [asked, answered, end] else None
+    return Frame(opening, system, asked, answered, end, None, frozenset())
+
+
+def _trims(template: ChatJinja, frame: Frame) -> frozenset[str]:
+    """The roles whose texts lose the white space around them."""
+    words = {"system": SYSTEM, "user": QUESTION, "assistant": ANSWER}
+    chat = [{"role": role, "content": SPACED.format(word)} for role, word in words.items()]
+    chat.append({"role": "user", "content": LAST})
+    text = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
+    return frozenset(role for role, word in words.items() if SPACED.format(word) not in text)
+
+
+def chats_for(frame: Frame) -> Iterator[PlainChat]:
+    """Plain chats to prove a frame with: of many lengths, spaced, in several scripts."""
+    spaced = SPACED.format
+    turns: Sequence[Sequence[str]] = (
+        (),
+        (QUESTION, ANSWER),
+        (QUESTION, ANSWER, NEXT, ANSWER),
+        ("x", "y", "你好，世界", "您好！", "a\nb\n\nc", "1. one\n2. two", "ß" * 3000, "{}" * 2000),
+        tuple(f"Wort {number}" for number in range(48)),
+        *([(spaced("a"), spaced("b")), ("\u3000c ", "\td", " e", "f ")] if frame.trim is not None else []),
+    )
+    systems = (None, SYSTEM, "x", "ö\nü\n" * 500 + "ä", *([spaced("s")] if frame.trim is not None else []))
+    for said in turns:
+        for system in systems if frame.system else (None,):
+            for last in (LAST, spaced(LAST)) if frame.trim is not None else (LAST,):
+                texts = [*said, last]
+                yield PlainChat(texts if system is None else [system, *texts], system is not None)
+
+
+def _holds(frame: Frame, template: ChatJinja, chat: PlainChat) -> bool:
+    return template.writes(messages_of(chat), add_generation_prompt=True) == frame.lay_out(chat, "")
+
+
+def messages_of(chat: PlainChat) -> list[Mapping[str, str]]:
+    """A plain chat as messages.
+
+    Args:
+        chat: The chat.
+    """
+    roles = ["system", *_TURN * len(chat.texts)] if chat.has_system else _TURN * len(chat.texts)
+    return [{"role": role, "content": text} for role, text in zip(roles, chat.texts, strict=False)]
