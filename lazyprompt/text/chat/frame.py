@@ -8,6 +8,7 @@ what the template asks of them: a chat that holds any of what it looks for is fo
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import nodes
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from lazyprompt.text.chat.jinja import ChatJinja
 
 _TURN = ["user", "assistant"]
-_KEYS = 2  # role and content
+_ROLE_AND_CONTENT = itemgetter("role", "content")
+_DICTS, _TEXTS = {dict}, {str}
 
 
 class PlainChat(NamedTuple):
@@ -42,24 +44,28 @@ def plain_chat(messages: object) -> PlainChat | None:
     Args:
         messages: The messages.
     """
-    if type(messages) is not list or not set(map(type, messages)) == {dict}:
+    if type(messages) is not list:
         return None
     given: list[dict[str, Any]] = messages
     try:
-        texts = [message["content"] for message in given]
-        roles = [message["role"] for message in given]
-    except KeyError:
+        pairs = [*map(_ROLE_AND_CONTENT, given)]
+        roles, texts = map(list, zip(*pairs, strict=True))
+    except (KeyError, TypeError, ValueError):
         return None
     has_system = roles[0] == "system"
     if has_system:
         del roles[0]
-    if (
-        roles != _TURN * (len(roles) // 2) + ["user"]
-        or set(map(len, given)) != {_KEYS}
-        or set(map(type, texts)) != {str}
-    ):
+    if roles != _turns(len(roles)) or {*map(type, given)} != _DICTS or {*map(type, texts)} != _TEXTS:
         return None
-    return None if not all(texts) or any(map(str.isspace, texts)) else PlainChat(texts, has_system)
+    if sum(map(len, given)) != 2 * len(given) or not all(texts) or any(map(str.isspace, texts)):
+        return None
+    return PlainChat(texts, has_system)
+
+
+@lru_cache(maxsize=256)
+def _turns(count: int) -> list[str]:
+    """The roles of so many messages; for an even number, which no plain chat has, no roles at all."""
+    return _TURN * (count // 2) + ["user"] if count % 2 else []
 
 
 class Frame(NamedTuple):

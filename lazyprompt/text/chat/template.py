@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lazyprompt.history import HistoryLike
+    from lazyprompt.text.chat.frame import PlainChat
     from lazyprompt.text.safety import Controls, Safety
     from lazyprompt.tools import ToolLike
 
@@ -191,9 +192,11 @@ class ChatTemplate:
         if safety != "off" and crosses(jinja, controls) and any(map(controls.at_edge, chat.texts)):
             return None
         text = frame.lay_out(chat, joined)
-        given = {"tools": None, "documents": None, "add_generation_prompt": True}
-        lay = partial(_composition, jinja, messages_of(chat), given, controls, safety)
-        return None if text is None else (Rendered.later(text, lay),)
+        return (
+            None
+            if text is None
+            else (Rendered.later(text, partial(_plain_composition, jinja, chat, controls, safety)),)
+        )
 
     def _controls(self, jinja: ChatJinja) -> Controls:
         return controls_of(jinja, self.source.control_tokens)
@@ -220,6 +223,12 @@ class ChatTemplate:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"
+
+
+def _plain_composition(jinja: ChatJinja, chat: PlainChat, controls: Controls, safety: Safety) -> Composition:
+    """What the text of a plain chat is made of."""
+    given = {"tools": None, "documents": None, "add_generation_prompt": True}
+    return _composition(jinja, messages_of(chat), given, controls, safety)
 
 
 def _composition(

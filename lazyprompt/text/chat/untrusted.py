@@ -101,10 +101,7 @@ def rendered_with_origins(
         TemplateError: The template refuses the messages.
         SafetyError: There is a control sequence, and that is refused.
     """
-    traced = [_traced_message(message, at, controls, safety) for at, message in enumerate(chat)]
-    variables = dict(given)
-    for name in ("tools", "documents"):
-        variables[name] = trace(given[name], Origin(name))
+    traced, variables = with_origins(chat, given, controls, safety)
     text = template.run([_plain(message) for message in traced], {**given})
     try:
         parts, origins = parts_of(template.run(traced, variables, traced=True))
@@ -117,6 +114,27 @@ def rendered_with_origins(
     if safety != "off":
         parts = controls.guard(parts, [origin.slot for origin in origins], safety)
     return Traces(parts, origins)
+
+
+def with_origins(
+    chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], controls: Controls, safety: Safety
+) -> tuple[list[dict[str, Any]], dict[str, object]]:
+    """What a template is given, with its origins, what was said harmless.
+
+    Args:
+        chat: The messages, as plain data.
+        given: The variables of the template.
+        controls: Its control sequences.
+        safety: What becomes of them in untrusted text.
+
+    Returns:
+        The messages and the variables.
+
+    Raises:
+        SafetyError: There is a control sequence, and that is refused.
+    """
+    traced = [_traced_message(message, at, controls, safety) for at, message in enumerate(chat)]
+    return traced, {**given, **{name: trace(given[name], Origin(name)) for name in ("tools", "documents")}}
 
 
 def _without_origins(
