@@ -159,6 +159,27 @@ def tokens(**options: Unpack[TokensOptions]) -> Output:
     return counted(options)
 
 
+@_cli.command("check-template")
+@click.argument("path")
+@click.option("--name", metavar="NAME", help="Which of several templates.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
+    """Find out what a model's chat template can and cannot do.
+
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
+    take a system text, tools, arguments as JSON? Does what it wrote stay as it was when a chat goes on? Is a model
+    trained with it taught to stop? Which templates can be bridged, and laid out by markers?
+
+    \b
+    Examples:
+      lazyprompt check-template models/qwen3
+      lazyprompt check-template chat_template.jinja --json
+    """  # noqa: D301 - as above
+    from lazyprompt._cli_template import checked  # noqa: PLC0415 - no other command needs templates
+
+    return checked(path, name, as_json=as_json)
+
+
 @_cli.command()
 @click.option("--json", "as_json", is_flag=True, help="All markers of each family, as one line of JSON.")
 def families(*, as_json: bool) -> Output:

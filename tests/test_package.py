@@ -30,7 +30,7 @@ ROOMS = [
     ("prompter",),
     ("prompters",),
     ("inspect", "files", "compat"),
-    ("cli", "_cli_io", "_cli_prompt", "_cli_tokens", "__main__"),
+    ("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

@@ -43,7 +43,9 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     # In a description of tools, a word as <function-name> is for the reader: of plain tags only those count that are
     # closed somewhere.
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or f"</{token[1:]}" in found}
-    return frozenset(found).union(tokens_in(*_around_words(template)), filter(None, template.special_tokens.values()))
+    return frozenset(found).union(
+        tokens_in(*_around_words(template)), (token for token in template.special_tokens.values() if token)
+    )
 
 
 def _around_words(template: ChatJinja) -> Iterable[str]:

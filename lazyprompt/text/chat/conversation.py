@@ -108,7 +108,7 @@ def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
     said = last.get(field)
     names = [name for name in REASONING if last.get(name) == said] if field in REASONING else [field]
     if isinstance(said, str):
-        return [*chat[:-1], last | {name: said + CONTINUED for name in names}]
+        return [*chat[:-1], last | dict.fromkeys(names, said + CONTINUED)]
     parts = [*cast("Sequence[object]", said)] if isinstance(said, list | tuple) else []
     for at in reversed(range(len(parts))):
         part = parts[at]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import TemplateError
@@ -12,6 +11,7 @@ from lazyprompt.prompt import MARKERS
 from lazyprompt.text.chat.controls import sequences_in
 from lazyprompt.text.chat.frame import PlainChat, chats_for, frame_of, messages_of
 from lazyprompt.text.chat.probe import ANSWER, QUESTION, Probe
+from lazyprompt.text.chat.traced import common_start
 from lazyprompt.text.family_layout import FamilyLayout
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import Markers
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lazyprompt.text.chat.jinja import ChatJinja
 
 _NO_TOOLS = ToolSet.of(None)
-_BEGUN = re.compile(r"<[^<>]*\Z")
 _LAST_TOKEN = re.compile(r".*(?:>|\])\n*", re.DOTALL)
 
 
@@ -67,7 +66,7 @@ def _markers(frame: Frame, template: ChatJinja) -> Markers | str:
     ended = probe.around(("user", QUESTION), ("assistant", ANSWER), prompted=False)
     if bare is None or ended is None or frame.trim is None:
         return "what becomes of white space, or of a chat that nobody goes on with, is not simple"
-    eoh, eoa = _common(frame.asked, frame.end, bare[1]), _common(frame.answered, ended[2])
+    eoh, eoa = common_start(frame.asked, frame.end, bare[1]), common_start(frame.answered, ended[2])
     soh = frame.answered.removeprefix(eoa)
     if not frame.opening.endswith(soh):
         return "its first turn begins in another way than the others"
@@ -86,30 +85,28 @@ def _markers(frame: Frame, template: ChatJinja) -> Markers | str:
     return _with_system(markers, frame.opening.removesuffix(soh), frame.system)
 
 
-def _common(*texts: str) -> str:
-    """What texts begin with alike, up to the end of a token."""
-    return _BEGUN.sub("", commonprefix(texts))
-
-
 def _with_system(markers: Markers, head: str, around: tuple[str, str] | None) -> Markers | str:
     """Markers with what stands around a system text, and before all else where there is none."""
     if around is None:
         # As Gemma's: a system text of ours would go before the first thing the user says.
         return markers.evolve(bos=head, system="", system_place="first_user", eos="\n\n")
     opening, closing = around
-    if not (markers.soh and closing.endswith(markers.soh)):
-        if not opening.startswith(head + markers.soh):
-            return "its system text stands in a place of its own"
+    if markers.soh and closing.endswith(markers.soh):
+        return _in_turn_of_its_own(markers, head, opening, closing.removesuffix(markers.soh))
+    if opening.startswith(head + markers.soh):
         sos = opening.removeprefix(head + markers.soh)
         return markers.evolve(bos=head, sos=sos, eos=closing, system_place="first_user", system="")
-    eos = closing.removesuffix(markers.soh)
+    return "its system text stands in a place of its own"
+
+
+def _in_turn_of_its_own(markers: Markers, head: str, opening: str, eos: str) -> Markers | str:
+    """Markers with those of a system turn."""
     if opening.startswith(head):
         # Nothing stands there without a system text.
         return markers.evolve(bos=head, sos=opening.removeprefix(head), eos=eos, system="")
     if not (head.startswith(opening) and head.endswith(eos)):
         return "it begins in another way where there is a system text"
-    brought = head.removeprefix(opening).removesuffix(eos)
-    if brought:
+    if brought := head.removeprefix(opening).removesuffix(eos):
         return markers.evolve(sos=opening, eos=eos, system=brought)
     # There is a system turn also without a text: what the template writes into it by itself.
     token = _LAST_TOKEN.match(opening)

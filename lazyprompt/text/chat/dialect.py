@@ -1,7 +1,7 @@
 """The dialect of Jinja that models' chat templates are written in, compiled within bounds.
 
-Source of the dialect: transformers 5, ``transformers/utils/chat_template_utils.py`` (``_cached_compile_jinja_template``)
-and its guide "Writing a chat template": loop controls, ``raise_exception``, ``tojson`` that escapes nothing,
+Source of the dialect: transformers 5, ``transformers/utils/chat_template_utils.py`` (``_cached_compile_jinja_template``) and
+its guide "Writing a chat template": loop controls, ``raise_exception``, ``tojson`` that escapes nothing,
 ``{% generation %}``, ``dict`` and ``namespace``. There are two environments of it: one writes plain text, and one
 (:class:`TracingEnvironment`) the same text with its origins.
 """
@@ -189,12 +189,12 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> object:
+    def call(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401 - those of any filter
         given = args[value_at:]
         if name == "join":
             # Gone through once only: what is joined may be given as it comes.
             items = [*given[0]] if not isinstance(given[0], str) else given[0]
-            texts = [_shown_traced(item) for item in items]
+            texts = [str(_shown_traced(item)) for item in items]
             if holds_traced(texts):
                 args = (*args[:value_at], texts, *args[value_at + 1 :])
                 text = function(*args, **kwargs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from jinja2 import nodes
 
@@ -46,7 +46,7 @@ def plain_chat(messages: object) -> PlainChat | None:
     """
     if type(messages) is not list:
         return None
-    given: list[dict[str, Any]] = messages
+    given = cast("list[dict[str, Any]]", messages)
     try:
         pairs = [*map(_ROLE_AND_CONTENT, given)]
         roles, texts = map(list, zip(*pairs, strict=True))
@@ -143,12 +143,12 @@ def frame_of(template: ChatJinja) -> Frame | str:
         return found
     if probe.unknown:
         return f"it asks of a text what cannot be foreseen: {probe.unknown}"
+    # Where it is not simple what becomes of white space, texts without any around them may still do.
     for trim in (_trims(template, found), None):
         frame = found._replace(trim=trim, looked_for=probe.looked_for)
-        wrong = next((chat for chat in chats_for(frame) if not _holds(frame, template, chat)), None)
-        if wrong is None:
+        if all(_holds(frame, template, chat) for chat in chats_for(frame)):
             return frame
-    return f"it treats texts in a way of its own, as {wrong.texts!r:.200}"
+    return "it treats texts in a way of its own"
 
 
 def _around(probe: Probe) -> Frame | str:

@@ -22,8 +22,14 @@ _TEMPLATE = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
 # The names that templates have for them, and the end of the key with the token's number.
-_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
-_SPECIAL |= {"sep_token": "seperator", "mask_token": "mask"}  # the first is spelled so in the format
+_SPECIAL = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+    "sep_token": "seperator",  # spelled so in the format
+    "mask_token": "mask",
+}
 _CONTROL, _USER_DEFINED = 3, 4
 
 

@@ -31,14 +31,17 @@ _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
 # A call with its result, as OpenAI's form has it; ids of nine letters and digits are what Mistral's templates take.
 _NAME = "look_around"
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
-CALLING = (
+CALLING: tuple[dict[str, Any], ...] = (
     {"role": "user", "content": _WORD},
     {"role": "assistant", "content": "", "tool_calls": [_CALL]},
     {"role": "tool", "tool_call_id": "abcdefghi", "name": _NAME, "content": _WORD},
 )
 
 
-TOOL = {"type": "function", "function": {"name": _NAME, "description": "", "parameters": {"type": "object"}}}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": _NAME, "description": "", "parameters": {"type": "object"}},
+}
 _NULL = re.compile("None|null")
 
 

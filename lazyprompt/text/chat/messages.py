@@ -52,7 +52,7 @@ def chat_messages(messages: Iterable[object]) -> list[dict[str, Any]]:
         if type(message) is dict
         and _FLAT.issuperset(map(type, cast("dict[object, object]", message).values()))
         and _REASONING_NAMES.isdisjoint(cast("dict[object, object]", message))
-        else chat_message(message, f"messages[{at}]")
+        else chat_message(cast("object", message), f"messages[{at}]")
         for at, message in enumerate(messages)
     ]
 
@@ -152,7 +152,7 @@ def _call(call: object, change: Callable[[object], object]) -> object:
     fields = cast("dict[str, object]", call)
     if isinstance(fields.get("function"), dict):
         return {**fields, "function": _call(fields["function"], change)}
-    return {**fields, "arguments": change(fields["arguments"])} if "arguments" in fields else call
+    return {**fields, "arguments": change(fields["arguments"])} if "arguments" in fields else fields
 
 
 def _read(arguments: object) -> object:

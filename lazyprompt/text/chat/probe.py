@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, SupportsIndex
 
 from lazyprompt.text.chat.traced import Origin, Traced, parts_of
 
@@ -51,7 +51,7 @@ class _Asked(Traced):
 
     __hash__ = str.__hash__
 
-    def __getitem__(self, key: Any) -> Traced:
+    def __getitem__(self, key: SupportsIndex | slice) -> Traced:
         self.log.add(("unknown", "a part of it by its place"))
         return super().__getitem__(key)
 
@@ -59,27 +59,27 @@ class _Asked(Traced):
         self.log.add(("unknown", "its letters"))
         return super().__iter__()
 
-    def startswith(self, prefix: Any, *places: Any) -> bool:
+    def startswith(self, prefix: str | tuple[str, ...], *places: SupportsIndex | None) -> bool:
         self._holds(*(prefix if isinstance(prefix, tuple) else (prefix,)))
         return str.startswith(self, prefix, *places)
 
-    def endswith(self, suffix: Any, *places: Any) -> bool:
+    def endswith(self, suffix: str | tuple[str, ...], *places: SupportsIndex | None) -> bool:
         self._holds(*(suffix if isinstance(suffix, tuple) else (suffix,)))
         return str.endswith(self, suffix, *places)
 
-    def find(self, text: str, *places: Any) -> int:
+    def find(self, text: str, *places: SupportsIndex | None) -> int:
         self._holds(text)
         return str.find(self, text, *places)
 
-    def split(self, sep: str | None = None, maxsplit: Any = -1) -> list[Traced]:  # type: ignore[override]  # as Traced's
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # as Traced's
         self._noted(sep)
         return super().split(sep, maxsplit)
 
-    def rsplit(self, sep: str | None = None, maxsplit: Any = -1) -> list[Traced]:  # type: ignore[override]  # as Traced's
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # as Traced's
         self._noted(sep)
         return super().rsplit(sep, maxsplit)
 
-    def replace(self, old: str, new: str, count: Any = -1, /) -> Traced:
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
         self._noted(old)
         return super().replace(old, new, count)
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    import tokenizers
+
     from lazyprompt.history import HistoryLike
+    from lazyprompt.text.chat.check import TemplateReport
     from lazyprompt.text.chat.frame import PlainChat
     from lazyprompt.text.safety import Controls, Safety
     from lazyprompt.tools import ToolLike
@@ -139,12 +142,29 @@ class ChatTemplate:
             return quick[0]
         jinja = self.jinja(tools=bool(tools), now=now)
         chat = jinja.prepared(dicts_from(messages, jinja))
-        given = {"tools": dicts_of(tools), "documents": documents, "add_generation_prompt": add_generation_prompt}
-        given = {name: plain_data(value, name) for name, value in (given | variables).items()}
+        asked = {"tools": dicts_of(tools), "documents": documents, "add_generation_prompt": add_generation_prompt}
+        given = {name: plain_data(value, name) for name, value in {**asked, **variables}.items()}
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
             return self._continued(jinja, tagged(chat, field), given, policy)
         return self.laid_out(jinja, chat, given, policy)
+
+    def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
+        """Find out what the template can and cannot do, by trying it out.
+
+        Args:
+            tokenizer: The model's tokenizer, where it is to be known whether it adds a beginning of text of its own.
+            tools: Whether to look at the template that is used with tools, where there are several.
+
+        Returns:
+            The answers, by their names; as text, a line each.
+        """
+        from lazyprompt.text.chat.check import check_template  # noqa: PLC0415 - as rooms above need it
+
+        jinja = self.jinja(tools=tools)
+        # What a tokenizer makes of no text is what it adds to each.
+        adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
+        return check_template(jinja, self._controls(jinja), adds_bos=adds)
 
     def jinja(self, *, tools: bool = False, now: datetime | None = None) -> ChatJinja:
         """The template that is used.

@@ -7,6 +7,7 @@ each of its characters which message it came from, or that it is the template's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -38,6 +39,8 @@ class Origin(NamedTuple):
 
 
 OWN = Origin(MARKERS, trusted=True)
+
+_BEGUN = re.compile(r"<[^<>]*\Z")
 
 # So many characters in a row came from there.
 Run: TypeAlias = "tuple[int, Origin]"
@@ -76,7 +79,8 @@ class Traced(str):
     def __mul__(self, times: SupportsIndex) -> Traced:
         return self.like(str.__mul__(self, times), self.runs * max(times.__index__(), 0))
 
-    __rmul__ = __mul__
+    def __rmul__(self, times: SupportsIndex) -> Traced:
+        return self * times
 
     def __getitem__(self, key: SupportsIndex | slice) -> Traced:
         if not isinstance(key, slice):
@@ -216,6 +220,15 @@ def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
         if at >= stop:
             break
     return found
+
+
+def common_start(*texts: str) -> str:
+    """What texts begin with alike, up to the end of a token: no piece of one is left at its end."""
+    if not texts:
+        return ""
+    first, last = min(texts), max(texts)
+    length = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return _BEGUN.sub("", first[:length])
 
 
 def traced_in(value: object) -> Iterator[Traced]:

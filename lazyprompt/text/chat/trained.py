@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from itertools import groupby, pairwise
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.prompt import MARKERS
-from lazyprompt.text.chat.traced import Traced, cut, parts_of, runs_of
+from lazyprompt.text.chat.traced import Traced, common_start, cut, parts_of, runs_of
 from lazyprompt.text.chat.untrusted import rendered_with_origins, with_origins
 
 if TYPE_CHECKING:
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     from lazyprompt.text.safety import Controls, Safety
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
-_BEGUN = re.compile(r"<[^<>]*\Z")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
+# Stands in no text of a template.
+_NONE = "\0"
 _NEXT = {"role": "user", "content": "?"}
 
 
@@ -177,12 +177,12 @@ def _turn(
         if header in before:
             begin -= len(before) - before.rindex(header) - len(header)
         elif prompt:
-            begin -= len(before) - len(_common(before, prompt.tail))
+            begin -= len(before) - len(common_start(before, prompt.tail))
         gaps = last.between(alone) if last else []
         for one, other in pairwise(own):
             if shown.is_between(one.stop, other.start):
                 behind = shown.behind(one.stop)
-                yield begin, one.stop + max((len(_common(behind, gap)) for gap in gaps), default=0)
+                yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
                 begin = other.start
     elif prompt and shown.text.startswith(prompt.text):
         # Nothing was said, but the turn may have an end.
@@ -191,7 +191,7 @@ def _turn(
     else:
         return
     behind = shown.behind(stop)
-    ending = _common(behind, *tails)
+    ending = common_start(behind, *tails)
     token = None if ending.strip() else _TOKEN.match(behind)
     if token and not header.startswith(token[0].strip()):
         # Some end the last turn in a way of their own.
@@ -213,8 +213,10 @@ def _of_one_turn(shown: _Shown, at: int, last: _Shown) -> list[_Span]:
 
 def _header(template: ChatJinja, given: Mapping[str, object]) -> str:
     """What invites the assistant to speak when the user has spoken."""
-    text, prompted = (template.writes([_NEXT], **{**given, "add_generation_prompt": on}) for on in (False, True))
-    return prompted.removeprefix(text) if text and prompted and prompted.startswith(text) else "\0"
+    bare, prompted = (_shown(template, [_NEXT], {**given, "add_generation_prompt": on}) for on in (False, True))
+    if bare is None or prompted is None or not prompted.text.startswith(bare.text):
+        return _NONE
+    return prompted.text.removeprefix(bare.text) or _NONE
 
 
 def _shown(template: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object]) -> _Shown | None:
@@ -224,11 +226,6 @@ def _shown(template: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mappin
     except TemplateError:
         return None
     return _Shown(text, tuple(_spans(runs_of(text))))
-
-
-def _common(*texts: str) -> str:
-    """What texts begin with alike, up to the end of a token."""
-    return _BEGUN.sub("", commonprefix(texts))
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
