@@ -11,55 +11,144 @@ from real_templates import real_template
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.families import FAMILIES, family_of, known_sequences
+from lazyprompt.text.family_names import NAMES
 
 
 class Real(NamedTuple):
-    """A model's own template, and what it is rendered with."""
+    """A model's own template, and what it is rendered with.
+
+    Args:
+        family: The family that it proves.
+        package: The package that carries it.
+        template: Its name there.
+        bos: The token that a text begins with.
+        eos: The token that ends an answer.
+        options: What else the template is given.
+        own_text: Whether it brings a system text that the family leaves out, as it holds the date of the day, or writes
+            in another way than its own.
+        drops: White space it drops that no marker speaks of: "lines" before an answer, or that at the "seam" between
+            the system text and what the user says first.
+    """
 
     family: str
+    package: str
     template: str
     bos: str = ""
+    eos: str = ""
     options: dict[str, Any] = {}  # noqa: RUF012 - only read
+    own_text: bool = False
+    drops: str = ""
 
     def render(self, messages: list[dict[str, Any]], **more: Any) -> str:
-        given = {"messages": messages, "bos_token": self.bos, "add_generation_prompt": True, **self.options, **more}
-        return real_template(self.template).render(**given)
+        context = {"bos_token": self.bos, "eos_token": self.eos, "add_generation_prompt": True, **self.options, **more}
+        return real_template(self.package, self.template).render(messages=messages, **context)
+
+    def given(self, said: str, history: list[list[str]] | None = None) -> tuple[str, list[list[str]] | None]:
+        """What is said, without the white space that this template alone drops."""
+        if self.drops == "lines" and history:
+            history = [[question, answer.lstrip("\n")] for question, answer in history]
+        if self.drops == "seam" and history:
+            history = [[history[0][0].lstrip() or "!", history[0][1]], *history[1:]]
+        return (said.lstrip() or "!") if self.drops == "seam" and not history else said, history
 
 
-_DEEPSEEK_BOS = "<｜begin▁of▁sentence｜>"
-_NO_THINKING = {"enable_thinking": False}
+OLLAMA, AXOLOTL, LLAMA_CPP = "@huggingface/ollama-utils", "axolotl", "xllamacpp"
+BEGIN, END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+LLAMA_BOS = "<|begin_of_text|>"
+NO_THINKING = {"enable_thinking": False}
+TODAY: dict[str, Any] = {"strftime_now": lambda _: "the day's date"}
 
-WITHOUT_SYSTEM_ROLE = [Real("gemma", "gemma", "<bos>"), Real("gemma-2", "gemma", "<bos>")]
+WITHOUT_SYSTEM_ROLE = [Real("gemma", "trl", "gemma", "<bos>"), Real("gemma-2", OLLAMA, "gemma2:2b", "<bos>")]
 WITH_SYSTEM_ROLE = [
-    Real("qwen2.5", "qwen2_5"),
-    Real("qwen2.5-vl", "qwen2_5_vl"),
-    Real("qwen3", "qwen3"),
-    Real("qwen3-nothink", "qwen3", options=_NO_THINKING),
-    Real("qwen3-instruct-2507", "qwen3_instruct_2507"),
-    Real("qwen3-instruct-2507", "qwen3_vl"),
-    Real("qwen3.5", "qwen3_5_think"),
-    Real("qwen3.5-nothink", "qwen3_5_nothink"),
-    Real("qwen3.6", "qwen3_6"),
-    Real("llama-3", "llama3", "<|begin_of_text|>"),
-    Real("llama-3.1", "llama3_1", "<|begin_of_text|>"),
-    Real("llama-3.2", "llama3_2", "<|begin_of_text|>"),
-    Real("gemma-3", "gemma3", "<bos>"),
-    Real("gemma-4", "gemma4_v5", "<bos>"),
-    Real("phi-3", "phi3"),
-    Real("phi-3.5", "phi3_5"),
+    Real("chatml", OLLAMA, "llava:34b"),  # the same as OpenHermes 2.5 has
+    Real("qwen1.5", OLLAMA, "qwen:0.5b"),
+    Real("qwen2", OLLAMA, "qwen2:0.5b"),
+    Real("qwen2.5", "trl", "qwen2_5"),
+    Real("qwen2.5", OLLAMA, "qwen2.5-coder:1.5b"),
+    Real("qwen2.5-vl", "trl", "qwen2_5_vl"),
+    Real("qwq", OLLAMA, "qwq:32b", drops="lines"),
+    Real("qwen3", "trl", "qwen3"),
+    Real("qwen3-nothink", "trl", "qwen3", options=NO_THINKING),
+    Real("qwen3-instruct-2507", "trl", "qwen3_instruct_2507"),
+    Real("qwen3-instruct-2507", "trl", "qwen3_vl"),
+    Real("qwen3-thinking-2507", OLLAMA, "qwen3-next:80b"),  # the same as Qwen3-Thinking-2507 has
+    Real("qwen3-coder", OLLAMA, "qwen3-coder:30b"),
+    Real("qwen3.5", "trl", "qwen3_5_think"),
+    Real("qwen3.5-nothink", "trl", "qwen3_5_nothink"),
+    Real("qwen3.6", "trl", "qwen3_6"),
+    Real("llama-2", OLLAMA, "llama2:7b", "<s>", "</s>", drops="seam"),
+    Real("llama-3", "trl", "llama3", LLAMA_BOS),
+    Real("llama-3.1", "trl", "llama3_1", LLAMA_BOS),
+    Real("llama-3.1-nemotron", OLLAMA, "nemotron:70b", LLAMA_BOS),
+    Real("llama-3.2", "trl", "llama3_2", LLAMA_BOS),
+    Real("llama-3.2-vision", OLLAMA, "llama3.2-vision:latest", LLAMA_BOS),
+    Real("llama-3.3", LLAMA_CPP, "meta-llama-Llama-3.3-70B-Instruct", LLAMA_BOS),
+    Real("llama-4", OLLAMA, "llama4:latest", LLAMA_BOS),
+    Real("hermes-2", OLLAMA, "nous-hermes2-mixtral:8x7b", "<s>"),
+    Real("hermes-3", OLLAMA, "hermes3:70b", LLAMA_BOS),
+    Real("tulu-3", OLLAMA, "tulu3:70b", eos="<|end_of_text|>"),
+    Real("mistral-v1", OLLAMA, "mixtral:8x7b", "<s>", "</s>"),
+    Real("mistral-v3", AXOLOTL, "mistral_v2v3", "<s>", "</s>"),
+    Real("mistral-nemo", LLAMA_CPP, "mistralai-Mistral-Nemo-Instruct-2407", "<s>", "</s>"),
+    Real("mistral-v7", OLLAMA, "mistral-large:123b", "<s>", "</s>"),
+    Real("mistral-v7-tekken", OLLAMA, "mistral-small:24b", "<s>", "</s>"),
+    Real("mistral-v7-tekken", LLAMA_CPP, "Mistral-Small-3.2-24B-Instruct-2506", "<s>", "</s>", TODAY, own_text=True),
+    Real("mistral-v7-tekken", OLLAMA, "devstral:latest", "<s>", "</s>", TODAY, own_text=True),
+    Real("mistral-v7-tekken", LLAMA_CPP, "mistralai-Ministral-3-14B-Reasoning-2512", "<s>", "</s>", own_text=True),
+    Real("zephyr", OLLAMA, "tinyllama:1.1b", "<s>", "</s>"),  # the same as Zephyr 7B beta has
+    Real("gemma-3", "trl", "gemma3", "<bos>"),
+    Real("gemma-4", "trl", "gemma4_v5", "<bos>"),
+    Real("gemma-4-31b", LLAMA_CPP, "google-gemma-4-31B-it", "<bos>"),
+    Real("phi-3", "trl", "phi3"),
+    Real("phi-3.5", "trl", "phi3_5"),
+    Real("phi-4", OLLAMA, "phi4:14b"),
+    Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b"),
+    Real("deepseek-v2", OLLAMA, "deepseek-coder-v2:16b", BEGIN, END),
+    Real("deepseek-v2-0628", AXOLOTL, "deepseek_v2", BEGIN, END),
+    Real("deepseek-v3", OLLAMA, "deepseek-v3:671b", BEGIN, END),
+    Real("deepseek-v3.1", OLLAMA, "deepseek-v3.1:latest", BEGIN, END),
     # The template trl keeps as DeepSeek-V3's opens a thought, so it is that of R1.
-    Real("deepseek-r1", "deepseekv3", _DEEPSEEK_BOS),
-    Real("deepseek-r1-distill", "deepseek_r1_distill", _DEEPSEEK_BOS),
-    Real("glm-4.5", "glm4moe"),
-    Real("command-r", "cohere", "<BOS_TOKEN>"),
-    Real("lfm2", "lfm2_v2", "<|startoftext|>"),
-    Real("lfm2.5", "lfm2_2_5_v2", "<|startoftext|>"),
+    Real("deepseek-r1", "trl", "deepseekv3", BEGIN),
+    Real("deepseek-r1-distill", "trl", "deepseek_r1_distill", BEGIN),
+    Real("internlm2", OLLAMA, "internlm2:1.8b", "<s>"),
+    Real("internlm3", OLLAMA, "internlm2:1.8b", "<s>"),  # they share one
+    Real("chatglm3", "@lenml/tokenizer-chatglm3", "tokenizer_config"),
+    Real("glm-4", OLLAMA, "glm4:9b"),
+    Real("glm-4.5", "trl", "glm4moe"),
+    Real("glm-4.5", LLAMA_CPP, "GLM-4.6"),
+    Real("glm-4.7", LLAMA_CPP, "GLM-4.7-Flash"),
+    Real("yi", OLLAMA, "yi-coder:1.5b"),
+    Real("yi", OLLAMA, "dolphin-mixtral:8x7b"),  # the same as Yi-Chat has
+    Real("yi-1.5", OLLAMA, "yi:6b"),
+    Real("kimi-k2", LLAMA_CPP, "Kimi-K2-Instruct", own_text=True),
+    Real("kimi-k2-thinking", LLAMA_CPP, "Kimi-K2-Thinking"),
+    Real("seed-oss", LLAMA_CPP, "ByteDance-Seed-OSS"),
+    Real("minimax-m2", LLAMA_CPP, "MiniMax-M2"),
+    Real("command-r", "trl", "cohere", "<BOS_TOKEN>"),
+    Real("command-r", OLLAMA, "command-r:35b", "<BOS_TOKEN>"),
+    Real("granite-3", OLLAMA, "granite3-dense:2b"),
+    Real("granite-3", OLLAMA, "granite3.1-moe:1b", options=TODAY, own_text=True),
+    Real("granite-3", OLLAMA, "granite3.2:8b", options=TODAY, own_text=True),
+    Real("granite-3", LLAMA_CPP, "ibm-granite-granite-3.3-2B-Instruct", options=TODAY, own_text=True),
+    Real("granite-4", LLAMA_CPP, "ibm-granite-granite-4.0"),
+    Real("granite-4.1", OLLAMA, "granite4:latest"),
+    Real("smollm2", OLLAMA, "smollm2:135m"),
+    Real("lfm2", "trl", "lfm2_v2", "<|startoftext|>"),
+    Real("lfm2.5", "trl", "lfm2_2_5_v2", "<|startoftext|>"),
+    Real("nemotron-nano-2", LLAMA_CPP, "NVIDIA-Nemotron-Nano-v2"),
+    Real("olmo-2", OLLAMA, "olmo2:7b", "<|endoftext|>", "<|endoftext|>"),
+    Real("exaone-3.5", OLLAMA, "exaone3.5:7.8b"),
+    Real("exaone-deep", OLLAMA, "exaone-deep:2.4b"),
+    Real("exaone-4", AXOLOTL, "exaone4"),
 ]
+# FastChat's own code, which is where Vicuna's format comes from; it has always had a system text.
+FASTCHAT = [Real("vicuna", "fschat", "vicuna_v1.1"), Real("baichuan2", "fschat", "baichuan2-chat")]
 REAL = WITHOUT_SYSTEM_ROLE + WITH_SYSTEM_ROLE
-WITH_DEFAULT_SYSTEM = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system]
-NO_SYSTEM = [real for real in REAL if real not in WITH_DEFAULT_SYSTEM]
+WITH_DEFAULT_SYSTEM = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system and not real.own_text]
+NO_SYSTEM = [real for real in REAL if not FAMILIES[real.family].system and not real.own_text]
 WITH_TOOLS = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].tool_join is not None]
 LFM2 = [real for real in WITH_SYSTEM_ROLE if real.family.startswith("lfm2")]
+RESULTS = ("qwen3-coder", "qwen3.5", "qwen3.6", "glm-4.5", "glm-4.7", "seed-oss", "minimax-m2", "lfm2", "lfm2.5")
 
 
 def each(reals: list[Real]) -> pytest.MarkDecorator:
@@ -105,6 +194,7 @@ def call(name: str, city: str, id: str) -> dict[str, Any]:  # noqa: A002 - OpenA
 @pytest.mark.parametrize("said", ["Why?", "  为什么？\n"])
 def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any, said: str) -> None:
     prompter = ChatPrompter("Answer in {language}.\n", system="\nYou are a poet. ")
+    said, history = real.given(said, history)
     given = {"language": "中文", "input": said}
     flat, messages = flat_and_messages(prompter, given, history, model=real.family)
     assert [message["role"] for message in messages][:1] == ["system"]
@@ -114,7 +204,7 @@ def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real:
 @each(NO_SYSTEM)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
 def test_a_chat_without_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any) -> None:
-    flat, messages = flat_and_messages(ChatPrompter(system=""), " Why? ", history, model=real.family)
+    flat, messages = flat_and_messages(ChatPrompter(system=""), *real.given(" Why? ", history), model=real.family)
     assert messages[0]["role"] == "user"
     assert flat == real.render(messages)
 
@@ -134,7 +224,7 @@ def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
 def test_no_text_makes_a_difference(real: Real, texts: list[str], words: str) -> None:
     *turns, said = texts[: len(texts) // 2 * 2 + 1] if len(texts) % 2 else texts[:-1]
     # GLM drops the line before an answer that is blank.
-    history = [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)]
+    said, history = real.given(said, [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)])
     system = "" if real in NO_SYSTEM and real in WITHOUT_SYSTEM_ROLE else words
     prompter = ChatPrompter(system=system).with_safety("off")
     flat, messages = flat_and_messages(prompter, said, history, model=real.family)
@@ -157,7 +247,8 @@ def test_tools_are_described_as_in_the_models_template(real: Real) -> None:
     assert flat == real.render(messages, tools=TOOLS)
 
 
-@each([real for real in WITH_TOOLS + LFM2 if real in NO_SYSTEM])
+# QwQ's template puts two line breaks before tools that no system text stands before.
+@each([real for real in WITH_TOOLS + LFM2 if real in NO_SYSTEM and real.family != "qwq"])
 def test_tools_without_system_text_are_described_as_in_the_models_template(real: Real) -> None:
     flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", PAIRS, TOOLS, model=real.family)
     assert flat == real.render(messages, tools=TOOLS)
@@ -181,15 +272,28 @@ def test_calls_and_results_are_written_as_in_the_models_template(real: Real, tex
     assert flat == real.render(messages, tools=TOOLS)
 
 
-@each(LFM2)
-def test_lfm2_shows_a_result_as_its_template_does(real: Real) -> None:
-    history = [{"role": "user", "content": "Time?"}, {"role": "tool", "tool_call_id": "a", "content": "noon"}]
-    expected = real.render(history)
-    # Its calls have a form of their own, so the call that the history needs is cut out of what is compared.
-    history.insert(1, {"role": "assistant", "content": None, "tool_calls": [call("time", "x", "a")]})  # type: ignore[dict-item]
-    flat = ChatPrompter(system="").generate_prompt(None, history, model=real.family)
-    before, _, rest = flat.partition("<|im_start|>assistant\n")
-    assert before + rest.partition("<|im_end|>\n")[2] == expected
+@each([real for real in WITH_SYSTEM_ROLE if real.family in RESULTS])
+@pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
+def test_results_are_shown_as_in_the_models_template(real: Real, said: str | None) -> None:
+    """For families whose calls have a form of their own: what follows the calls."""
+    history = [
+        {"role": "user", "content": "Weather and time?"},
+        {"role": "assistant", "content": "Well.", "tool_calls": [call("weather", "x", "a"), call("time", "y", "b")]},
+        {"role": "tool", "tool_call_id": "a", "content": '{"sky": "clear"}'},
+        {"role": "tool", "tool_call_id": "b", "content": "noon"},
+    ]
+    if said:
+        history.append({"role": "assistant", "content": "Clear, noon."})
+    flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, model=real.family)
+    opening = FAMILIES[real.family].soe
+    assert flat.partition(opening)[2] == real.render(messages).partition(opening)[2]
+    assert "noon" in flat.partition(opening)[2]
+
+
+def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model="phi-4-mini")
+    messages[0]["tools"] = json.dumps(TOOLS, ensure_ascii=False)
+    assert flat == Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b").render(messages)
 
 
 @each([real for real in REAL if real.family in ("llama-3.1", "llama-3.2")])
@@ -202,61 +306,21 @@ def test_llama_writes_a_call_as_its_template_does(real: Real) -> None:
     assert flat == real.render(messages)
 
 
-# What the cards, the published templates or the models' own code say, for the families whose template is not at hand:
-# a system text, one pair, and a question. In the comments, where to look.
-EXPECTED = {
-    # Old ChatML, as OpenHermes-2.5's template has it.
-    "chatml": "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
-    "<|im_start|>user\nN<|im_end|>\n<|im_start|>assistant\n",
-    "qwen3-thinking-2507": "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
-    "A<|im_end|>\n<|im_start|>user\nN<|im_end|>\n<|im_start|>assistant\n<think>\n",
-    # Meta's llama repository, and the template of Llama-2-7b-chat-hf.
-    "llama-2": "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nQ [/INST] A </s><s>[INST] N [/INST]",
-    # mistralai/cookbook, concept-deep-dive/tokenization.
-    "mistral-v1": "<s> [INST] S\n\nQ [/INST] A</s> [INST] N [/INST]",
-    "mistral-v3": "<s>[INST] Q[/INST] A</s>[INST] S\n\nN[/INST]",
-    "mistral-nemo": "<s>[INST]Q[/INST]A</s>[INST]S\n\nN[/INST]",
-    "mistral-v7": "<s>[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] Q[/INST] A</s>[INST] N[/INST]",
-    "mistral-v7-tekken": "<s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Q[/INST]A</s>[INST]N[/INST]",
-    "phi-4": "<|im_start|>system<|im_sep|>S<|im_end|><|im_start|>user<|im_sep|>Q<|im_end|>"
-    "<|im_start|>assistant<|im_sep|>A<|im_end|><|im_start|>user<|im_sep|>N<|im_end|><|im_start|>assistant<|im_sep|>",
-    "phi-4-mini": "<|system|>S<|end|><|user|>Q<|end|><|assistant|>A<|end|><|user|>N<|end|><|assistant|>",
-    "deepseek-v2": "<｜begin▁of▁sentence｜>S\n\nUser: Q\n\nAssistant: A<｜end▁of▁sentence｜>User: N\n\nAssistant:",
-    "deepseek-v3": "<｜begin▁of▁sentence｜>S<｜User｜>Q<｜Assistant｜>A<｜end▁of▁sentence｜><｜User｜>N<｜Assistant｜>",
-    "deepseek-v3.1": "<｜begin▁of▁sentence｜>S<｜User｜>Q<｜Assistant｜></think>A<｜end▁of▁sentence｜>"
-    "<｜User｜>N<｜Assistant｜></think>",
-    "internlm2": "<s><|im_start|>system\nS<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
-    "A<|im_end|>\n<|im_start|>user\nN<|im_end|>\n<|im_start|>assistant\n",
-    "glm-4": "[gMASK]<sop><|system|>\nS<|user|>\nQ<|assistant|>\nA<|user|>\nN<|assistant|>\n",
-    "chatglm3": "[gMASK]sop<|system|>\n S<|user|>\n Q<|assistant|>\n A<|user|>\n N<|assistant|>",
-    # generation_utils.py of Baichuan2-13B-Chat: the ids 195 and 196.
-    "baichuan2": "S<reserved_106>Q<reserved_107>A<reserved_106>N<reserved_107>",
-    "yi-1.5": "S<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
-    "<|im_start|>user\nN<|im_end|>\n<|im_start|>assistant\n",
-    "granite-3": "<|start_of_role|>system<|end_of_role|>S<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>Q"
-    "<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>A<|end_of_text|>\n"
-    "<|start_of_role|>user<|end_of_role|>N<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>",
-    # FastChat, docs/vicuna_weights_version.md.
-    "vicuna": "S USER: Q ASSISTANT: A</s>USER: N ASSISTANT:",
-    "zephyr": "<|system|>\nS</s>\n<|user|>\nQ</s>\n<|assistant|>\nA</s>\n<|user|>\nN</s>\n<|assistant|>\n",
-}
-# Those that are as another family, but for a system text of their own.
-AS = {
-    "qwen2": "chatml", "yi": "chatml", "smollm2": "chatml", "qwen2.5-math": "chatml", "qwq": "qwen3-thinking-2507",
-    "internlm3": "internlm2",
-}  # fmt: skip
+@each(FASTCHAT)
+@pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
+def test_a_chat_is_what_the_code_that_defines_its_format_makes_of_it(real: Real, history: Any) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system=" Be kind. "), " Why? ", history, model=real.family)
+    assert flat == real.render(messages)
+    flat, messages = flat_and_messages(ChatPrompter(), "Why?", history, model=real.family)
+    if FAMILIES[real.family].system:
+        assert flat == real.render(messages) == real.render(messages[1:])
 
 
-@pytest.mark.parametrize("family", [*EXPECTED, *AS])
-def test_a_chat_is_what_the_models_card_shows(family: str) -> None:
-    prompt = ChatPrompter(system="S").generate_prompt("N", [["Q", "A"]], model=family)
-    assert prompt == EXPECTED[AS.get(family, family)]
-
-
-def test_every_family_is_compared_with_something() -> None:
-    # Llama 3.3 has the template of 3.1.
-    assert FAMILIES["llama-3.3"].evolve(family="llama-3.1") == FAMILIES["llama-3.1"]
-    assert {*EXPECTED, *AS, "llama-3.3", *(real.family for real in REAL)} == set(FAMILIES)
+def test_every_family_is_compared_with_a_real_template() -> None:
+    # Qwen2.5-Math's template is that of Qwen2.5 with another system text; no package at hand carries it.
+    math, qwen = FAMILIES["qwen2.5-math"], FAMILIES["qwen2.5"]
+    assert math.evolve(family=qwen.family, system=qwen.system) == qwen
+    assert {"qwen2.5-math", *(real.family for real in REAL + FASTCHAT)} == set(FAMILIES)
 
 
 @pytest.mark.parametrize(("family", "markers"), FAMILIES.items(), ids=FAMILIES)
@@ -337,6 +401,42 @@ def test_a_family_is_found_by_its_own_name(family: str, markers: Markers) -> Non
         ("LFM2-1.2B", "lfm2"),
         ("LFM2.5-230M", "lfm2.5"),
         ("OpenHermes-2.5-Mistral-7B", "chatml"),
+        ("Qwen1.5-7B-Chat", "qwen1.5"),
+        ("Qwen3-Coder-30B-A3B-Instruct", "qwen3-coder"),
+        ("qwen3-coder:480b", "qwen3-coder"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4"),
+        ("llama4:latest", "llama-4"),
+        ("nvidia/Llama-3.1-Nemotron-70B-Instruct-HF", "llama-3.1-nemotron"),
+        ("Llama-3.2-11B-Vision-Instruct", "llama-3.2-vision"),
+        ("llama3.2-vision:11b", "llama-3.2-vision"),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "hermes-3"),
+        ("Nous-Hermes-2-Mixtral-8x7B-DPO", "hermes-2"),
+        ("allenai/Llama-3.1-Tulu-3-8B", "tulu-3"),
+        ("Mistral-Small-3.2-24B-Instruct-2506", "mistral-v7-tekken"),
+        ("mistralai/Devstral-Small-2505", "mistral-v7-tekken"),
+        ("Ministral-3-14B-Reasoning-2512", "mistral-v7-tekken"),
+        ("google/gemma-4-31B-it", "gemma-4-31b"),
+        ("gemma-4-26B-A4B-it", "gemma-4-31b"),
+        ("DeepSeek-V2-Chat-0628", "deepseek-v2-0628"),
+        ("GLM-4-32B-0414", "glm-4"),
+        ("zai-org/GLM-4.6", "glm-4.5"),
+        ("GLM-4.7-Flash", "glm-4.7"),
+        ("GLM-5", "glm-4.7"),
+        ("Yi-Coder-9B-Chat", "yi"),
+        ("aya-expanse-8b", "command-r"),
+        ("ibm-granite/granite-3.3-8b-instruct", "granite-3"),
+        ("granite-4.0-h-tiny", "granite-4"),
+        ("granite-4.1-8b", "granite-4.1"),
+        ("TinyLlama-1.1B-Chat-v1.0", "zephyr"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2"),
+        ("Kimi-K2-Thinking", "kimi-k2-thinking"),
+        ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed-oss"),
+        ("MiniMaxAI/MiniMax-M2", "minimax-m2"),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nemotron-nano-2"),
+        ("allenai/OLMo-2-1124-7B-Instruct", "olmo-2"),
+        ("LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct", "exaone-3.5"),
+        ("EXAONE-Deep-2.4B", "exaone-deep"),
+        ("EXAONE-4.0-32B", "exaone-4"),
     ],
 )
 def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, family: str) -> None:
@@ -346,16 +446,65 @@ def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, fami
 @pytest.mark.parametrize(
     "name",
     [
-        "qwen25-7b", "qwen2.7-7b", "qwen3.8-27b", "Qwen3-Coder-30B-A3B-Instruct", "Qwen3-Embedding-8B", "qwen",
-        "llama-31", "llama-3b", "llama-3.4-8b", "llama-30b", "llama-4-scout", "Llama-3_3-Nemotron-Super-49B-v1",
-        "glm-45", "glm-4v-9b", "glm-4.7", "internlm-chat-7b", "internlm25", "internlm4", "gemma-5-9b", "gemma-31b",
-        "mistral", "mistral-7b-instruct", "phi-2", "phi-4-reasoning", "deepseek-v3.2", "deepseek-v30", "yi-2-9b",
-        "command-r7b", "granite-4.0-h", "smollm3-3b", "my-qwen2.5-finetune", "Nous-Mixtral", "gpt-oss-20b", "",
+        "qwen25-7b", "qwen2.7-7b", "Qwen3-Embedding-8B", "qwen", "Qwen3-Coder-Next", "qwen2.5-omni-7b",
+        "llama-31", "llama-3b", "llama-3.4-8b", "llama-30b", "llama-40b", "Llama-3_3-Nemotron-Super-49B-v1",
+        "Llama-3.1-Nemotron-Nano-8B-v1", "Llama-Guard-4-12B", "llama-4.1-scout",
+        "glm-45", "glm-4v-9b", "glm-4.8", "glm-5.1", "internlm-chat-7b", "internlm25", "internlm4", "gemma-5-9b",
+        "gemma-31b", "gemma4:latest", "mistral", "mistral-7b-instruct", "devstral-small-2512", "phi-2",
+        "phi-4-multimodal-instruct", "deepseek-v3.2", "deepseek-v30", "DeepSeek-Coder-V2-Instruct-0724", "yi-2-9b",
+        "granite4:latest", "granite-4.2-8b", "granite-3.2-vision", "Kimi-K2.5", "Kimi-K2-Base", "MiniMax-M2.5",
+        "Hermes-4-70B", "EXAONE-4.5-33B", "OLMo-3-7B", "my-qwen2.5-finetune", "Nous-Mixtral", "",
     ],
 )  # fmt: skip
 def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
-    with pytest.raises(TemplateError):
+    with pytest.raises(TemplateError, match="no model family is known"):
         family_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gpt-oss-20b", "date of the day"),
+        ("openai/gpt-oss-120b", "channels"),
+        ("gpt-oss:20b", "channels"),
+        ("unsloth/SmolLM3-3B-GGUF", "date of the day"),
+        ("Qwen3.8-27B", "how hard to think"),
+        ("CohereForAI/c4ai-command-r7b-12-2024", "preamble|text of its own"),
+        ("command-a:111b", "text of its own"),
+        ("CohereLabs_tiny-aya-earth-Q4_K_M.gguf", "text of its own"),
+        ("microsoft/Phi-4-reasoning-plus", "system text of its own"),
+        ("Phi-4-mini-reasoning", "system text of its own"),
+        ("NVIDIA-Nemotron-3-Nano-30B-A3B", "white space"),
+        ("DeepSeek-V2.5-1210", "spaces"),
+    ],
+)
+def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(name: str, why: str) -> None:
+    with pytest.raises(TemplateError, match=why) as caught:
+        ChatPrompter().generate_prompt("Hi", model=name)
+    assert repr(name) in str(caught.value)
+    assert "ChatTemplate.load(" in str(caught.value)
+
+
+def test_the_templates_that_are_beyond_markers_are_so() -> None:
+    """What the messages say is seen in the models' own templates."""
+    said = [{"role": "user", "content": "Hi"}]
+    system = [{"role": "system", "content": "Be."}, *said]
+    for first in ("gptoss", "qwen3_8", "cohere2"):
+        real = Real("", "trl", first, options=TODAY)
+        assert not real.render(system).replace("Be.", "").startswith(real.render(said)[:-1])
+        assert len(real.render(system)) - len(real.render(said)) > len("Be.\n")
+    assert "the day's date" in Real("", "trl", "gptoss", options=TODAY).render(said)
+    assert "Be." not in Real("", OLLAMA, "phi4-reasoning:14b").render(system)
+    assert Real("", OLLAMA, "deepseek-v2.5:236b").render(system).startswith("  ")
+    answered = [*said, {"role": "assistant", "content": " A "}, *said]
+    assert "</think> A<|im_end|>" in Real("", "trl", "nemotron_3_nano").render(answered)
+
+
+def test_every_pattern_names_a_family_and_nearly_every_family_has_one() -> None:
+    named = {family for _, family in NAMES}
+    # These are asked for by the name of the family alone.
+    assert set(FAMILIES) - named == {"qwen3-nothink"}
+    assert named <= set(FAMILIES)
 
 
 def test_an_unknown_model_is_told_what_is_near_and_how_to_go_on() -> None:
@@ -378,7 +527,7 @@ def test_the_name_of_a_model_is_text(name: Any) -> None:
     ("family", "turns", "others"),
     [
         ("llama-2", {"<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, set()),
-        ("deepseek-r1", {_DEEPSEEK_BOS, "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"}, {"<think>"}),
+        ("deepseek-r1", {BEGIN, END, "<｜User｜>", "<｜Assistant｜>"}, {"<think>"}),
         ("gemma-2", {"<bos>", "<start_of_turn>", "<end_of_turn>"}, set()),
         ("vicuna", {"USER:", "ASSISTANT:", "</s>"}, set()),
         ("baichuan2", {"<reserved_106>", "<reserved_107>"}, set()),
@@ -402,7 +551,7 @@ def test_an_answer_may_think_in_every_family(markers: Markers) -> None:
 
 @pytest.mark.parametrize("markers", FAMILIES.values(), ids=FAMILIES)
 def test_no_word_of_prose_is_a_control_sequence(markers: Markers) -> None:
-    words = {sequence for sequence in markers.control_sequences if sequence[0] not in "<["}
+    words = {sequence for sequence in markers.control_sequences if sequence[0].isalnum()}
     assert words <= {"USER:", "ASSISTANT:", "User:", "Assistant:"}
     assert not {"<function-name>", "<args-json-object>"} & markers.control_sequences
     assert not any(" " in sequence or "\n" in sequence for sequence in markers.control_sequences)

@@ -1,0 +1,155 @@
+"""Which models are of which family, by their names, and which are known to need their chat template itself."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+# A pattern begins where the model's name begins: what is only named after a model ("OpenHermes-2.5-Mistral") need not
+# speak as it does. No letter, digit or further version may follow, so "llama-3" is neither in "llama-3b" nor in
+# "llama-3.1". Of the patterns that fit, the one counts that fits the most of the name; of two, the first.
+NAMES = (
+    (r"qwen-?1[.-]5", "qwen1.5"),
+    (r"qwen-?2(?:[.-]5)?-?vl", "qwen2.5-vl"),
+    (r"qwen-?2[.-]5-math", "qwen2.5-math"),
+    (r"qwen-?2[.-]5(?!-omni)", "qwen2.5"),
+    (r"qwen-?2(?!-audio)", "qwen2"),
+    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # so are the small ones shipped
+    (r"qwen-?3[.-]5", "qwen3.5"),
+    (r"qwen-?3[.-]6", "qwen3.6"),
+    (r"qwen-?3-coder(?!-next)", "qwen3-coder"),
+    (r"qwen-?3(?:-vl|-next)?(?=-.*thinking)", "qwen3-thinking-2507"),
+    (r"qwen-?3(?:-vl|-next)?(?=-.*instruct)(?!-coder|-omni)", "qwen3-instruct-2507"),
+    (r"qwen-?3(?=[-:]\d|\Z)", "qwen3"),
+    (r"qwq(?!.*-preview)", "qwq"),
+    (r"llama-?4(?=[-:]|\Z)", "llama-4"),
+    (r"llama-?3[.-]1-nemotron-70b-instruct|nemotron:70b", "llama-3.1-nemotron"),
+    (r"llama-?3[.-]1(?!.*nemotron)", "llama-3.1"),
+    (r"llama-?3[.-]2(?:-\d+b)?-vision", "llama-3.2-vision"),
+    (r"llama-?3[.-]2(?!.*nemotron)", "llama-3.2"),
+    (r"llama-?3[.-]3(?!.*nemotron)", "llama-3.3"),
+    (r"llama-?3(?!.*nemotron)", "llama-3"),
+    (r"llama-?2|codellama-(?:7|13|34)b", "llama-2"),
+    (r"mistral-7b(?:-instruct)?-v0[.-][12]|mixtral-8x7b(?:-instruct)?(?:-v0[.-]1)?", "mistral-v1"),
+    (r"mistral-7b(?:-instruct)?-v0[.-]3|mistral-large-instruct-2407|mistral-small-instruct-2409", "mistral-v3"),
+    (r"mistral-nemo|ministral-8b-instruct-2410", "mistral-nemo"),
+    (r"mistral-large-instruct-2411", "mistral-v7"),
+    (r"mistral-small-(?:3[.-][12]-)?24b-instruct-25\d\d|devstral-small-250[57]", "mistral-v7-tekken"),
+    (r"ministral-3-\d+b-reasoning-2512", "mistral-v7-tekken"),
+    (r"gemma-?4[-:](?:26|31)b", "gemma-4-31b"),
+    (r"gemma-?4(?=[-:]e\d|\Z)", "gemma-4"),
+    (r"gemma-?3n?", "gemma-3"),
+    (r"gemma-?2", "gemma-2"),
+    (r"(?:code)?gemma(?:-1[.-]1)?(?=[-:][27]b|\Z)", "gemma"),
+    (r"phi-?3[.-]5(?!-vision)", "phi-3.5"),
+    (r"phi-?3(?!-vision|-small)", "phi-3"),
+    (r"phi-?4-mini", "phi-4-mini"),
+    (r"phi-?4(?!-multimodal)", "phi-4"),
+    (r"deepseek-r1-distill", "deepseek-r1-distill"),
+    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # this R1 opens its thoughts by itself
+    (r"deepseek-r1(?!-zero)", "deepseek-r1"),
+    (r"deepseek-v3[.-]1", "deepseek-v3.1"),
+    (r"deepseek-v2-chat-0628", "deepseek-v2-0628"),
+    (r"deepseek-(?:coder-)?v2(?:-lite)?(?!.*-0\d{3})|deepseek-llm", "deepseek-v2"),
+    (r"internlm-?3", "internlm3"),
+    (r"internlm-?2(?:[.-]5)?", "internlm2"),
+    (r"glm-?4[.-]7|glm-?5", "glm-4.7"),
+    (r"glm-?4[.-][56]", "glm-4.5"),
+    (r"(?:chat)?glm-?4(?!-voice)", "glm-4"),
+    (r"chatglm-?3", "chatglm3"),
+    (r"baichuan-?2", "baichuan2"),
+    (r"yi-1[.-]5", "yi-1.5"),
+    (r"yi(?=[-:]\d+b)|yi-coder", "yi"),
+    (r"(?:c4ai-)?command-r(?:-plus)?|aya-expanse", "command-r"),
+    (r"granite-?3[.-][0-3](?!.*(?:vision|guardian|speech))", "granite-3"),
+    (r"granite-?4[.-]0(?!.*(?:vision|guardian|speech))", "granite-4"),
+    (r"granite-?4[.-]1(?!.*(?:vision|guardian|speech))", "granite-4.1"),
+    (r"smollm-?2", "smollm2"),
+    (r"vicuna(?!.*-v0)", "vicuna"),
+    (r"zephyr(?!.*gemma)|tinyllama(?:-1[.-]1b-chat-v1[.-]0|:1[.-]1b|\Z)", "zephyr"),
+    (r"lfm-?2[.-]5(?!-vl|-audio)", "lfm2.5"),
+    (r"lfm-?2(?!-vl|-audio)", "lfm2"),
+    (r"kimi-k2(?:-instruct)?(?!-base)", "kimi-k2"),
+    (r"kimi-k2-thinking", "kimi-k2-thinking"),
+    (r"seed-oss", "seed-oss"),
+    (r"minimax-m2", "minimax-m2"),
+    (r"(?:nvidia-)?nemotron-nano-(?:9|12)b-v2", "nemotron-nano-2"),
+    (r"olmo-?2", "olmo-2"),
+    (r"(?:llama-3[.-]1-)?tulu-?3", "tulu-3"),
+    (r"exaone-?3[.-]5", "exaone-3.5"),
+    (r"exaone-deep", "exaone-deep"),
+    (r"exaone-?4[.-]0", "exaone-4"),
+    (r"openhermes-2(?:[.-]5)?", "chatml"),
+    (r"nous-?hermes-?2-mixtral", "hermes-2"),
+    (r"hermes-?3", "hermes-3"),
+)
+
+_EFFORT = "its system turn begins with how hard to think, set apart from the system text only where there is one"
+_PREAMBLE = "its system turn begins with a text of its own, and puts a heading over the system text if there is one"
+_QUIET = "it writes a system text of its own, and drops or joins what else there is"
+
+# Which models have a template that markers cannot follow even in plain chats, and why: the message for the reader.
+BEYOND = {
+    "gpt-oss": (r"gpt-?oss", "its system turn holds the date of the day, and its answers stand in channels"),
+    "SmolLM3": (r"smollm-?3", "its system turn holds the date of the day"),
+    "Qwen3.8": (r"qwen-?3[.-]8", _EFFORT),
+    "Command A, Command R7B": (r"(?:c4ai-)?command-(?:a|r7b)", _PREAMBLE),
+    "Tiny Aya": (r"tiny-aya", _PREAMBLE),
+    "Phi-4-reasoning": (r"phi-?4(?:-mini)?(?:-flash)?-reasoning", _QUIET),
+    "Nemotron 3": (
+        r"(?:nvidia-)?nemotron-3(?:[.-]5)?",
+        "it strips white space behind the answers of the past, and keeps that before them",
+    ),
+    "DeepSeek V2.5": (r"deepseek-(?:coder-)?v2[.-]5", "it begins with spaces, as many as there are system texts"),
+}
+
+# Files carry the publisher's name before the model's, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
+_PUBLISHER = (
+    r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
+    r"|huggingfacetb|ibm(?:-granite)?|internlm|lgai-exaone|liquidai|lmsys|meta(?:-llama)?|microsoft|minimaxai|mistralai"
+    r"|moonshotai|nousresearch|nvidia|openai|qwen|teknium|thudm|tinyllama|zai-org)-)?"
+)
+_END = r"(?![a-z0-9]|\.\d)"
+
+
+class Known(NamedTuple):
+    """What a model's name says.
+
+    Args:
+        family: The model's family; ``""`` where markers cannot follow its template.
+        beyond: Why they cannot.
+    """
+
+    family: str
+    beyond: str
+
+
+def known(name: str) -> Known | None:
+    """What is known of a model.
+
+    Args:
+        name: The model's name, its repository, or the path of its file.
+
+    Returns:
+        What its name says; ``None`` if nothing fits.
+    """
+    # The last part of a path, a repository or a folder of the hub's cache (models--Qwen--Qwen2.5-7B-Instruct).
+    model = bare(name)
+    fitting = [(match.end(), found) for pattern, found in _patterns() if (match := pattern.match(model))]
+    return max(fitting, key=lambda fit: fit[0])[1] if fitting else None
+
+
+def bare(name: str) -> str:
+    """A model's name without the path before it, in the letters that patterns are written in."""
+    return re.sub(r"[\s_]+", "-", re.split(r"[/\\]|--", name.strip().lower().rstrip("/\\"))[-1])
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[tuple[re.Pattern[str], Known], ...]:
+    """The patterns compiled: on first use, because that takes longer than importing all the rest."""
+    table = [
+        *((pattern, Known(family, "")) for pattern, family in NAMES),
+        *((pattern, Known("", why)) for pattern, why in BEYOND.values()),
+    ]
+    return tuple((re.compile(f"{_PUBLISHER}(?:{pattern}){_END}"), found) for pattern, found in table)
