@@ -25,7 +25,7 @@ from lazyprompt._json import JsonText
 from lazyprompt.errors import SafetyError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
@@ -42,6 +42,10 @@ _RESERVED = rf"<\|{_NAME}\|>"
 _RESERVED_ACROSS = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)|\A\|?(?:{_NAME})?\|?\Z")
 
 _RESERVED_AT_EDGE = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)")
+
+_LONGEST_RESERVED = f"<|{'x' * 64}|>"
+# So many signs are looked at one by one.
+_MOST_WINDOWS = 50
 
 # Signs that do not show and that a normaliser may drop: soft hyphen, joiners, fillers, zero-width and bidirectional
 # signs, tags.
@@ -97,7 +101,7 @@ class Controls:
         any_case: Whether large and small letters are the same.
     """
 
-    __slots__ = ("_pattern", "_pieces", "_reserved", "_searches", "_texts")
+    __slots__ = ("_longest", "_pattern", "_pieces", "_reserved", "_searches", "_texts")
 
     def __init__(
         self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
@@ -107,6 +111,7 @@ class Controls:
         plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
         self._texts = [text.lower() for text in (*plain, *headers)]
+        self._longest = max(map(len, (*self._texts, _LONGEST_RESERVED)))
         # What sequences may end and begin with: made when somebody asks.
         self._pieces: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         by_sign: dict[str, list[str]] = {}
@@ -135,8 +140,9 @@ class Controls:
                     return False
             return True
         return not any(
-            (sign in text or not disguises or any(form in text for form in disguises)) and search(_fold(text))
+            search(found)
             for sign, disguises, search in self._searches
+            for found in (_windows(text, (sign, *disguises), self._longest) if disguises else (_fold(text),))
         )
 
     def may_cross(self, literal: str) -> bool:
@@ -288,6 +294,30 @@ def _fold(text: str) -> str:
     Decomposed (NFKD), not composed: ``>`` with a stroke over it is one sign to NFKC, and would hide a marker's end.
     """
     return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
+
+
+def _windows(text: str, signs: Iterable[str], width: int) -> Iterator[str]:
+    """What begins with one of some signs, folded, as far as the longest sequence could reach.
+
+    To fold a long text for the sake of a few signs in it would take most of the time.
+    """
+    places = [at for sign in signs for at in _places(text, sign)]
+    if len(places) > _MOST_WINDOWS:
+        yield _fold(text)
+        return
+    for at in places:
+        size = width
+        # Signs that do not show take up room, and may be many.
+        while len(window := _fold(text[at : at + size])) < width and at + size < len(text):
+            size *= 2
+        yield window
+
+
+def _places(text: str, sign: str) -> Iterator[int]:
+    at = text.find(sign)
+    while at >= 0:
+        yield at
+        at = text.find(sign, at + 1)
 
 
 def _fold_with_places(text: str) -> tuple[str, Sequence[int]]:

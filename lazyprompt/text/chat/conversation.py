@@ -38,7 +38,8 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[s
         HistoryError: A message has no accepted shape.
         FormatError: A block has no form that a template could be given.
     """
-    if isinstance(messages, list | tuple) and all(isinstance(item, Mapping) for item in messages):
+    # A dict is a Mapping, but to ask for that takes long.
+    if isinstance(messages, list | tuple) and all(type(item) is dict or isinstance(item, Mapping) for item in messages):
         return cast("Sequence[Mapping[str, Any]]", messages)
     return [form for message in messages_of(messages) for form in _dicts(message, template)]
 

@@ -7,16 +7,20 @@ Source of the names: the GGUF specification (``ggml/docs/gguf.md``, "Standardize
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
+import struct
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt.errors import TokenizerError, missing_extra
+from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 from lazyprompt.text.chat.source import ChatSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from gguf import GGUFReader
+    from gguf import GGUFReader, GGUFValueType
+    from numpy.typing import NDArray
 
 _TEMPLATE = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
@@ -30,7 +34,11 @@ _SPECIAL = {
     "sep_token": "seperator",  # spelled so in the format
     "mask_token": "mask",
 }
-_CONTROL, _USER_DEFINED = 3, 4
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
+# What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
+_WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
+# The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
+_LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
 def read_gguf(path: Path) -> ChatSource:
@@ -44,21 +52,64 @@ def read_gguf(path: Path) -> ChatSource:
 
     Raises:
         TokenizerError: It is no GGUF file.
+        TemplateError: What should be a template is no text.
         MissingExtraError: The package gguf is not installed.
     """
     try:
-        from gguf import GGUFReader  # noqa: PLC0415 - an extra
+        reader = _reader()
     except ImportError as error:
         raise missing_extra("gguf", "gguf") from error
     try:
-        reader = GGUFReader(os.fspath(path))
-    except (OSError, ValueError, IndexError, KeyError) as error:
+        return _source(reader(os.fspath(path)))
+    except (OSError, ValueError, LookupError, ArithmeticError, struct.error) as error:
         raise TokenizerError(f"{path} is no GGUF file that can be read: {error}") from error
-    templates = {
-        "default" if key == _TEMPLATE else key.removeprefix(f"{_TEMPLATE}."): str(_value(reader, key))
-        for key in reader.fields
-        if key == _TEMPLATE or key.startswith(f"{_TEMPLATE}.")
-    }
+
+
+@lru_cache(maxsize=1)
+def _reader() -> type[GGUFReader]:
+    """The reader of the package gguf, quick with long lists: its own takes half a minute for a large vocabulary."""
+    import numpy as np  # noqa: PLC0415 - the package gguf needs it
+    from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
+
+    class Reader(GGUFReader):
+        """Reads a list of numbers at once, and no more of a list of texts than where each of them is."""
+
+        def _get_field_parts(
+            self, orig_offs: int, raw_type: int
+        ) -> tuple[int, list[NDArray[Any]], list[int], list[GGUFValueType]]:
+            if raw_type != GGUFValueType.ARRAY:
+                return super()._get_field_parts(orig_offs, raw_type)
+            head = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
+            kind, count, at = GGUFValueType(int(head[0][0])), int(head[1][0]), orig_offs + 12
+            if kind in self.gguf_scalar_to_np:
+                items: list[NDArray[Any]] = [self._get(at, self.gguf_scalar_to_np[kind], count)]
+                if len(items[0]) != count:
+                    raise ValueError("the file ends in a list")
+                at += items[0].nbytes
+            elif kind == GGUFValueType.STRING:
+                items = list[NDArray[Any]]()
+                # Slices of a memmap are slow.
+                content, length = np.asarray(self.data), _LENGTHS[self.byte_order].unpack_from
+                for _ in range(count):
+                    start = at + 8
+                    at = start + length(content.data, at)[0]
+                    items.append(content[start:at])
+            else:
+                raise ValueError("there is a list of lists")
+            types = [GGUFValueType.ARRAY, kind]
+            return at - orig_offs, [*head, *items], [*range(2, 2 + len(items))], types
+
+    return Reader
+
+
+def _source(reader: GGUFReader) -> ChatSource:
+    templates: dict[str, str] = {}
+    for key in reader.fields:
+        if key == _TEMPLATE or key.startswith(f"{_TEMPLATE}."):
+            text = _value(reader, key)
+            if not isinstance(text, str):
+                raise TemplateError(f"{key} is a {type(text).__name__}, not text")
+            templates["default" if key == _TEMPLATE else key.removeprefix(f"{_TEMPLATE}.")] = text
     token = _tokens(reader)
     numbers = {name: _value(reader, f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     special = {name: token(number) for name, number in numbers.items() if isinstance(number, int)}
@@ -77,14 +128,14 @@ def _tokens(reader: GGUFReader) -> Callable[[int], str]:
     def token(number: int) -> str:
         if field is None or not 0 <= number < len(field.data):
             return ""
-        return bytes(field.parts[field.data[number]]).decode(errors="replace")
+        return field.parts[field.data[number]].tobytes().decode(errors="replace")
 
     return token
 
 
-def _added(reader: GGUFReader, token: Callable[[int], str]) -> list[Mapping[str, object]]:
+def _added(reader: GGUFReader, token: Callable[[int], str]) -> Iterable[Mapping[str, object]]:
     """The tokens that are no ordinary ones, with the flag that tells whether they are special."""
     kinds = _value(reader, _TYPES)
     numbers = enumerate(cast("list[int]", kinds)) if isinstance(kinds, list) else ()
-    found = [(number, kind) for number, kind in numbers if kind in (_CONTROL, _USER_DEFINED)]
-    return [{"content": token(number), "special": kind == _CONTROL} for number, kind in found]
+    found = [(number, kind) for number, kind in numbers if kind in _WHOLE]
+    return ({"content": token(number), "special": kind != _USER_DEFINED} for number, kind in found)

@@ -145,9 +145,10 @@ class ChatJinja:
             FormatError: A message is no plain data.
         """
         chat = chat_messages(messages)
-        if any("tool_calls" in message or message.get("content", "") is None for message in chat):
-            chat = [self.takes.form(message) for message in chat]
-        return chat
+        return [
+            self.takes.form(message) if "tool_calls" in message or message.get("content", "") is None else message
+            for message in chat
+        ]
 
     def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
         """Render what is plain data already.

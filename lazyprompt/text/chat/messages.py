@@ -7,8 +7,10 @@ Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``_plain_
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._json import MAX_DEPTH
 from lazyprompt.errors import FormatError
@@ -42,18 +44,20 @@ def chat_messages(messages: Iterable[object]) -> list[dict[str, Any]]:
         messages: The messages.
 
     Returns:
-        Those that are plain data already as they are (no template can change them), copies of the others.
+        Copies.
 
     Raises:
         FormatError: As :func:`chat_message`.
     """
+    given = cast("Iterable[dict[str, Any]]", messages)
     return [
-        cast("dict[str, Any]", message)
+        # Most are flat, and to go through them would take long.
+        message.copy()
         if type(message) is dict
-        and _FLAT.issuperset(map(type, cast("dict[object, object]", message).values()))
-        and _REASONING_NAMES.isdisjoint(cast("dict[object, object]", message))
-        else chat_message(cast("object", message), f"messages[{at}]")
-        for at, message in enumerate(messages)
+        and _FLAT.issuperset(map(type, message.values()))
+        and _REASONING_NAMES.isdisjoint(message)
+        else chat_message(message, f"messages[{at}]")
+        for at, message in enumerate(given)
     ]
 
 
@@ -91,8 +95,24 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     Raises:
         FormatError: Something in it is anything else.
     """
-    if value is None or type(value) in _SCALARS:
+    kind = type(value)
+    if kind in _FLAT:
         return value
+    if depth >= MAX_DEPTH:
+        raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {
+            key if type(key) is str else plain_data(key, f"a key of {where}"): item
+            if type(item) in _FLAT
+            else plain_data(item, f"{where}.{key}", depth + 1)
+            for key, item in items
+        }
+    if isinstance(value, list | tuple):
+        copy = [
+            plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(cast("Sequence[object]", value))
+        ]
+        return tuple(copy) if isinstance(value, tuple) else copy
     # Members of an Enum and the like, which have methods of their own.
     if isinstance(value, str):
         return str.__str__(value)
@@ -100,19 +120,58 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    if depth >= MAX_DEPTH:
-        raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    if isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value).items()
-        return {
-            plain_data(key, f"a key of {where}"): plain_data(item, f"{where}.{key}", depth + 1) for key, item in items
-        }
+    raise FormatError(f"{where} is a {kind.__name__}, which is no JSON value")
+
+
+class PlainTools(NamedTuple):
+    """Tools as plain data.
+
+    Attributes:
+        tools: The tools; nothing ever changes them.
+        texts: All texts in them.
+    """
+
+    tools: object
+    texts: tuple[str, ...]
+
+
+def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainTools:
+    """Tools as plain data; the last 64 sets are kept.
+
+    Args:
+        tools: The tools.
+
+    Returns:
+        What a template may be given.
+
+    Raises:
+        FormatError: Something in them is no plain data.
+    """
+    try:
+        # Version 2 writes equal content as equal bytes; later ones also write which strings are shared.
+        packed = marshal.dumps(tools, 2)
+    except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
+        made = plain_data(tools, "tools")
+        return PlainTools(made, tuple(texts_in(made)))
+    return _packed_tools(packed)
+
+
+@lru_cache(maxsize=64)
+def _packed_tools(packed: bytes) -> PlainTools:
+    made = plain_data(marshal.loads(packed), "tools")  # noqa: S302 - bytes that have just been dumped
+    return PlainTools(made, tuple(texts_in(made)))
+
+
+def texts_in(value: object) -> list[str]:
+    """All texts in plain data, the keys of dicts too."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return [text for key, item in items for part in (key, item) for text in texts_in(part)]
     if isinstance(value, list | tuple):
-        copy = [
-            plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(cast("Sequence[object]", value))
-        ]
-        return tuple(copy) if isinstance(value, tuple) else copy
-    raise FormatError(f"{where} is a {type(value).__name__}, which is no JSON value")
+        return [text for item in cast("Sequence[object]", value) for text in texts_in(item)]
+    return []
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:

@@ -13,13 +13,13 @@ from lazyprompt.text.chat.controls import controls_of, crosses
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.messages import plain_data
+from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
 from lazyprompt.text.chat.untrusted import JOINT, is_clean, rendered_with_origins
 from lazyprompt.text.safety import checked_safety
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     import tokenizers
@@ -142,12 +142,14 @@ class ChatTemplate:
             return quick[0]
         jinja = self.jinja(tools=bool(tools), now=now)
         chat = jinja.prepared(dicts_from(messages, jinja))
-        asked = {"tools": dicts_of(tools), "documents": documents, "add_generation_prompt": add_generation_prompt}
-        given = {name: plain_data(value, name) for name, value in {**asked, **variables}.items()}
+        own = plain_tools(dicts_of(tools))
+        asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
+        given = {"tools": own.tools, **{name: plain_data(value, name) for name, value in asked.items()}}
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
             return self._continued(jinja, tagged(chat, field), given, policy)
-        return self.laid_out(jinja, chat, given, policy)
+        texts = own.texts if documents is None else (*own.texts, *texts_in(given["documents"]))
+        return self.laid_out(jinja, chat, given, policy, texts)
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.
@@ -180,7 +182,12 @@ class ChatTemplate:
         return chat if now is None else replace(chat, now=now)
 
     def laid_out(
-        self, jinja: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], safety: Safety
+        self,
+        jinja: ChatJinja,
+        chat: Sequence[Mapping[str, Any]],
+        given: Mapping[str, object],
+        safety: Safety,
+        texts: Iterable[str] = (),
     ) -> Rendered:
         """Render what is plain data already.
 
@@ -189,13 +196,14 @@ class ChatTemplate:
             chat: The messages; texts that are traced keep their origins.
             given: The variables of the template.
             safety: The policy.
+            texts: The texts of tools and documents.
 
         Returns:
             The text; its segments are found out when they are asked for.
         """
         controls = self._controls(jinja)
         lay = partial(_composition, jinja, chat, given, controls, safety)
-        if safety != "off" and not is_clean(chat, given, controls, crossed=crosses(jinja, controls)):
+        if safety != "off" and not is_clean(chat, texts, controls, crossed=crosses(jinja, controls)):
             return Rendered(*lay())
         return Rendered.later(jinja.run(chat, given), lay)
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages import ROLES
+from lazyprompt.text.chat.messages import texts_in
 from lazyprompt.text.chat.traced import OWN, Origin, Traced, cut, parts_of, trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lazyprompt.text.chat.jinja import ChatJinja
     from lazyprompt.text.chat.traced import Run
@@ -45,33 +46,22 @@ class Traces(NamedTuple):
         return "".join(self.parts)
 
 
-def texts_in(value: object) -> Iterator[str]:
-    """All texts in plain data, the keys of dicts too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in cast("dict[object, object]", value).items():
-            yield from texts_in(key)
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in cast("Sequence[object]", value):
-            yield from texts_in(item)
-
-
-def is_clean(
-    chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], controls: Controls, *, crossed: bool
-) -> bool:
+def is_clean(chat: Sequence[Mapping[str, Any]], others: Iterable[str], controls: Controls, *, crossed: bool) -> bool:
     """Whether nothing that is not trusted holds a control sequence.
 
     Args:
         chat: The messages, as plain data.
-        given: The variables of the template.
-        controls: Its control sequences.
+        others: The texts of tools and documents.
+        controls: The template's control sequences.
         crossed: Whether a piece of one at the edge of a text counts too.
     """
-    texts = [text for message in chat for key, value in message.items() if key != "role" for text in texts_in(value)]
-    texts += [role for message in chat if (role := message.get("role")) not in ROLES and isinstance(role, str)]
-    texts += [text for name in ("tools", "documents") for text in texts_in(given[name])]
+    texts = [*others]
+    for message in chat:
+        for value in message.values():
+            if type(value) is str:
+                texts.append(value)
+            elif value is not None:
+                texts += texts_in(value)
     return controls.clean(JOINT.join(texts)) and not (crossed and any(map(controls.at_edge, texts)))
 
 
