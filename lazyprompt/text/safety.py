@@ -41,7 +41,8 @@ _RESERVED = rf"<\|{_NAME}\|>"
 # How a reserved token may begin, end or go on in a trusted text whose neighbours are values.
 _RESERVED_ACROSS = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)|\A\|?(?:{_NAME})?\|?\Z")
 
-_RESERVED_AT_EDGE = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)")
+_RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?")
+_RESERVED_ENDED = re.compile(rf">|\|>|\|?{_NAME}\|>")
 
 _LONGEST_RESERVED = f"<|{'x' * 64}|>"
 # So many signs are looked at one by one.
@@ -55,6 +56,10 @@ _INVISIBLE = re.compile(
 )
 # The signs that decompose to text with a sign in it, for the signs that nearly all sequences begin with.
 _DISGUISES = {"<": "\u226e\ufe64\uff1c", "[": "\ufe47\uff3b", "#": "\ufe5f\uff03"}
+_DISGUISES |= {">": "\u226f\ufe65\uff1e", "]": "\ufe48\uff3d"}
+# Joins texts that are looked at together: it is part of no sequence.
+JOINT = "\0"
+
 
 _HEADER = re.compile(r"^[ \t]*(#{2,}[ \t]+\S.*?)[ \t]*$", re.MULTILINE)
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -91,6 +96,56 @@ class _Forged(NamedTuple):
 _Edit: TypeAlias = tuple[int, int, str]
 
 
+class _Edges(NamedTuple):
+    """The pieces that control sequences can be cut into.
+
+    Attributes:
+        begin: The signs that sequences begin with, in plain or in disguise.
+        end: The signs that they end with.
+        beginnings: What is left of them where the rest is cut off.
+        endings: What is left where the beginning is.
+        reserved: Whether anything of the form ``<|name|>`` counts.
+    """
+
+    begin: frozenset[str]
+    end: frozenset[str]
+    beginnings: frozenset[str]
+    endings: frozenset[str]
+    reserved: bool
+
+    @classmethod
+    def of(cls, texts: Iterable[str], *, reserved: bool) -> _Edges:
+        """The pieces of sequences."""
+        known = [*texts, *(("<|x|>",) if reserved else ())]
+        cuts = [(text[:at], text[at:]) for text in known for at in range(1, len(text))]
+        begin, end = ({text[place] for text in known} for place in (0, -1))
+        return cls(
+            begin.union(*(_DISGUISES.get(sign, "") for sign in begin)),
+            end.union(*(_DISGUISES.get(sign, "") for sign in end)),
+            frozenset(piece for piece, _ in cuts),
+            frozenset(piece for _, piece in cuts),
+            reserved,
+        )
+
+    def begun(self, text: str) -> bool:
+        """Whether a text is the beginning of a sequence."""
+        piece = _fold(text).rstrip().lower()
+        return piece in self.beginnings or (self.reserved and _RESERVED_BEGUN.fullmatch(piece) is not None)
+
+    def ended(self, text: str) -> bool:
+        """Whether a text is the end of a sequence."""
+        piece = _fold(text).lstrip().lower()
+        return piece in self.endings or (self.reserved and _RESERVED_ENDED.fullmatch(piece) is not None)
+
+    def touched(self, text: str, width: int) -> bool:
+        """Whether a text begins with the end of a sequence, or ends with the beginning of one."""
+        folded = _fold(text).strip()
+        head, tail = folded[:width], folded[-width:]
+        return any(self.ended(head[:stop]) for stop in range(1, len(head) + 1)) or any(
+            self.begun(tail[start:]) for start in range(len(tail))
+        )
+
+
 class Controls:
     """A set of control sequences, compiled.
 
@@ -101,7 +156,7 @@ class Controls:
         any_case: Whether large and small letters are the same.
     """
 
-    __slots__ = ("_longest", "_pattern", "_pieces", "_reserved", "_searches", "_texts")
+    __slots__ = ("_edges", "_longest", "_pattern", "_reserved", "_searches", "_texts")
 
     def __init__(
         self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
@@ -113,7 +168,7 @@ class Controls:
         self._texts = [text.lower() for text in (*plain, *headers)]
         self._longest = max(map(len, (*self._texts, _LONGEST_RESERVED)))
         # What sequences may end and begin with: made when somebody asks.
-        self._pieces: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._edges: _Edges | None = None
         by_sign: dict[str, list[str]] = {}
         for text in plain:
             by_sign.setdefault(text[0], []).append(re.escape(text[1:]))
@@ -158,15 +213,18 @@ class Controls:
             )
         )
 
-    def at_edge(self, text: str) -> bool:
-        """Whether a text begins or ends with a piece of a control sequence, white space aside."""
-        folded = _fold(text).strip().lower()
-        if self._reserved and _RESERVED_AT_EDGE.search(folded):
-            return True
-        if self._pieces is None:
-            cuts = [(known[:at], known[at:]) for known in self._texts for at in range(1, len(known))]
-            self._pieces = tuple({end for _, end in cuts}), tuple({begin for begin, _ in cuts})
-        return folded.startswith(self._pieces[0]) or folded.endswith(self._pieces[1])
+    def at_edge(self, texts: Sequence[str]) -> bool:
+        """Whether one of several texts begins or ends with a piece of a control sequence, white space aside."""
+        edges = self._edges = self._edges or _Edges.of(self._texts, reserved=self._reserved)
+        joined = f"{JOINT}{JOINT.join(texts)}{JOINT}"
+        # A piece begins, or ends, with a sign that sequences begin or end with: mostly there are few of them.
+        begin = [at for sign in edges.begin for at in _places(joined, sign)]
+        end = [at for sign in edges.end for at in _places(joined, sign)]
+        if len(begin) + len(end) > _MOST_WINDOWS:
+            return any(edges.touched(text, self._longest) for text in texts)
+        return any(edges.begun(joined[at : joined.index(JOINT, at)]) for at in begin) or any(
+            edges.ended(joined[joined.rindex(JOINT, 0, at) + 1 : at + 1]) for at in end
+        )
 
     def guard(self, parts: Sequence[str], slots: Sequence[str], safety: Safety) -> list[str]:
         """The parts with every control sequence that reaches into untrusted text neutralised.

@@ -88,12 +88,14 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
     return controls_for(sequences_in(template) | tokens | COMMON_TAGS, frozenset())
 
 
-@lru_cache(maxsize=128)
-def crosses(template: ChatJinja, controls: Controls) -> bool:
+@lru_cache(maxsize=256)
+def crosses(template: ChatJinja, controls: Controls, *, calls: bool) -> bool:
     """Whether a sequence could lie partly in the template's own text, partly in a text beside it.
 
     Args:
         template: The template.
         controls: Its control sequences.
+        calls: Whether there may be calls, results and tools.
     """
-    return any(map(controls.may_cross, (*_around_words(template), *_around_calls(template))))
+    around = [*_around_words(template), *(_around_calls(template) if calls else ())]
+    return any(controls.may_cross(text) for text in around)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
@@ -37,6 +36,7 @@ _SPECIAL = {
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 # What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
+_CUT = "it ends too early"
 # The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
@@ -62,10 +62,11 @@ def read_gguf(path: Path) -> ChatSource:
     try:
         return _source(reader(os.fspath(path)))
     except (OSError, ValueError, LookupError, ArithmeticError, struct.error) as error:
-        raise TokenizerError(f"{path} is no GGUF file that can be read: {error}") from error
+        raise TokenizerError(
+            f"{path} is no GGUF file, or not all of one ({error}); copy it again from where the model is kept"
+        ) from error
 
 
-@lru_cache(maxsize=1)
 def _reader() -> type[GGUFReader]:
     """The reader of the package gguf, quick with long lists: its own takes half a minute for a large vocabulary."""
     import numpy as np  # noqa: PLC0415 - the package gguf needs it
@@ -78,26 +79,27 @@ def _reader() -> type[GGUFReader]:
             self, orig_offs: int, raw_type: int
         ) -> tuple[int, list[NDArray[Any]], list[int], list[GGUFValueType]]:
             if raw_type != GGUFValueType.ARRAY:
-                return super()._get_field_parts(orig_offs, raw_type)
-            head = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
-            kind, count, at = GGUFValueType(int(head[0][0])), int(head[1][0]), orig_offs + 12
+                field = super()._get_field_parts(orig_offs, raw_type)
+                if raw_type == GGUFValueType.STRING and field[1][1].size < field[1][0][0]:
+                    raise ValueError(_CUT)
+                return field
+            parts: list[NDArray[Any]] = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
+            kind, count, at = GGUFValueType(int(parts[0][0])), int(parts[1][0]), orig_offs + 12
+            content = np.asarray(self.data)  # slices of a memmap are slow
             if kind in self.gguf_scalar_to_np:
-                items: list[NDArray[Any]] = [self._get(at, self.gguf_scalar_to_np[kind], count)]
-                if len(items[0]) != count:
-                    raise ValueError("the file ends in a list")
-                at += items[0].nbytes
+                parts.append(self._get(at, self.gguf_scalar_to_np[kind], count))
+                at += parts[-1].itemsize * count
             elif kind == GGUFValueType.STRING:
-                items = list[NDArray[Any]]()
-                # Slices of a memmap are slow.
-                content, length = np.asarray(self.data), _LENGTHS[self.byte_order].unpack_from
+                length = _LENGTHS[self.byte_order].unpack_from
                 for _ in range(count):
                     start = at + 8
                     at = start + length(content.data, at)[0]
-                    items.append(content[start:at])
+                    parts.append(content[start:at])
             else:
-                raise ValueError("there is a list of lists")
-            types = [GGUFValueType.ARRAY, kind]
-            return at - orig_offs, [*head, *items], [*range(2, 2 + len(items))], types
+                raise ValueError("there is a list of lists in it")
+            if at > content.size:
+                raise ValueError(_CUT)
+            return at - orig_offs, parts, [*range(2, len(parts))], [GGUFValueType.ARRAY, kind]
 
     return Reader
 

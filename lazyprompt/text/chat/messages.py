@@ -149,7 +149,7 @@ def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainTools:
     """
     try:
         # Version 2 writes equal content as equal bytes; later ones also write which strings are shared.
-        packed = marshal.dumps(tools, 2)
+        packed = marshal.dumps(cast("list[Any]", tools), 2)
     except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
         made = plain_data(tools, "tools")
         return PlainTools(made, tuple(texts_in(made)))

@@ -15,8 +15,8 @@ from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
-from lazyprompt.text.chat.untrusted import JOINT, is_clean, rendered_with_origins
-from lazyprompt.text.safety import checked_safety
+from lazyprompt.text.chat.untrusted import is_clean, rendered_with_origins
+from lazyprompt.text.safety import JOINT, checked_safety
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -203,7 +203,7 @@ class ChatTemplate:
         """
         controls = self._controls(jinja)
         lay = partial(_composition, jinja, chat, given, controls, safety)
-        if safety != "off" and not is_clean(chat, texts, controls, crossed=crosses(jinja, controls)):
+        if safety != "off" and not is_clean(chat, texts, controls, crossed=crosses(jinja, controls, calls=True)):
             return Rendered(*lay())
         return Rendered.later(jinja.run(chat, given), lay)
 
@@ -217,7 +217,7 @@ class ChatTemplate:
         controls = self._controls(jinja)
         if safety != "off" and not controls.clean(joined):
             return None
-        if safety != "off" and crosses(jinja, controls) and any(map(controls.at_edge, chat.texts)):
+        if safety != "off" and crosses(jinja, controls, calls=False) and controls.at_edge(chat.texts):
             return None
         text = frame.lay_out(chat, joined)
         return (

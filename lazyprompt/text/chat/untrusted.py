@@ -9,6 +9,7 @@ from lazyprompt.errors import TemplateError
 from lazyprompt.messages import ROLES
 from lazyprompt.text.chat.messages import texts_in
 from lazyprompt.text.chat.traced import OWN, Origin, Traced, cut, parts_of, trace
+from lazyprompt.text.safety import JOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
 # What an assistant thought and then said, in one text; a generation prompt may have opened the thought.
 _THOUGHT = re.compile(r"\s*(<think>)?.*?(</think>)", re.DOTALL)
-
-
-# Joins texts that are looked at together: it is part of no control sequence.
-JOINT = "\0"
 
 
 class Traces(NamedTuple):
@@ -62,7 +59,7 @@ def is_clean(chat: Sequence[Mapping[str, Any]], others: Iterable[str], controls:
                 texts.append(value)
             elif value is not None:
                 texts += texts_in(value)
-    return controls.clean(JOINT.join(texts)) and not (crossed and any(map(controls.at_edge, texts)))
+    return controls.clean(JOINT.join(texts)) and not (crossed and controls.at_edge(texts))
 
 
 def rendered_with_origins(
