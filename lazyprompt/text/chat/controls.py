@@ -12,10 +12,10 @@ from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.jinja import CALLING, TOOL
 from lazyprompt.text.chat.traced import Origin, Traced, parts_of, trace
 from lazyprompt.text.markers import tokens_in
-from lazyprompt.text.safety import COMMON_TAGS, Controls, controls_for
+from lazyprompt.text.safety import COMMON_TAGS, JOINT, Controls, controls_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lazyprompt.text.chat.jinja import ChatJinja
 
@@ -89,7 +89,7 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
 
 @lru_cache(maxsize=256)
-def crosses(template: ChatJinja, controls: Controls, *, calls: bool) -> bool:
+def _crosses(template: ChatJinja, controls: Controls, *, calls: bool) -> bool:
     """Whether a sequence could lie partly in the template's own text, partly in a text beside it.
 
     Args:
@@ -99,3 +99,18 @@ def crosses(template: ChatJinja, controls: Controls, *, calls: bool) -> bool:
     """
     around = [*_around_words(template), *(_around_calls(template) if calls else ())]
     return any(controls.may_cross(text) for text in around)
+
+
+def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], *, calls: bool) -> bool:
+    """Whether texts hold no control sequence, nor a piece of one that the template's own text beside it could complete.
+
+    Args:
+        template: The template.
+        controls: Its control sequences.
+        texts: The texts.
+        calls: Whether there may be calls, results and tools.
+    """
+    # Joined by what is part of no sequence.
+    if not controls.clean(JOINT.join(texts)):
+        return False
+    return not (_crosses(template, controls, calls=calls) and controls.at_edge(texts))

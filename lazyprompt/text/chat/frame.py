@@ -15,6 +15,7 @@ from jinja2 import nodes
 
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.probe import ANSWER, LAST, NEXT, QUESTION, SPACED, SYSTEM, Probe
+from lazyprompt.text.safety import JOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,15 +91,15 @@ class Frame(NamedTuple):
     trim: frozenset[str] | None
     looked_for: frozenset[str]
 
-    def lay_out(self, chat: PlainChat, joined: str) -> str | None:
+    def lay_out(self, chat: PlainChat) -> str | None:
         """A plain chat as the template writes it; None where it is for the template itself.
 
         Args:
             chat: The chat.
-            joined: Its texts, joined.
         """
-        for text in self.looked_for:
-            if text in joined:
+        if self.looked_for:
+            joined = JOINT.join(chat.texts)
+            if any(text in joined for text in self.looked_for):
                 return None
         texts = chat.texts
         if self.trim is None:
@@ -194,7 +195,7 @@ def chats_for(frame: Frame) -> Iterator[PlainChat]:
 
 
 def _holds(frame: Frame, template: ChatJinja, chat: PlainChat) -> bool:
-    return template.writes(messages_of(chat), add_generation_prompt=True) == frame.lay_out(chat, "")
+    return template.writes(messages_of(chat), add_generation_prompt=True) == frame.lay_out(chat)
 
 
 def messages_of(chat: PlainChat) -> list[Mapping[str, str]]:

@@ -18,7 +18,7 @@ from lazyprompt._json import checked_text
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.bounds import MAX_STEPS, MAX_WIDTH, check_length
 from lazyprompt.text.chat.dialect import Refusal, compiled
-from lazyprompt.text.chat.messages import chat_messages, plain_data, with_arguments, with_json_arguments
+from lazyprompt.text.chat.messages import PlainData, chat_messages, plain_data, with_arguments, with_json_arguments
 from lazyprompt.text.sandbox import FAILURES, BoundedEnvironment, globals_of_one_rendering, said
 
 if TYPE_CHECKING:
@@ -130,25 +130,22 @@ class ChatJinja:
             FormatError: A message, tool, document or variable is no plain data.
         """
         given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
-        return self.run(self.prepared(messages), {name: plain_data(value, name) for name, value in given.items()})
+        return self.run(self.prepared(messages).data, {name: plain_data(value, name) for name, value in given.items()})
 
-    def prepared(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def prepared(self, messages: Sequence[Mapping[str, Any]]) -> PlainData:
         """Messages as plain data, calls in the form that the template takes.
 
         Args:
             messages: The messages.
 
         Returns:
-            New messages, or those given where there is nothing to be changed.
+            New messages, and all texts in them.
 
         Raises:
             FormatError: A message is no plain data.
         """
-        chat = chat_messages(messages)
-        return [
-            self.takes.form(message) if "tool_calls" in message or message.get("content", "") is None else message
-            for message in chat
-        ]
+        # What it takes is found out when there is a call.
+        return chat_messages(messages, lambda message: self.takes.form(message))
 
     def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
         """Render what is plain data already.

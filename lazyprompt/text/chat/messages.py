@@ -18,11 +18,9 @@ from lazyprompt.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_SCALARS = frozenset((str, int, float, bool))
-_FLAT = _SCALARS | {type(None)}
+_FLAT = frozenset((str, int, float, bool, type(None)))
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
-_REASONING_NAMES = frozenset(REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -37,11 +35,24 @@ def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in message.items() if value is not None} for message in messages]
 
 
-def chat_messages(messages: Iterable[object]) -> list[dict[str, Any]]:
+class PlainData(NamedTuple):
+    """What a template is given.
+
+    Attributes:
+        data: The data: messages, or tools. Nothing changes it.
+        texts: All texts in it.
+    """
+
+    data: Any
+    texts: Sequence[str]
+
+
+def chat_messages(messages: Iterable[object], form: Callable[[dict[str, Any]], dict[str, Any]]) -> PlainData:
     """Messages as plain data, as :func:`chat_message` makes each.
 
     Args:
         messages: The messages.
+        form: What gives messages that call, or have no content, the form that the template takes.
 
     Returns:
         Copies.
@@ -49,16 +60,23 @@ def chat_messages(messages: Iterable[object]) -> list[dict[str, Any]]:
     Raises:
         FormatError: As :func:`chat_message`.
     """
-    given = cast("Iterable[dict[str, Any]]", messages)
-    return [
-        # Most are flat, and to go through them would take long.
-        message.copy()
-        if type(message) is dict
-        and _FLAT.issuperset(map(type, message.values()))
-        and _REASONING_NAMES.isdisjoint(message)
-        else chat_message(message, f"messages[{at}]")
-        for at, message in enumerate(given)
-    ]
+    chat: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for at, message in enumerate(cast("Iterable[dict[str, Any]]", messages)):
+        # Most are a role and a text: this is where the time of a long chat would go.
+        if type(message) is dict and len(message) == 2 and "role" in message:  # noqa: PLR2004 - and a content
+            said = message.get("content")
+            if type(said) is str and type(message["role"]) is str:
+                texts.append(said)
+                texts.append(message["role"])
+                chat.append(message.copy())
+                continue
+        plain = chat_message(message, f"messages[{at}]")
+        if "tool_calls" in plain or plain.get("content", "") is None:
+            plain = form(plain)
+        texts += texts_in(plain)
+        chat.append(plain)
+    return PlainData(chat, texts)
 
 
 def chat_message(message: object, where: str) -> dict[str, object]:
@@ -123,19 +141,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     raise FormatError(f"{where} is a {kind.__name__}, which is no JSON value")
 
 
-class PlainTools(NamedTuple):
-    """Tools as plain data.
-
-    Attributes:
-        tools: The tools; nothing ever changes them.
-        texts: All texts in them.
-    """
-
-    tools: object
-    texts: tuple[str, ...]
-
-
-def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainTools:
+def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainData:
     """Tools as plain data; the last 64 sets are kept.
 
     Args:
@@ -152,14 +158,14 @@ def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainTools:
         packed = marshal.dumps(cast("list[Any]", tools), 2)
     except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
         made = plain_data(tools, "tools")
-        return PlainTools(made, tuple(texts_in(made)))
+        return PlainData(made, tuple(texts_in(made)))
     return _packed_tools(packed)
 
 
 @lru_cache(maxsize=64)
-def _packed_tools(packed: bytes) -> PlainTools:
+def _packed_tools(packed: bytes) -> PlainData:
     made = plain_data(marshal.loads(packed), "tools")  # noqa: S302 - bytes that have just been dumped
-    return PlainTools(made, tuple(texts_in(made)))
+    return PlainData(made, tuple(texts_in(made)))
 
 
 def texts_in(value: object) -> list[str]:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
-from lazyprompt.text.chat.controls import controls_of, crosses
+from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
-from lazyprompt.text.chat.untrusted import is_clean, rendered_with_origins
-from lazyprompt.text.safety import JOINT, checked_safety
+from lazyprompt.text.chat.untrusted import rendered_with_origins
+from lazyprompt.text.safety import checked_safety
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import tokenizers
@@ -138,18 +138,19 @@ class ChatTemplate:
         """
         policy = checked_safety(safety)
         unusual = tools is not None or documents is not None or now or variables or continue_final_message
-        if add_generation_prompt and not unusual and (quick := self._quickly(messages, policy)):
-            return quick[0]
+        if add_generation_prompt and not unusual and (chat := plain_chat(messages)) is not None:
+            quick = self._framed(chat, policy)
+            if quick is not None:
+                return quick
         jinja = self.jinja(tools=bool(tools), now=now)
-        chat = jinja.prepared(dicts_from(messages, jinja))
+        data, texts = jinja.prepared(dicts_from(messages, jinja))
         own = plain_tools(dicts_of(tools))
         asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
-        given = {"tools": own.tools, **{name: plain_data(value, name) for name, value in asked.items()}}
+        given = {"tools": own.data, **{name: plain_data(value, name) for name, value in asked.items()}}
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
-            return self._continued(jinja, tagged(chat, field), given, policy)
-        texts = own.texts if documents is None else (*own.texts, *texts_in(given["documents"]))
-        return self.laid_out(jinja, chat, given, policy, texts)
+            return self._continued(jinja, tagged(data, field), given, policy)
+        return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.
@@ -187,7 +188,7 @@ class ChatTemplate:
         chat: Sequence[Mapping[str, Any]],
         given: Mapping[str, object],
         safety: Safety,
-        texts: Iterable[str] = (),
+        texts: Sequence[str],
     ) -> Rendered:
         """Render what is plain data already.
 
@@ -196,35 +197,30 @@ class ChatTemplate:
             chat: The messages; texts that are traced keep their origins.
             given: The variables of the template.
             safety: The policy.
-            texts: The texts of tools and documents.
+            texts: All texts that nobody trusts.
 
         Returns:
             The text; its segments are found out when they are asked for.
         """
         controls = self._controls(jinja)
         lay = partial(_composition, jinja, chat, given, controls, safety)
-        if safety != "off" and not is_clean(chat, texts, controls, crossed=crosses(jinja, controls, calls=True)):
+        if safety != "off" and not is_clean(jinja, controls, texts, calls=True):
             return Rendered(*lay())
         return Rendered.later(jinja.run(chat, given), lay)
 
-    def _quickly(self, messages: HistoryLike, safety: Safety) -> tuple[Rendered] | None:
-        """A plain chat laid out with markers; None where it is for the template itself."""
-        chat = plain_chat(messages)
+    def _framed(self, chat: PlainChat, safety: Safety) -> Rendered | None:
+        """A plain chat laid out without the template; None where it is for the template itself."""
         jinja = self._chats[0]
-        if chat is None or isinstance(frame := frame_of(jinja), str):
+        frame = frame_of(jinja)
+        if isinstance(frame, str):
             return None
-        joined = JOINT.join(chat.texts)
         controls = self._controls(jinja)
-        if safety != "off" and not controls.clean(joined):
+        if safety != "off" and not is_clean(jinja, controls, chat.texts, calls=False):
             return None
-        if safety != "off" and crosses(jinja, controls, calls=False) and controls.at_edge(chat.texts):
+        text = frame.lay_out(chat)
+        if text is None:
             return None
-        text = frame.lay_out(chat, joined)
-        return (
-            None
-            if text is None
-            else (Rendered.later(text, partial(_plain_composition, jinja, chat, controls, safety)),)
-        )
+        return Rendered.later(text, partial(_plain_composition, jinja, chat, controls, safety))
 
     def _controls(self, jinja: ChatJinja) -> Controls:
         return controls_of(jinja, self.source.control_tokens)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages import ROLES
-from lazyprompt.text.chat.messages import texts_in
 from lazyprompt.text.chat.traced import OWN, Origin, Traced, cut, parts_of, trace
-from lazyprompt.text.safety import JOINT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt.text.chat.jinja import ChatJinja
     from lazyprompt.text.chat.traced import Run
@@ -41,25 +39,6 @@ class Traces(NamedTuple):
     def text(self) -> str:
         """The whole text."""
         return "".join(self.parts)
-
-
-def is_clean(chat: Sequence[Mapping[str, Any]], others: Iterable[str], controls: Controls, *, crossed: bool) -> bool:
-    """Whether nothing that is not trusted holds a control sequence.
-
-    Args:
-        chat: The messages, as plain data.
-        others: The texts of tools and documents.
-        controls: The template's control sequences.
-        crossed: Whether a piece of one at the edge of a text counts too.
-    """
-    texts = [*others]
-    for message in chat:
-        for value in message.values():
-            if type(value) is str:
-                texts.append(value)
-            elif value is not None:
-                texts += texts_in(value)
-    return controls.clean(JOINT.join(texts)) and not (crossed and controls.at_edge(texts))
 
 
 def rendered_with_origins(
