@@ -118,7 +118,7 @@ class _Edges(NamedTuple):
         """The pieces of sequences."""
         known = [*texts, *(("<|x|>",) if reserved else ())]
         cuts = [(text[:at], text[at:]) for text in known for at in range(1, len(text))]
-        begin, end = ({text[place] for text in known} for place in (0, -1))
+        begin, end = (frozenset(text[place] for text in known) for place in (0, -1))
         return cls(
             begin.union(*(_DISGUISES.get(sign, "") for sign in begin)),
             end.union(*(_DISGUISES.get(sign, "") for sign in end)),

@@ -14,7 +14,7 @@ from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.frame import frame_of
 from lazyprompt.text.chat.jinja import CALLING, TOOL
 from lazyprompt.text.chat.messages import with_arguments, with_json_arguments
-from lazyprompt.text.chat.trained import trained_parts
+from lazyprompt.text.chat.trained import answer_end
 from lazyprompt.text.chat.untrusted import rendered_with_origins
 
 if TYPE_CHECKING:
@@ -211,13 +211,7 @@ def _generation(tried: _Tried) -> tuple[bool | None, str]:
 
 
 def _stop(tried: _Tried) -> tuple[bool | None, str]:
-    given: dict[str, object] = {"tools": None, "documents": None}
-    try:
-        found = trained_parts(tried.template, [_USER, _ANSWER], given, tried.controls, "off", {1})
-    except TemplateError as error:
-        return None, str(error)
-    text = "".join(part for part, trained in zip(found.parts, found.trained, strict=True) if trained)
-    end = text.rpartition(_ANSWER["content"])[2].strip()
+    end = answer_end(tried.template, tried.controls)
     if not end:
         return False, "nothing stands behind an answer, so that a model is not taught to stop"
     eos = tried.template.special_tokens.get("eos_token")

@@ -48,6 +48,19 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     )
 
 
+def turn_sequences_in(template: ChatJinja) -> frozenset[str]:
+    """The control sequences that open or close a turn.
+
+    Args:
+        template: The template.
+    """
+    thoughts = frozenset(("<think>", "</think>"))
+    return (
+        tokens_in(*_around_words(template)).union(token for token in template.special_tokens.values() if token)
+        - thoughts
+    )
+
+
 def _around_words(template: ChatJinja) -> Iterable[str]:
     """What a template writes around the contents of a short chat."""
     roles = ("system", "user", "assistant", "user")

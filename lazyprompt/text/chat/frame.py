@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.text.chat.jinja import ChatJinja
 
+_ALL = frozenset(("system", "user", "assistant"))
 _TURN = ["user", "assistant"]
 _ROLE_AND_CONTENT = itemgetter("role", "content")
 _DICTS, _TEXTS = {dict}, {str}
@@ -121,8 +122,10 @@ class Frame(NamedTuple):
         return "".join(parts + around)
 
     def _trimmed(self, chat: PlainChat) -> list[str]:
-        first = int(chat.has_system)
         texts = [*map(str.strip, chat.texts)]
+        if self.trim == _ALL:
+            return texts
+        first = int(chat.has_system)
         for role, start, step in (("system", 0, len(texts)), ("user", first, 2), ("assistant", first + 1, 2)):
             if role not in (self.trim or ()) and (role != "system" or chat.has_system):
                 texts[start::step] = chat.texts[start::step]

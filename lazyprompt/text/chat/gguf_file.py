@@ -11,7 +11,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
+from lazyprompt.errors import TokenizerError, missing_extra
 from lazyprompt.text.chat.source import ChatSource
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def read_gguf(path: Path) -> ChatSource:
         What the file says; templates are missing where it has none.
 
     Raises:
-        TokenizerError: It is no GGUF file.
-        TemplateError: What should be a template is no text.
+        TokenizerError: It is no GGUF file, or no sound one.
         MissingExtraError: The package gguf is not installed.
     """
     try:
@@ -63,7 +62,7 @@ def read_gguf(path: Path) -> ChatSource:
         return _source(reader(os.fspath(path)))
     except (OSError, ValueError, LookupError, ArithmeticError, struct.error) as error:
         raise TokenizerError(
-            f"{path} is no GGUF file, or not all of one ({error}); copy it again from where the model is kept"
+            f"{path} is no GGUF file, or no sound one ({error}); copy it again from where the model is kept"
         ) from error
 
 
@@ -90,10 +89,10 @@ def _reader() -> type[GGUFReader]:
                 parts.append(self._get(at, self.gguf_scalar_to_np[kind], count))
                 at += parts[-1].itemsize * count
             elif kind == GGUFValueType.STRING:
-                length = _LENGTHS[self.byte_order].unpack_from
+                length, view = _LENGTHS[self.byte_order].unpack_from, content.data
                 for _ in range(count):
                     start = at + 8
-                    at = start + length(content.data, at)[0]
+                    at = start + length(view, at)[0]
                     parts.append(content[start:at])
             else:
                 raise ValueError("there is a list of lists in it")
@@ -110,7 +109,7 @@ def _source(reader: GGUFReader) -> ChatSource:
         if key == _TEMPLATE or key.startswith(f"{_TEMPLATE}."):
             text = _value(reader, key)
             if not isinstance(text, str):
-                raise TemplateError(f"{key} is a {type(text).__name__}, not text")
+                raise ValueError(f"{key} is a {type(text).__name__}, not text")
             templates["default" if key == _TEMPLATE else key.removeprefix(f"{_TEMPLATE}.")] = text
     token = _tokens(reader)
     numbers = {name: _value(reader, f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}

@@ -47,7 +47,8 @@ class ChatSource:
         """The tokens of the tokenizer that a text must not forge: special ones, and those that are no plain words."""
         added = {str(token["content"]): bool(token.get("special")) for token in self.added_tokens}
         found = {text for text, special in added.items() if special or not _WORDS.fullmatch(text)}
-        return frozenset(text for text in found.union(self.whole_tokens) if text.strip())
+        # A single sign cannot be broken, and is in many an honest text.
+        return frozenset(text for text in found.union(self.whole_tokens) if len(text.strip()) > 1)
 
     def template(self, *, with_tools: bool = False) -> ChatJinja | None:
         """The template for a chat.

@@ -15,6 +15,7 @@ from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
+from lazyprompt.text.chat.trained import answer_end
 from lazyprompt.text.chat.untrusted import rendered_with_origins
 from lazyprompt.text.safety import checked_safety
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from lazyprompt.text.chat.frame import PlainChat
     from lazyprompt.text.safety import Controls, Safety
     from lazyprompt.tools import ToolLike
+
+
+# What a template is given where nothing but a chat is.
+_PROMPTED: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +142,29 @@ class ChatTemplate:
             SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
         """
         policy = checked_safety(safety)
-        unusual = tools is not None or documents is not None or now or variables or continue_final_message
-        if add_generation_prompt and not unusual and (chat := plain_chat(messages)) is not None:
-            quick = self._framed(chat, policy)
+        given: dict[str, object] = {
+            "tools": tools,
+            "documents": documents,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        if given == _PROMPTED and not variables and now is None and not continue_final_message:
+            quick = self._plainly(messages, policy)
             if quick is not None:
                 return quick
         jinja = self.jinja(tools=bool(tools), now=now)
         data, texts = jinja.prepared(dicts_from(messages, jinja))
         own = plain_tools(dicts_of(tools))
-        asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
-        given = {"tools": own.data, **{name: plain_data(value, name) for name, value in asked.items()}}
+        given = {name: plain_data(value, name) for name, value in {**given, "tools": None, **variables}.items()}
+        given["tools"] = own.data
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
             return self._continued(jinja, tagged(data, field), given, policy)
         return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
+
+    @property
+    def answer_end(self) -> str:
+        """What the template writes behind an answer, without white space: the marker at which an engine stops."""
+        return answer_end(self._chats[0], self.controls(self._chats[0]))
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.
@@ -167,7 +181,7 @@ class ChatTemplate:
         jinja = self.jinja(tools=tools)
         # What a tokenizer makes of no text is what it adds to each.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
-        return check_template(jinja, self._controls(jinja), adds_bos=adds)
+        return check_template(jinja, self.controls(jinja), adds_bos=adds)
 
     def jinja(self, *, tools: bool = False, now: datetime | None = None) -> ChatJinja:
         """The template that is used.
@@ -188,41 +202,56 @@ class ChatTemplate:
         chat: Sequence[Mapping[str, Any]],
         given: Mapping[str, object],
         safety: Safety,
-        texts: Sequence[str],
+        texts: Sequence[str] | None,
+        traced: Sequence[Mapping[str, Any]] | None = None,
     ) -> Rendered:
         """Render what is plain data already.
 
         Args:
             jinja: The template.
-            chat: The messages; texts that are traced keep their origins.
+            chat: The messages.
             given: The variables of the template.
             safety: The policy.
-            texts: All texts that nobody trusts.
+            texts: All texts that nobody trusts; None where they are to be looked at with all care in any case.
+            traced: The same messages with origins of their own.
 
         Returns:
             The text; its segments are found out when they are asked for.
         """
-        controls = self._controls(jinja)
-        lay = partial(_composition, jinja, chat, given, controls, safety)
-        if safety != "off" and not is_clean(jinja, controls, texts, calls=True):
+        controls = self.controls(jinja)
+        lay = partial(_composition, jinja, chat if traced is None else traced, given, controls, safety)
+        if safety != "off" and (texts is None or not is_clean(jinja, controls, texts, calls=True)):
             return Rendered(*lay())
-        return Rendered.later(jinja.run(chat, given), lay)
+        text = self._framed(chat, jinja, given) if traced is not None else None
+        return Rendered.later(jinja.run(chat, given) if text is None else text, lay)
 
-    def _framed(self, chat: PlainChat, safety: Safety) -> Rendered | None:
-        """A plain chat laid out without the template; None where it is for the template itself."""
+    def _framed(self, chat: object, jinja: ChatJinja, given: Mapping[str, object]) -> str | None:
+        """The text of a plain chat without running the template; None where it is for the template itself."""
+        plain = plain_chat(chat) if given == _PROMPTED else None
+        frame = frame_of(jinja) if plain is not None else ""
+        return None if isinstance(frame, str) or plain is None else frame.lay_out(plain)
+
+    def _plainly(self, messages: object, safety: Safety) -> Rendered | None:
+        """A plain chat, laid out without a look at what else messages may hold."""
         jinja = self._chats[0]
-        frame = frame_of(jinja)
-        if isinstance(frame, str):
+        chat = plain_chat(messages)
+        frame = frame_of(jinja) if chat is not None else ""
+        if chat is None or isinstance(frame, str):
             return None
-        controls = self._controls(jinja)
+        controls = self.controls(jinja)
         if safety != "off" and not is_clean(jinja, controls, chat.texts, calls=False):
             return None
         text = frame.lay_out(chat)
-        if text is None:
-            return None
-        return Rendered.later(text, partial(_plain_composition, jinja, chat, controls, safety))
+        return (
+            None if text is None else Rendered.later(text, partial(_plain_composition, jinja, chat, controls, safety))
+        )
 
-    def _controls(self, jinja: ChatJinja) -> Controls:
+    def controls(self, jinja: ChatJinja) -> Controls:
+        """The control sequences of the template and of its tokenizer.
+
+        Args:
+            jinja: The template that is used.
+        """
         return controls_of(jinja, self.source.control_tokens)
 
     def _continued(
@@ -230,7 +259,7 @@ class ChatTemplate:
     ) -> Rendered:
         """The text up to the end of what is to be gone on with."""
         given = {**given, "add_generation_prompt": False}
-        parts, slots, note = _composition(jinja, chat, given, self._controls(jinja), safety)
+        parts, slots, note = _composition(jinja, chat, given, self.controls(jinja), safety)
         text = "".join(parts)
         at = text.rfind(CONTINUED.strip())
         if at < 0:
@@ -251,8 +280,7 @@ class ChatTemplate:
 
 def _plain_composition(jinja: ChatJinja, chat: PlainChat, controls: Controls, safety: Safety) -> Composition:
     """What the text of a plain chat is made of."""
-    given = {"tools": None, "documents": None, "add_generation_prompt": True}
-    return _composition(jinja, messages_of(chat), given, controls, safety)
+    return _composition(jinja, messages_of(chat), _PROMPTED, controls, safety)
 
 
 def _composition(

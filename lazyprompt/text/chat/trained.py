@@ -7,6 +7,7 @@ ends, and ends with what the template writes behind the turn whether or not anot
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
 # Stands in no text of a template.
 _NONE = "\0"
+_WORD = "lazyprompt"
 _NEXT = {"role": "user", "content": "?"}
 
 
@@ -237,3 +239,23 @@ def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[R
         made += [(length, origin._replace(generated=True)) for length, origin in cut(runs, start, stop)]
         at = stop
     return made
+
+
+@lru_cache(maxsize=128)
+def answer_end(template: ChatJinja, controls: Controls) -> str:
+    """What a template writes behind an answer, without white space.
+
+    Args:
+        template: The template.
+        controls: Its control sequences.
+
+    Returns:
+        The marker; nothing where there is none, or the template refuses a short chat.
+    """
+    chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
+    try:
+        found = trained_parts(template, chat, {"tools": None, "documents": None}, controls, "off", {1})
+    except TemplateError:
+        return ""
+    text = "".join(part for part, trained in zip(found.parts, found.trained, strict=True) if trained)
+    return text.rpartition(_WORD)[2].strip()

@@ -68,7 +68,7 @@ def rendered_with_origins(
         SafetyError: There is a control sequence, and that is refused.
     """
     traced, variables = with_origins(chat, given, controls, safety)
-    text = template.run([_plain(message) for message in traced], {**given})
+    text = template.run([without_origins(message) for message in traced], {**given})
     try:
         parts, origins = parts_of(template.run(traced, variables, traced=True))
     except TemplateError as error:
@@ -193,13 +193,15 @@ def _with_thought(text: Traced) -> Traced:
     return Traced(text, (*runs, *cut(text.runs, at, len(text))))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-    """The same data without origins."""
+def without_origins(value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
+    """The same data, its texts plain."""
     if isinstance(value, Traced):
         return str.__str__(value)
     if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in cast("dict[object, object]", value).items()}
+        return {
+            without_origins(key): without_origins(item) for key, item in cast("dict[object, object]", value).items()
+        }
     if isinstance(value, list | tuple):
-        made = [_plain(item) for item in cast("Sequence[object]", value)]
+        made = [without_origins(item) for item in cast("Sequence[object]", value)]
         return tuple(made) if isinstance(value, tuple) else made
     return value

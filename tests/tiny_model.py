@@ -1,0 +1,153 @@
+"""A tiny model with random weights in a GGUF file, as the package gguf writes it, and llama.cpp, which serves it.
+
+It is a Qwen 2 of one layer, which llama.cpp loads in a hundredth of a second.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import gguf
+import numpy as np
+import urllib3
+from gguf import TokenType
+from tokenizers.pre_tokenizers import ByteLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+WIDTH, INNER, HEADS, CONTEXT = 32, 32, 2, 512
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# The tokens behind those of the bytes, and what the file names some of them.
+TOKENS: dict[str, TokenType] = {
+    "<|endoftext|>": TokenType.CONTROL,
+    "<|im_start|>": TokenType.CONTROL,
+    "<|im_end|>": TokenType.CONTROL,
+}
+SPECIAL = {"bos": "<|endoftext|>", "eos": "<|im_end|>"}
+
+
+def write_model(
+    path: Path,
+    templates: Mapping[str, str],
+    *,
+    tokens: Mapping[str, TokenType] = TOKENS,
+    special: Mapping[str, str] = SPECIAL,
+    order: gguf.GGUFEndian = gguf.GGUFEndian.LITTLE,
+    weights: bool = True,
+) -> Path:
+    """Write a model.
+
+    Args:
+        path: Where to.
+        templates: The chat templates by name; one that is called ``default`` is the usual one.
+        tokens: The tokens that it has besides one for each byte.
+        special: Which of them are special, by the names that the file's format has for them.
+        order: The order of the bytes.
+        weights: Whether it has weights, without which it cannot be served.
+
+    Returns:
+        The path.
+    """
+    writer = gguf.GGUFWriter(path, "qwen2", endianess=order)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-6)
+    kinds = dict.fromkeys(sorted(ByteLevel.alphabet()), TokenType.NORMAL) | dict(tokens)
+    numbers = {token: number for number, token in enumerate(kinds)}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list([*kinds])
+    writer.add_token_types([*kinds.values()])
+    writer.add_token_merges(["a b"])
+    for name, token in special.items():
+        writer.add_uint32(f"tokenizer.ggml.{name}_token_id", numbers[token])
+    # Else llama.cpp takes it off the prompt, to put it before the ids.
+    writer.add_add_bos_token(False)  # noqa: FBT003 - gguf's own
+    if templates:
+        writer.add_chat_template([{"name": name, "template": text} for name, text in templates.items()])
+    for name, shape in _shapes(len(kinds)).items() if weights else ():
+        writer.add_tensor(name, np.random.default_rng(7).standard_normal(shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _shapes(vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """The weights of the model."""
+    shapes: dict[str, tuple[int, ...]] = {
+        f"attn_{name}": (WIDTH, WIDTH)[:dimensions]
+        for letter in "qkv"
+        for name, dimensions in ((f"{letter}.weight", 2), (f"{letter}.bias", 1))
+    }
+    shapes |= {f"ffn_{name}.weight": (INNER, WIDTH) for name in ("gate", "up")}
+    shapes |= {"ffn_down.weight": (WIDTH, INNER), "attn_output.weight": (WIDTH, WIDTH)}
+    shapes |= {f"{name}_norm.weight": (WIDTH,) for name in ("attn", "ffn")}
+    outer: dict[str, tuple[int, ...]] = {f"{name}.weight": (vocabulary, WIDTH) for name in ("token_embd", "output")}
+    return {f"blk.0.{name}": shape for name, shape in shapes.items()} | outer | {"output_norm.weight": (WIDTH,)}
+
+
+class LlamaCpp:
+    """llama.cpp's server.
+
+    Args:
+        address: Where it listens.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def post(self, path: str, **body: Any) -> tuple[int, dict[str, Any]]:
+        """The status and the answer to a request."""
+        with urllib3.PoolManager() as pool:
+            response = pool.request("POST", self.address + path, json=body, retries=False)
+        return response.status, response.json()
+
+    def prompt(self, messages: list[dict[str, Any]], **body: Any) -> tuple[str | None, str]:
+        """The prompt that the model would be given, or None and the reason."""
+        status, answer = self.post("/apply-template", messages=messages, **body)
+        return (answer["prompt"], "") if status == 200 else (None, answer["error"]["message"])
+
+    def tokens(self, text: str) -> list[int]:
+        """The ids of a prompt, in which whatever looks like a token is one."""
+        answer = self.post("/tokenize", content=text, add_special=False, parse_special=True)[1]
+        return [int(token) for token in answer["tokens"]]
+
+
+@contextmanager
+def llama_cpp(model: Path, template: str = "") -> Iterator[LlamaCpp]:
+    """Serve a model while a test needs it.
+
+    Args:
+        model: The model.
+        template: The chat template that is used instead of the model's own.
+
+    Yields:
+        The server, which is stopped at the end.
+    """
+    engine: Any = import_module("xllamacpp")
+    params = engine.CommonParams()
+    params.model.path = str(model)
+    params.chat_template = template
+    params.hostnames, params.port = ["127.0.0.1"], 0
+    params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.n_threads_http = CONTEXT, 1, 1, 1
+    params.use_jinja, params.offline, params.warmup, params.fit_params = True, True, False, False
+    params.verbosity = -1
+    server = engine.Server(params)
+    try:
+        yield LlamaCpp(server.listening_address)
+    finally:
+        # It stops where nothing refers to it any more; there is no other way.
+        del server
