@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from copy import copy
-from typing import TYPE_CHECKING, NotRequired, Self, TypeAlias, TypedDict
+from copy import copy, deepcopy
+from typing import TYPE_CHECKING, Literal, NotRequired, Self, TypeAlias, TypedDict, cast
 
 from lazyprompt._json import checked_text
-from lazyprompt.errors import TemplateError, ToolsError
+from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.prompt import MARKERS, Rendered, Text
 from lazyprompt.text.layout import Fields
@@ -15,16 +15,18 @@ from lazyprompt.text.template import PromptTemplate, Writer, resolved_system
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt._json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike, Call
     from lazyprompt.formatters.report import Payload
+    from lazyprompt.messages import Msg
     from lazyprompt.text.instruction import InstructionTemplate
     from lazyprompt.text.layout import Laid
     from lazyprompt.text.safety import Safety
+    from lazyprompt.training import TrainingSample
 
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 PastLike: TypeAlias = "HistoryLike | History | None"
@@ -32,6 +34,8 @@ PastLike: TypeAlias = "HistoryLike | History | None"
 CallArgs: TypeAlias = "tuple[object, PastLike, ToolsLike, str | None]"
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
+# Which answers of a conversation are trained; a function is asked with the index of a message and the message.
+Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
 class OpenAIPrompt(TypedDict):
@@ -43,6 +47,8 @@ class OpenAIPrompt(TypedDict):
 
 # What a prompter writes itself: flat text and OpenAI's form.
 OWN_FORMS = (None, "flat", "openai")
+# A prompter remembers the copies it made for so many model names.
+_MODELS_KEPT = 32
 
 
 class PromptMaker:
@@ -85,6 +91,29 @@ class PromptMaker:
         self._system_text = resolved_system(self._system, markers)
         self._writer: Writer | None = None
         self._by_model: dict[str, Self] = {}
+
+    def _for_model(self, model: str) -> Self:
+        """The copy for a model; the last few are kept."""
+        made = self._by_model.get(model)
+        if made is None:
+            made = self._changed(Markers.for_model(model))
+            if len(self._by_model) >= _MODELS_KEPT:
+                self._by_model.clear()
+            self._by_model[model] = made
+        return made
+
+    def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
+        """The arguments of a call after the hooks, with the label checked."""
+        for hook in self._hooks:
+            result = hook(*deepcopy(args))
+            if not isinstance(cast("object", result), tuple) or len(result) != len(args):
+                raise TemplateError(
+                    f"pre_hook {getattr(hook, '__name__', hook)!r} returned {result!r}; "
+                    "it must return the four (input, history, tools, label)"
+                )
+            args = result
+        checked_text(args[3], "the label", SlotError)
+        return args
 
     def _within(
         self, budget: Budget, form: str | None, model: str | None, args: CallArgs
@@ -131,8 +160,60 @@ class PromptMaker:
 
         return checked_budget(budget, self._instruction.slots)
 
-    def _lay(self, given: object, history: PastLike, tools: ToolsLike, label: str | None) -> Laid:
-        """The parts of the flat prompt."""
+    def _sample(self, call: HookArgs, train: Train) -> TrainingSample:
+        """The training sample of a call after the hooks."""
+        from lazyprompt.openai_form import to_openai  # noqa: PLC0415 - prompts need none of these
+        from lazyprompt.text.layout import Said  # noqa: PLC0415
+        from lazyprompt.text.turns import answers_in  # noqa: PLC0415
+        from lazyprompt.training import TrainingSample  # noqa: PLC0415
+
+        given, history, tools, label = call
+        past, answer = self._answered(given, History.of(history), label)
+        if self._budget is not None:
+            (given, past), _ = self._fitted(self._budget, None, None, (given, past, tools, None))
+        form = self._openai(given, past, tools, None)
+        messages = [*form["messages"], *to_openai(answer)]
+        trained = _trained(messages, train)
+        answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        for index, turn in zip(answers, (*answers_in(self._past(past)), answer), strict=True):
+            if trained[index]:
+                _refuse_thoughts(turn, index)
+        wanted = [trained[index] for index in answers]
+        laid = self._lay(given, past, tools, None, (answer, wanted))
+        return TrainingSample(
+            tuple(laid.parts),
+            tuple(map(str, laid.slots)),
+            tuple(isinstance(slot, Said) for slot in laid.slots),
+            tuple(messages),
+            trained,
+            tuple(form.get("tools", ())),
+        )
+
+    def _answered(self, given: object, past: History, label: str | None) -> tuple[History, Msg]:
+        """The history before the answer, and the answer: the label, or else the turn that the history ends with."""
+        from lazyprompt.messages import Msg  # noqa: PLC0415 - prompts of pairs need none
+
+        if label is not None:
+            return past, Msg("assistant", str.__str__(label), "assistant")
+        _, user, text = self._instruction.parts(given)
+        self._past(past)
+        ends_with_answer = past and past.messages[-1].role == "assistant" and not past.waits_for_answer
+        if ends_with_answer and text is None and not any(user):
+            return History(messages=past.messages[:-1]), past.messages[-1]
+        raise SlotError(
+            "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
+            "and nothing that is said behind it"
+        )
+
+    def _lay(
+        self,
+        given: object,
+        history: PastLike,
+        tools: ToolsLike,
+        label: str | None,
+        sample: tuple[Msg, Sequence[bool]] | None = None,
+    ) -> Laid:
+        """The parts of the flat prompt; or of a sample: with the answer, and which answers are trained."""
         system, user, text = self._instruction.parts(given)
         past = self._history if history is None else self._past(history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
@@ -140,7 +221,7 @@ class PromptMaker:
         fields = Fields(self._system_text, system, slots[0], user, slots[1], said_now(text, past), past, all_tools)
         # Made on first use; two threads that come at once make the same one.
         writer = self._writer = self._writer or self._new_writer(fields)
-        return writer.write(fields, label)
+        return writer.write(fields, label) if sample is None else writer.write_sample(fields, *sample)
 
     def _new_writer(self, fields: Fields) -> Writer:
         constant = self._instruction.constant | {"system"}
@@ -211,3 +292,27 @@ class PromptMaker:
 def said_now(text: str | None, past: History) -> str | None:
     """What the user says now; nothing at all where nothing was given and the history waits for the assistant."""
     return "" if text is None and not past.waits_for_answer else text
+
+
+def _trained(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
+    """Which of the messages are trained; the last of them is the answer."""
+    known = ("last", "all")
+    if not callable(train) and train not in known:
+        raise FormatError(
+            f"train {train!r} is unknown{did_you_mean(str(train), known)}; known are {', '.join(known)}, or a function"
+        )
+    if train == "last":
+        return (*[False] * (len(messages) - 1), True)
+    return tuple(
+        # A function may do with a message what it likes.
+        message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
+        for index, message in enumerate(messages)
+    )
+
+
+def _refuse_thoughts(message: Msg, index: int) -> None:
+    if any(block.type == "thinking" for block in message.blocks):
+        raise FormatError(
+            f"messages[{index}] is to be trained and holds thoughts, which flat text leaves out; write them into its "
+            "text, in the form of the model, or leave them out"
+        )

@@ -7,11 +7,10 @@ It keeps nothing of a call, so one prompter serves any number of threads and mod
 from __future__ import annotations
 
 import sys
-from copy import deepcopy
-from typing import TYPE_CHECKING, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 from lazyprompt._json import checked_text
-from lazyprompt.errors import BudgetError, FormatError, SlotError, TemplateError, did_you_mean
+from lazyprompt.errors import BudgetError, FormatError, TemplateError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.prompt_maker import OWN_FORMS, PromptMaker, said_now
@@ -23,15 +22,12 @@ if TYPE_CHECKING:
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import Hook, HookArgs, OpenAIPrompt, ToolsLike
+    from lazyprompt.prompt_maker import Hook, OpenAIPrompt, ToolsLike, Train
     from lazyprompt.text.safety import Safety
     from lazyprompt.text.template import PromptTemplate
+    from lazyprompt.training import TrainingSample
 
 FORMATS = ("flat", *PROVIDERS)
-
-
-# A prompter remembers the copies it made for so many model names.
-_MODELS_KEPT = 32
 
 
 class Prompter(PromptMaker):
@@ -268,6 +264,37 @@ class Prompter(PromptMaker):
             laid = self._lay(input, history, tools, label)
         return Rendered(laid.parts, laid.slots)
 
+    def training_sample(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        label: str | None = None,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        train: Train = "last",
+        model: str | None = None,
+    ) -> TrainingSample:
+        """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
+
+        Args:
+            input: As in :meth:`generate_prompt` (so with history, tools and model).
+            label: The answer; without one it is the assistant's turn that the history ends with.
+            history: What was said before.
+            tools: Tools the model may call.
+            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            model: The model whose markers are used.
+
+        Returns:
+            The sample. A budget is for its prompt: the answer is beside it, as it is when the model gives one.
+
+        Raises:
+            SlotError: There is no answer.
+            LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
+        """
+        if model is not None:
+            return self._for_model(model).training_sample(input, label, history, tools, train=train)
+        return self._sample(self._prepared(input, history, tools, label), train)
+
     def pre_hook(self, hook: Hook) -> Self:
         """Call a function with the arguments of each call first; it gives back what is used in their place.
 
@@ -349,29 +376,6 @@ class Prompter(PromptMaker):
         ends = [end for end in (self._markers.eoa.strip(), *self._markers.stop) if end]
         cuts = [at for end in ends if (at := found.find(end)) >= 0]
         return found[: min(cuts)] if cuts else found
-
-    def _for_model(self, model: str) -> Self:
-        """The copy for a model; the last few are kept."""
-        made = self._by_model.get(model)
-        if made is None:
-            made = self.with_markers(model)
-            if len(self._by_model) >= _MODELS_KEPT:
-                self._by_model.clear()
-            self._by_model[model] = made
-        return made
-
-    def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
-        """The arguments of a call after the hooks, with the label checked."""
-        for hook in self._hooks:
-            result = hook(*deepcopy(args))
-            if not isinstance(cast("object", result), tuple) or len(result) != len(args):
-                raise TemplateError(
-                    f"pre_hook {getattr(hook, '__name__', hook)!r} returned {result!r}; "
-                    "it must return the four (input, history, tools, label)"
-                )
-            args = result
-        checked_text(args[3], "the label", SlotError)
-        return args
 
     def __getstate__(self) -> dict[str, object]:
         """What a pickle holds: not what was made on first use."""

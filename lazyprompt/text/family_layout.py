@@ -22,15 +22,17 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_constant_system", "_constant_tools", "_generation", "_markers", "literals")
+    __slots__ = ("_constant_system", "_constant_tools", "_generation", "_markers", "literals", "opening")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
         self._constant_system: Run | None = None
         self._constant_tools: ToolSet | None = None
         self._generation = markers.soa if markers.generation is None else markers.generation
-        opening, closing = markers.bos + markers.sos + markers.preamble, markers.eoh + self._generation
-        self.literals: tuple[str, ...] = (opening, markers.eos + markers.soh, closing, *turn_literals(markers))
+        stops_short = markers.soa.startswith(self._generation)
+        self.opening = markers.soa[len(self._generation) :] if stops_short else ""
+        begin, closing = markers.bos + markers.sos + markers.preamble, markers.eoh + self._generation
+        self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order, as the family's chat template does with the same messages."""

@@ -37,6 +37,26 @@ class Fields(NamedTuple):
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
+class Said(str):
+    """The slot of a part of a turn of the assistant.
+
+    It equals the plain name of the slot: only who makes training data looks for the class. So which parts the assistant
+    said goes with them wherever they are put, and costs a prompt nothing.
+    """
+
+    __slots__ = ()
+
+
+class End(Said):
+    """The slot of the part that begins with what ends the turn of the assistant."""
+
+    __slots__ = ()
+
+
+_MARKER = (MARKERS,)
+OWN = (MARKERS, MARKERS)
+
+
 class Laid:
     """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked."""
 
@@ -56,10 +76,10 @@ class Laid:
         self.parts += parts
         self._runs.append(slots)
 
-    def own(self, text: str) -> None:
+    def own(self, text: str, slots: Sequence[str] = OWN) -> None:
         """Add the model's own text."""
         self.parts += ("", text)
-        self._runs.append(OWN)
+        self._runs.append(slots)
 
     def add(self, parts: Iterable[str], slots: Sequence[str]) -> None:
         """Add parts that begin and end with a trusted one."""
@@ -69,15 +89,13 @@ class Laid:
         self._runs.append(slots)
 
 
-_MARKER = (MARKERS,)
-OWN = (MARKERS, MARKERS)
-
-
 class Layout(Protocol):
     """A compiled layout."""
 
     literals: tuple[str, ...]
     """The fixed texts, for the look-out for control sequences."""
+    opening: str
+    """What the model itself says before each answer: the end of its marker, where the prompt stops short of it."""
 
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order."""
@@ -162,4 +180,4 @@ def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Marker
 @lru_cache(maxsize=256)
 def _pair_slots(count: int) -> tuple[str, ...]:
     """The slots of so many pairs: marker and text in turn, then the last marker."""
-    return (*(MARKERS, "history") * (2 * count), MARKERS)
+    return (MARKERS, *("history", MARKERS, Said("history"), End(MARKERS)) * count)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import compress, cycle, islice
 from typing import TYPE_CHECKING, ClassVar
 
+from lazyprompt._json import JsonText
+from lazyprompt.errors import SafetyError
 from lazyprompt.prompt import MARKERS, Rendered
 from lazyprompt.text.family_layout import FamilyLayout
 from lazyprompt.text.layout import Fields, Layout
@@ -14,6 +17,7 @@ from lazyprompt.text.template_layout import TemplateLayout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lazyprompt.messages import Msg
     from lazyprompt.prompt import Prompt
     from lazyprompt.text.layout import Laid
     from lazyprompt.tools import ToolSet
@@ -129,10 +133,11 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_safety", "_tools", "_unseen")
+    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_markers", "_safety", "_tools", "_unseen")
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Safety) -> None:
         self._layout = template.layout(markers)
+        self._markers = markers
         self._safety: Safety = safety
         # From which part on values are looked at, as long as the tools are these.
         self._unseen = 1
@@ -187,6 +192,55 @@ class Writer:
                 answer = self._label_controls.guard(answer, slots, self._safety)
             laid.add(answer, slots)
         return laid
+
+    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """Lay the fields out with an answer behind them, to train a model with.
+
+        Args:
+            fields: The fields.
+            answer: The answer.
+            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
+
+        Returns:
+            The guarded parts, which begin as :meth:`write` has them. Only those that are trained have the slots
+            :class:`~lazyprompt.text.layout.Said`.
+
+        Raises:
+            SafetyError: Untrusted text holds a control sequence that is to be refused, or that a turn to be trained
+                would have to be without.
+            FormatError: The answer holds what flat text cannot show.
+        """
+        from lazyprompt.text.turns import laid_answer, turns_in, with_trained  # noqa: PLC0415 - prompts need none
+
+        laid = self.write(fields)
+        turns = turns_in(laid.slots)
+        # A template may show the history more than once.
+        wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
+        if any(wanted[:-1]):
+            bare = self._layout.lay(fields)
+            for turn in compress(turns, wanted):
+                self._check_said(bare.parts[turn[0] : turn[-1]], laid.parts[turn[0] : turn[-1]])
+        said = laid_answer(answer, self._markers, self._layout.opening)
+        if self._safety != "off":
+            said.parts = self._label_controls.guard(said.parts, said.slots, self._safety)
+        laid.add(said.parts, said.slots)
+        return with_trained(laid, wanted, self._markers, self._layout.opening)
+
+    def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
+        """Refuse a turn of the history of which the guard leaves something else than of an answer.
+
+        In a prompt, thoughts and calls that are written as text are neutralised: a model is not to learn that form.
+        """
+        for before, after in zip(bare, guarded, strict=True):
+            # JSON stays the same value.
+            if before == after or isinstance(before, JsonText):
+                continue
+            if self._label_controls.guard(["", before, ""], (MARKERS, "history", MARKERS), "neutralize")[1] != after:
+                raise SafetyError(
+                    f"a turn of the history is to be trained, but a prompt shows the control sequences in it broken: "
+                    f"{after!r}; give calls as tool_calls, give the turn as a label of its own, or trust the history: "
+                    'with_safety("off")'
+                )
 
 
 def resolved_system(system: str | None, markers: Markers) -> str:

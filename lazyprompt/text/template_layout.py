@@ -43,6 +43,8 @@ class TemplateLayout:
     """
 
     __slots__ = ("_markers", "_plan", "_sections", "_unplaced", "literals")
+    # What a template ends with is all that stands before an answer.
+    opening: str = ""
 
     def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
         self._markers = markers

@@ -1,0 +1,289 @@
+"""The forms in which trainers read a sample, each compared with a dict written by hand after its documentation."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import AlpacaPrompter, ChatPrompter, FormatError, Msg
+
+if TYPE_CHECKING:
+    from lazyprompt.training import TrainingSample
+
+WEATHER: dict[str, Any] = {
+    "name": "weather",
+    "description": "Says it.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+TOOLS = [{"type": "function", "function": WEATHER}]
+PROMPTER = ChatPrompter("Be {style}.", system="").with_markers("chatml")
+GIVEN = {"style": "kind", "input": "And now?"}
+PAIRS = [["Hi", "Hello."]]
+
+
+def call(number: int, city: str = "Köln") -> dict[str, Any]:
+    function = {"name": "weather", "arguments": json.dumps({"city": city}, ensure_ascii=False)}
+    return {"id": f"call_{number}", "type": "function", "function": function}
+
+
+def result(number: int) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": f"call_{number}", "name": "weather", "content": "rain"}
+
+
+CALLS: list[dict[str, Any]] = [
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": None, "tool_calls": [call(1)]},
+    result(1),
+    {"role": "assistant", "content": "It rains."},
+]
+SYSTEM = {"role": "system", "content": "Be kind.\n\n"}
+
+
+def sample(train: Any = "all", **more: Any) -> TrainingSample:
+    return PROMPTER.training_sample(GIVEN, "Now it rains.", PAIRS, train=train, **more)
+
+
+def with_calls(train: Any = "all") -> TrainingSample:
+    return PROMPTER.training_sample("kind", None, CALLS, TOOLS, train=train)
+
+
+def test_openai() -> None:
+    assert sample().export("openai") == {
+        "messages": [
+            {"role": "system", "content": "Be kind.\n\n"},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "user", "content": "And now?"},
+            {"role": "assistant", "content": "Now it rains."},
+        ]
+    }
+
+
+def test_openai_leaves_out_what_is_not_trained() -> None:
+    assert with_calls("last").export("openai") == {
+        "messages": [
+            {"role": "system", "content": "Be kind.\n\n"},
+            {"role": "user", "content": "Weather?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"city": "Köln"}'},
+                    }
+                ],
+                "weight": 0,
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "rain", "name": "weather"},
+            {"role": "assistant", "content": "It rains."},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "weather",
+                    "description": "Says it.",
+                    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+                },
+            }
+        ],
+    }
+
+
+def test_alpaca() -> None:
+    assert sample().export("alpaca") == {
+        "instruction": "And now?",
+        "input": "",
+        "output": "Now it rains.",
+        "system": "Be kind.\n\n",
+        "history": [["Hi", "Hello."]],
+    }
+    alone = PROMPTER.training_sample(GIVEN, "Now it rains.").export("alpaca")
+    assert (alone["history"], alone["system"]) == ([], "Be kind.\n\n")
+
+
+def test_alpaca_of_an_alpaca_prompter_tells_the_instruction() -> None:
+    made = AlpacaPrompter("Sum up.", extra_keys="text", system="").training_sample("It rains.", "Rain.")
+    assert made.messages[1] == {"role": "user", "content": ""}
+    exported = made.export("alpaca")
+    assert exported == {
+        "instruction": made.messages[0]["content"],
+        "input": "",
+        "output": "Rain.",
+        "system": "",
+        "history": [],
+    }
+    assert str(exported["instruction"]).endswith("### Instruction:\nSum up.\n\n"
+        "Here are some extra messages you can referred to:\n\n### text:\nIt rains.\n\n")  # fmt: skip
+
+
+def test_sharegpt() -> None:
+    assert sample().export("sharegpt") == {
+        "conversations": [
+            {"from": "human", "value": "Hi"},
+            {"from": "gpt", "value": "Hello."},
+            {"from": "human", "value": "And now?"},
+            {"from": "gpt", "value": "Now it rains."},
+        ],
+        "system": "Be kind.\n\n",
+        "tools": "",
+    }
+
+
+def test_sharegpt_with_calls() -> None:
+    assert with_calls().export("sharegpt") == {
+        "conversations": [
+            {"from": "human", "value": "Weather?"},
+            {"from": "function_call", "value": '{"name": "weather", "arguments": {"city": "Köln"}}'},
+            {"from": "observation", "value": "rain"},
+            {"from": "gpt", "value": "It rains."},
+        ],
+        "system": "Be kind.\n\n",
+        "tools": '[{"name": "weather", "description": "Says it.", '
+        '"parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]',
+    }
+
+
+def test_sharegpt_with_several_calls_at_once() -> None:
+    history = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2, "Rom")]}]
+    exported: Any = PROMPTER.training_sample("kind", None, history, TOOLS).export("sharegpt")
+    assert exported["conversations"][-1] == {
+        "from": "function_call",
+        "value": '[{"name": "weather", "arguments": {"city": "Köln"}}, '
+        '{"name": "weather", "arguments": {"city": "Rom"}}]',
+    }
+
+
+def test_trl() -> None:
+    assert sample("last").export("trl") == {
+        "prompt": [
+            {"role": "system", "content": "Be kind.\n\n"},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "user", "content": "And now?"},
+        ],
+        "completion": [{"role": "assistant", "content": "Now it rains."}],
+    }
+
+
+def test_trl_with_calls() -> None:
+    called = {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Köln"}}}
+        ],
+    }
+    assert with_calls("last").export("trl") == {
+        "prompt": [
+            {"role": "system", "content": "Be kind.\n\n"},
+            {"role": "user", "content": "Weather?"},
+            called,
+            {"role": "tool", "tool_call_id": "call_1", "content": "rain", "name": "weather"},
+        ],
+        "completion": [{"role": "assistant", "content": "It rains."}],
+        "tools": TOOLS,
+    }
+    exported = PROMPTER.training_sample("kind", None, CALLS[:2], TOOLS).export("trl")
+    assert exported["completion"] == [called]
+
+
+def test_trl_text() -> None:
+    made = sample("last")
+    assert made.export("trl-text") == {
+        "prompt": "<|im_start|>system\nBe kind.\n\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+        "<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n",
+        "completion": "Now it rains.<|im_end|>",
+    }
+    assert made.export("trl-text")["prompt"] == PROMPTER.generate_prompt(GIVEN, PAIRS)
+
+
+@pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl", "trl-text"])
+def test_each_form_is_a_line_of_jsonl(form: str) -> None:
+    made = PROMPTER.training_sample({**GIVEN, "input": '你好\n\u2028"<|im_end|>\\'}, "line\nline", train="all")
+    exported = made.export(form)
+    line = json.dumps(exported, ensure_ascii=False)
+    assert "\n" not in line
+    assert json.loads(line) == exported
+
+
+@pytest.mark.parametrize("form", ["openai", "sharegpt", "trl"])
+def test_an_export_shares_nothing_with_the_sample(form: str) -> None:
+    made = with_calls("last" if form == "trl" else "all")
+    before = json.dumps([made.messages, made.tools])
+    exported: Any = made.export(form)
+    for key in ("messages", "prompt", "conversations", "completion"):
+        for message in exported.get(key, ()):
+            for call_ in message.get("tool_calls", ()):
+                call_["function"].clear()
+            message.clear()
+    if form != "sharegpt":
+        exported["tools"][0]["function"].clear()
+    assert json.dumps([made.messages, made.tools]) == before
+
+
+def test_an_unknown_form_is_an_error() -> None:
+    expected = (
+        r"form 'sharegtp' is unknown \(did you mean 'sharegpt'\?\); known are openai, alpaca, sharegpt, trl, trl-text"
+    )
+    with pytest.raises(FormatError, match=expected):
+        sample().export("sharegtp")
+
+
+USER = {"role": "user", "content": "q"}
+ANSWER = {"role": "assistant", "content": "a"}
+PICTURE = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+FUNNY_TOOL = {"type": "custom", "custom": {"name": "code"}}
+PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1), result(2), CALLS[3]]
+
+
+@pytest.mark.parametrize(
+    ("form", "history", "tools", "train", "reason"),
+    [
+        (
+            "alpaca",
+            [USER, ANSWER, *CALLS],
+            None,
+            "last",
+            r"an answer that is not trained \(messages\[2\]\); give ",
+        ),
+        ("sharegpt", [USER, ANSWER, USER, ANSWER], None, "last", r"an answer that is not trained \(messages\[2\]\)"),
+        ("alpaca", [USER, ANSWER], TOOLS, "all", "tools; export it as sharegpt"),
+        ("alpaca", CALLS, None, "all", r"a tool's call or result \(turn 1\); export it as sharegpt"),
+        ("alpaca", [PICTURE, ANSWER], None, "all", r"the parts of messages\[1\].content"),
+        ("sharegpt", [PICTURE, ANSWER], None, "all", r"the parts of messages\[1\].content"),
+        ("sharegpt", [USER, SYSTEM, USER, ANSWER], None, "all", r"the role 'system' of messages\[2\] at its place"),
+        ("alpaca", [USER, USER, ANSWER], None, "all", r"the role 'user' of messages\[2\] at its place"),
+        ("sharegpt", [ANSWER, USER, ANSWER], None, "all", r"the role 'assistant' of messages\[1\] at its place"),
+        ("sharegpt", PARALLEL, TOOLS, "all", r"the role 'tool' of messages\[4\] at its place"),
+        ("sharegpt", [USER, {**CALLS[1], "content": "I look."}], None, "all", r"text beside a call \(messages\[2\]\)"),
+        ("sharegpt", [USER, ANSWER], [FUNNY_TOOL], "all", "a tool of type 'custom'"),
+        ("sharegpt", [{**USER, "name": "Ann"}, ANSWER], None, "all", r"the name of messages\[1\]; leave it out"),
+        ("alpaca", [USER, {**ANSWER, "refusal": "no"}], None, "all", r"the refusal of messages\[2\]"),
+        (
+            "trl",
+            CALLS,
+            None,
+            "all",
+            r"messages\[3\], which is not trained, behind messages\[2\], which is; export",
+        ),
+        ("trl", CALLS, None, lambda at, _: at == 2, r"messages\[3\], which is not trained, behind messages\[2\]"),
+        ("trl", CALLS, None, lambda *_: False, "a conversation of which nothing is trained"),
+        ("trl-text", CALLS, None, "all", "text that is not trained behind text that is"),
+        ("trl-text", CALLS, None, lambda at, _: at == 2, "text that is not trained behind text that is"),
+        ("trl-text", CALLS, None, lambda *_: False, "a text of which nothing is trained"),
+    ],
+)
+def test_what_a_form_has_no_place_for_is_an_error(form: str, history: Any, tools: Any, train: Any, reason: str) -> None:
+    made = PROMPTER.training_sample("kind", None, history, tools, train=train)
+    with pytest.raises(FormatError, match=f"the {form} form has no place for {reason}"):
+        made.export(form)
+
+
+def test_a_developers_text_is_the_system_text() -> None:
+    history: list[Any] = [Msg("developer", "Be brief.", "developer"), USER, ANSWER]
+    made = ChatPrompter(system="").training_sample(None, None, history)
+    assert made.export("sharegpt")["system"] == made.export("alpaca")["system"] == "Be brief."
