@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter
     from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
     from lazyprompt.tokens.openai import TiktokenCounter
+    from lazyprompt.training import TrainingSample
 
 __all__ = [
     "AlpacaInstructionTemplate",
@@ -127,6 +128,7 @@ __all__ = [
     "ToolResultBlock",
     "ToolUseBlock",
     "ToolsError",
+    "TrainingSample",
     "TrimReport",
     "URLSource",
     "VideoBlock",
@@ -167,6 +169,7 @@ _HOMES = {
     "tokens.counter": "CharTokenCounter TokenCounter",
     "tokens.huggingface": "HuggingFaceTokenCounter",
     "tokens.openai": "TiktokenCounter",
+    "training": "TrainingSample",
     "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

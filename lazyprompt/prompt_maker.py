@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Literal, NotRequired, Self, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, Self, TypeAlias, TypedDict, cast
 
 from lazyprompt._json import checked_text
-from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.prompt import MARKERS, Rendered, Text
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
-from lazyprompt.text.template import PromptTemplate, Writer, resolved_system
+from lazyprompt.text.template import PromptTemplate, TextWriter, Writer, resolved_system
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from lazyprompt.budgeted import BudgetLike, Call
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
+    from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.instruction import InstructionTemplate
     from lazyprompt.text.layout import Laid
     from lazyprompt.text.safety import Safety
-    from lazyprompt.training import TrainingSample
+    from lazyprompt.training import Train, TrainingSample
 
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 PastLike: TypeAlias = "HistoryLike | History | None"
@@ -34,8 +35,6 @@ PastLike: TypeAlias = "HistoryLike | History | None"
 CallArgs: TypeAlias = "tuple[object, PastLike, ToolsLike, str | None]"
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
-# Which answers of a conversation are trained; a function is asked with the index of a message and the message.
-Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
 class OpenAIPrompt(TypedDict):
@@ -76,6 +75,7 @@ class PromptMaker:
         self._hooks: tuple[Hook, ...] = ()
         self._safety: Safety = self._default_safety
         self._budget = None if budget is None else self._checked_budget(budget)
+        self._chat_template: ChatTemplate | None = None
         self._set_markers(DEFAULT_MARKERS)
 
     def _changed(self, markers: Markers, **fields: object) -> Self:
@@ -89,17 +89,23 @@ class PromptMaker:
     def _set_markers(self, markers: Markers) -> None:
         self._markers = markers
         self._system_text = resolved_system(self._system, markers)
-        self._writer: Writer | None = None
-        self._by_model: dict[str, Self] = {}
+        self._writer: TextWriter | None = None
+        self._by_model: dict[str | ChatTemplate, Self] = {}
 
-    def _for_model(self, model: str) -> Self:
-        """The copy for a model; the last few are kept."""
-        made = self._by_model.get(model)
+    def _for_model(self, model: str | None, chat_template: ChatTemplate | None = None) -> Self:
+        """The copy for a model or a chat template; the last few are kept."""
+        if model is not None and chat_template is not None:
+            raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
+        asked = chat_template if model is None else model
+        if asked is None:
+            return self
+        made = self._by_model.get(asked)
         if made is None:
-            made = self._changed(Markers.for_model(model))
+            markers = Markers.for_model(asked) if isinstance(asked, str) else asked.markers
+            made = self._changed(markers, chat_template=chat_template)
             if len(self._by_model) >= _MODELS_KEPT:
                 self._by_model.clear()
-            self._by_model[model] = made
+            self._by_model[asked] = made
         return made
 
     def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
@@ -128,7 +134,9 @@ class PromptMaker:
         if form == "openai":
             return self._openai(*args)
         if form in OWN_FORMS:
-            return "".join(self._lay(*args).parts)
+            given, history, tools, label = args
+            fields = self._fields(given, history, tools)
+            return self._ready(fields).text(fields, label)
         return self._payload(str(form), model, *args)
 
     def _fitted(self, budget: Budget, form: str | None, model: str | None, args: CallArgs) -> tuple[Call, TrimReport]:
@@ -165,7 +173,7 @@ class PromptMaker:
         from lazyprompt.openai_form import to_openai  # noqa: PLC0415 - prompts need none of these
         from lazyprompt.text.layout import Said  # noqa: PLC0415
         from lazyprompt.text.turns import answers_in  # noqa: PLC0415
-        from lazyprompt.training import TrainingSample  # noqa: PLC0415
+        from lazyprompt.training import TrainingSample, trained_messages  # noqa: PLC0415
 
         given, history, tools, label = call
         past, answer = self._answered(given, History.of(history), label)
@@ -173,10 +181,10 @@ class PromptMaker:
             (given, past), _ = self._fitted(self._budget, None, None, (given, past, tools, None))
         form = self._openai(given, past, tools, None)
         messages = [*form["messages"], *to_openai(answer)]
-        trained = _trained(messages, train)
+        trained = trained_messages(messages, train)
         answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
         for index, turn in zip(answers, (*answers_in(self._past(past)), answer), strict=True):
-            if trained[index]:
+            if trained[index] and self._chat_template is None:
                 _refuse_thoughts(turn, index)
         wanted = [trained[index] for index in answers]
         laid = self._lay(given, past, tools, None, (answer, wanted))
@@ -214,16 +222,28 @@ class PromptMaker:
         sample: tuple[Msg, Sequence[bool]] | None = None,
     ) -> Laid:
         """The parts of the flat prompt; or of a sample: with the answer, and which answers are trained."""
+        fields = self._fields(given, history, tools)
+        writer = self._ready(fields)
+        return writer.write(fields, label) if sample is None else writer.write_sample(fields, *sample)
+
+    def _fields(self, given: object, history: PastLike, tools: ToolsLike) -> Fields:
+        """What a flat prompt shows."""
         system, user, text = self._instruction.parts(given)
         past = self._history if history is None else self._past(history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
         slots = self._instruction.origins(system, user)
-        fields = Fields(self._system_text, system, slots[0], user, slots[1], said_now(text, past), past, all_tools)
-        # Made on first use; two threads that come at once make the same one.
-        writer = self._writer = self._writer or self._new_writer(fields)
-        return writer.write(fields, label) if sample is None else writer.write_sample(fields, *sample)
+        return Fields(self._system_text, system, slots[0], user, slots[1], said_now(text, past), past, all_tools)
 
-    def _new_writer(self, fields: Fields) -> Writer:
+    def _ready(self, fields: Fields) -> TextWriter:
+        """What lays the fields of any prompt out: made on first use; two threads that come at once make the same."""
+        writer = self._writer = self._writer or self._new_writer(fields)
+        return writer
+
+    def _new_writer(self, fields: Fields) -> TextWriter:
+        if self._chat_template is not None:
+            from lazyprompt.text.chat.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
+
+            return ChatTemplateWriter(self._chat_template, self._safety)
         constant = self._instruction.constant | {"system"}
         if self._tools:
             constant |= {"tools"}
@@ -292,22 +312,6 @@ class PromptMaker:
 def said_now(text: str | None, past: History) -> str | None:
     """What the user says now; nothing at all where nothing was given and the history waits for the assistant."""
     return "" if text is None and not past.waits_for_answer else text
-
-
-def _trained(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
-    """Which of the messages are trained; the last of them is the answer."""
-    known = ("last", "all")
-    if not callable(train) and train not in known:
-        raise FormatError(
-            f"train {train!r} is unknown{did_you_mean(str(train), known)}; known are {', '.join(known)}, or a function"
-        )
-    if train == "last":
-        return (*[False] * (len(messages) - 1), True)
-    return tuple(
-        # A function may do with a message what it likes.
-        message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
-        for index, message in enumerate(messages)
-    )
 
 
 def _refuse_thoughts(message: Msg, index: int) -> None:

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import Hook, OpenAIPrompt, ToolsLike, Train
+    from lazyprompt.prompt_maker import Hook, OpenAIPrompt, ToolsLike
+    from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.safety import Safety
     from lazyprompt.text.template import PromptTemplate
-    from lazyprompt.training import TrainingSample
+    from lazyprompt.training import Train, TrainingSample
 
 FORMATS = ("flat", *PROVIDERS)
 
@@ -70,6 +71,7 @@ class Prompter(PromptMaker):
         return_dict: Literal[False] = ...,
         format: Literal["flat"] | None = ...,
         model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
     ) -> str: ...
     @overload
     def generate_prompt(
@@ -83,6 +85,7 @@ class Prompter(PromptMaker):
         return_dict: Literal[True],
         format: Literal["openai"] | None = ...,
         model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
     ) -> OpenAIPrompt: ...
     @overload
     def generate_prompt(
@@ -96,6 +99,7 @@ class Prompter(PromptMaker):
         return_dict: bool = ...,
         format: Literal["openai"],
         model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
     ) -> OpenAIPrompt: ...
     @overload
     def generate_prompt(
@@ -109,8 +113,9 @@ class Prompter(PromptMaker):
         return_dict: bool = ...,
         format: str | None = ...,
         model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
     ) -> str | OpenAIPrompt | Payload: ...
-    def generate_prompt(
+    def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
         self,
         input: object = None,  # noqa: A002 - the name of the documents
         history: HistoryLike | None = None,
@@ -121,6 +126,7 @@ class Prompter(PromptMaker):
         return_dict: bool = False,
         format: str | None = None,  # noqa: A002 - the name of the documents
         model: str | None = None,
+        chat_template: ChatTemplate | None = None,
     ) -> str | OpenAIPrompt | Payload:
         """Make the prompt.
 
@@ -136,6 +142,7 @@ class Prompter(PromptMaker):
                 for its payload.
             model: The model whose markers (and system text) are used in place of the prompter's own; with a provider
                 other than ``openai``, the model at that provider.
+            chat_template: The model's own chat template, which lays flat text out in the place of markers.
 
         Returns:
             The flat string, or a dict that shares nothing mutable with anything given.
@@ -148,8 +155,8 @@ class Prompter(PromptMaker):
             SafetyError: A value holds a control sequence, and the prompter refuses them.
             TemplateError: The model is of no known family.
         """
-        if model is not None and format in OWN_FORMS:
-            return self._for_model(model).generate_prompt(
+        if (model is not None or chat_template is not None) and format in OWN_FORMS:
+            return self._for_model(model, chat_template).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
         if self._hooks or label is not None:
@@ -175,6 +182,7 @@ class Prompter(PromptMaker):
         *,
         format: str | None = None,  # noqa: A002 - the name of the documents
         model: str | None = None,
+        chat_template: ChatTemplate | None = None,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
         """The same as :meth:`generate_prompt`, with the report of the budget.
 
@@ -185,6 +193,7 @@ class Prompter(PromptMaker):
             label: As in :meth:`generate_prompt`.
             format: As in :meth:`generate_prompt`.
             model: As in :meth:`generate_prompt`.
+            chat_template: As in :meth:`generate_prompt`.
 
         Returns:
             The prompt, and what went so that it fits. The messages of the report are those of the history, then the
@@ -194,8 +203,8 @@ class Prompter(PromptMaker):
             BudgetError: The prompter has no budget, or even what never goes does not fit.
             LazyPromptError: As in :meth:`generate_prompt`.
         """
-        if model is not None and format in OWN_FORMS:
-            return self._for_model(model).fit(input, history, tools, label, format=format)
+        if (model is not None or chat_template is not None) and format in OWN_FORMS:
+            return self._for_model(model, chat_template).fit(input, history, tools, label, format=format)
         if self._budget is None:
             raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
         _check_format(format)
@@ -237,6 +246,7 @@ class Prompter(PromptMaker):
         label: str | None = None,
         *,
         model: str | None = None,
+        chat_template: ChatTemplate | None = None,
     ) -> Rendered:
         """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
 
@@ -246,6 +256,7 @@ class Prompter(PromptMaker):
             tools: As in :meth:`generate_prompt`.
             label: As in :meth:`generate_prompt`.
             model: As in :meth:`generate_prompt`.
+            chat_template: As in :meth:`generate_prompt`.
 
         Returns:
             The flat prompt.
@@ -253,8 +264,8 @@ class Prompter(PromptMaker):
         Raises:
             LazyPromptError: As in :meth:`generate_prompt`.
         """
-        if model is not None:
-            return self._for_model(model).render(input, history, tools, label)
+        if model is not None or chat_template is not None:
+            return self._for_model(model, chat_template).render(input, history, tools, label)
         if self._hooks or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         if self._budget is not None:
@@ -273,6 +284,7 @@ class Prompter(PromptMaker):
         *,
         train: Train = "last",
         model: str | None = None,
+        chat_template: ChatTemplate | None = None,
     ) -> TrainingSample:
         """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
 
@@ -283,6 +295,7 @@ class Prompter(PromptMaker):
             tools: Tools the model may call.
             train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
             model: The model whose markers are used.
+            chat_template: As in :meth:`generate_prompt`.
 
         Returns:
             The sample. A budget is for its prompt: the answer is beside it, as it is when the model gives one.
@@ -291,8 +304,8 @@ class Prompter(PromptMaker):
             SlotError: There is no answer.
             LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
         """
-        if model is not None:
-            return self._for_model(model).training_sample(input, label, history, tools, train=train)
+        if model is not None or chat_template is not None:
+            return self._for_model(model, chat_template).training_sample(input, label, history, tools, train=train)
         return self._sample(self._prepared(input, history, tools, label), train)
 
     def pre_hook(self, hook: Hook) -> Self:
@@ -321,7 +334,19 @@ class Prompter(PromptMaker):
         Raises:
             TemplateError: The model is of no known family.
         """
-        return self._changed(markers if isinstance(markers, Markers) else Markers.for_model(markers))
+        found = markers if isinstance(markers, Markers) else Markers.for_model(markers)
+        return self._changed(found, chat_template=None)
+
+    def with_chat_template(self, template: ChatTemplate) -> Self:
+        """A copy whose flat text a model's own chat template lays out.
+
+        Args:
+            template: The template; what it brings, as a system text, is the model family's.
+
+        Returns:
+            The copy; this prompter stays as it is.
+        """
+        return self._changed(template.markers, chat_template=template)
 
     def with_system(self, system: str | None) -> Self:
         """A copy with another system text.

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
 
 from lazyprompt._json import checked_object, dump
 from lazyprompt.errors import FormatError, did_you_mean
@@ -36,6 +37,10 @@ Span = tuple[int, int]
 IGNORED = -100
 # How byte-level tokens write a space.
 _SPACE = "\u0120"
+
+
+# Which answers of a conversation are trained; a function is asked with the index of a message and the message.
+Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
 class TrainingIds(NamedTuple):
@@ -341,3 +346,30 @@ _FORMS: dict[str, Callable[[TrainingSample], JsonObject]] = {
     "trl": _trl,
     "trl-text": _trl_text,
 }
+
+
+def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
+    """Which messages of a conversation are trained.
+
+    Args:
+        messages: The OpenAI dicts of the conversation; the last of them is the answer.
+        train: The answers that are.
+
+    Returns:
+        Whether each message is trained.
+
+    Raises:
+        FormatError: There is no such choice.
+    """
+    known = ("last", "all")
+    if not callable(train) and train not in known:
+        raise FormatError(
+            f"train {train!r} is unknown{did_you_mean(str(train), known)}; known are {', '.join(known)}, or a function"
+        )
+    if train == "last":
+        return (*[False] * (len(messages) - 1), True)
+    return tuple(
+        # A function may do with a message what it likes.
+        message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
+        for index, message in enumerate(messages)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress, cycle, islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from lazyprompt._json import JsonText
 from lazyprompt.errors import SafetyError
@@ -123,6 +123,22 @@ class AlpacaPromptTemplate(PromptTemplate):
         )
 
 
+class TextWriter(Protocol):
+    """What lays a prompt out and guards it: a prompt template with markers, or a model's own chat template."""
+
+    def text(self, fields: Fields, label: str | None = None) -> str:
+        """The flat text."""
+        ...
+
+    def write(self, fields: Fields, label: str | None = None) -> Laid:
+        """The same text as parts, with their slots."""
+        ...
+
+    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """The prompt with an answer, and what is trained of it."""
+        ...
+
+
 class Writer:
     """A prompt template made ready for one instruction and one model: lays a prompt out and guards it.
 
@@ -168,6 +184,10 @@ class Writer:
         self._unseen = count if self._controls.clean(head) else 1
         self._tools = fields.tools
         return self
+
+    def text(self, fields: Fields, label: str | None = None) -> str:
+        """The flat text: the parts of :meth:`write`, joined."""
+        return "".join(self.write(fields, label).parts)
 
     def write(self, fields: Fields, label: str | None = None) -> Laid:
         """Lay the fields out.

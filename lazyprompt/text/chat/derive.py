@@ -103,7 +103,7 @@ def _in_turn_of_its_own(markers: Markers, head: str, opening: str, eos: str) -> 
     """Markers with those of a system turn."""
     if opening.startswith(head):
         # Nothing stands there without a system text.
-        return markers.evolve(bos=head, sos=opening.removeprefix(head), eos=eos, system="")
+        return markers.evolve(bos=head, sos=opening.removeprefix(head), eos=eos)
     if not (head.startswith(opening) and head.endswith(eos)):
         return "it begins in another way where there is a system text"
     if brought := head.removeprefix(opening).removesuffix(eos):
@@ -113,4 +113,4 @@ def _in_turn_of_its_own(markers: Markers, head: str, opening: str, eos: str) -> 
     sos = token[0] if token else ""
     if sos == opening:
         return "it writes a system turn with nothing in it"
-    return markers.evolve(sos=sos, preamble=opening.removeprefix(sos), eos=eos, system="")
+    return markers.evolve(sos=sos, preamble=opening.removeprefix(sos), eos=eos)

@@ -11,13 +11,16 @@ from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.text.chat.derive import markers_of
 from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in
 from lazyprompt.text.chat.source import ChatSource, read_chat_source
-from lazyprompt.text.chat.trained import answer_end
+from lazyprompt.text.chat.trained import answer_end, trained_parts
 from lazyprompt.text.chat.untrusted import rendered_with_origins
+from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import checked_safety
+from lazyprompt.training import TrainingSample, trained_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from lazyprompt.text.chat.frame import PlainChat
     from lazyprompt.text.safety import Controls, Safety
     from lazyprompt.tools import ToolLike
+    from lazyprompt.training import Train
 
 
 # What a template is given where nothing but a chat is.
@@ -162,9 +166,61 @@ class ChatTemplate:
         return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
 
     @property
+    def markers(self) -> Markers:
+        """What a prompter knows of the template's turns: the system text that it brings, and where an answer ends.
+
+        They are the markers of :meth:`Markers.from_chat_template` where there are any, else those two alone.
+        """
+        try:
+            return markers_of(self._chats[0])
+        except TemplateError:
+            end = self.answer_end
+            return Markers(eoa=end, stop=(end,) if end else (), system="", exact=True, family="chat template")
+
+    @property
     def answer_end(self) -> str:
         """What the template writes behind an answer, without white space: the marker at which an engine stops."""
         return answer_end(self._chats[0], self.controls(self._chats[0]))
+
+    def training_sample(
+        self,
+        messages: HistoryLike,
+        tools: Sequence[ToolLike] | None = None,
+        *,
+        train: Train = "last",
+        now: datetime | None = None,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> TrainingSample:
+        """A conversation to fine-tune a model with.
+
+        Trained is what the assistant said, with the markers of calls and thoughts that the template writes for it, and
+        the marker that ends its turn. A template that says itself what is generated (``{% generation %}``) decides.
+
+        Args:
+            messages: The whole conversation; the last message is the answer.
+            tools: The tools the model may call.
+            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            now: As in :meth:`render` (so with safety and variables).
+            safety: What becomes of control sequences.
+            variables: What else the template looks up.
+
+        Returns:
+            The sample.
+
+        Raises:
+            TemplateError: The template refuses the messages, or loses where its text came from.
+            LazyPromptError: As in :meth:`render`.
+        """
+        jinja = self.jinja(tools=bool(tools), now=now)
+        chat, _ = jinja.prepared(dicts_from(messages, jinja))
+        own = plain_tools(dicts_of(tools))
+        given = {"documents": None, **{name: plain_data(value, name) for name, value in variables.items()}}
+        trained = trained_messages(chat, train)
+        wanted = {at for at, is_trained in enumerate(trained) if is_trained}
+        given["tools"] = own.data
+        found = trained_parts(jinja, chat, given, self.controls(jinja), checked_safety(safety), wanted)
+        return TrainingSample(found.parts, found.slots, found.trained, tuple(chat), trained, tuple(own.data or ()))
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.

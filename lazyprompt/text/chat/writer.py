@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lazyprompt.errors import TemplateError
 from lazyprompt.prompt import MARKERS, Rendered
 from lazyprompt.text.chat.controls import turn_sequences_in
 from lazyprompt.text.chat.conversation import dicts_from
-from lazyprompt.text.chat.derive import markers_of
 from lazyprompt.text.chat.prompted import prompted
 from lazyprompt.text.chat.traced import Origin, trace
 from lazyprompt.text.chat.trained import trained_parts
 from lazyprompt.text.chat.untrusted import without_origins
 from lazyprompt.text.layout import Laid, Said
-from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import controls_for
 
 if TYPE_CHECKING:
@@ -132,19 +129,3 @@ def _labelled(form: dict[str, object], place: int) -> dict[str, object]:
     """An answer as a message."""
     origin = Origin("label", place)
     return {name: value if name == "role" else trace(value, origin) for name, value in form.items()}
-
-
-def markers_for(template: ChatTemplate) -> Markers:
-    """What a prompter knows of a template's turns: the system text that it brings, and where an answer ends.
-
-    Args:
-        template: The template.
-
-    Returns:
-        The markers of the template where there are any that say all of it, else those two.
-    """
-    try:
-        return markers_of(template.jinja())
-    except TemplateError:
-        end = template.answer_end
-        return Markers(eoa=end, stop=(end,) if end else (), system="", exact=True, family="chat template")
