@@ -56,6 +56,7 @@ class ChatTemplate:
     source: ChatSource
     name: str | None = None
     _chats: tuple[ChatJinja, ChatJinja] = field(init=False, repr=False, compare=False)
+    _tokens: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         templates = self.source.templates
@@ -72,6 +73,7 @@ class ChatTemplate:
                 )
         plain, with_tools = (ChatJinja(templates[name], self.source.special_tokens) for name in names)
         object.__setattr__(self, "_chats", (plain, with_tools))
+        object.__setattr__(self, "_tokens", self.source.control_tokens)
 
     @classmethod
     def load(cls, source: str | Path, *, name: str | None = None, **special_tokens: str) -> Self:
@@ -146,19 +148,16 @@ class ChatTemplate:
             SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
         """
         policy = checked_safety(safety)
-        given: dict[str, object] = {
-            "tools": tools,
-            "documents": documents,
-            "add_generation_prompt": add_generation_prompt,
-        }
-        if given == _PROMPTED and not variables and now is None and not continue_final_message:
+        bare = tools is None and documents is None and now is None
+        if bare and add_generation_prompt and not continue_final_message and not variables:
             quick = self._plainly(messages, policy)
             if quick is not None:
                 return quick
         jinja = self.jinja(tools=bool(tools), now=now)
         data, texts = jinja.prepared(dicts_from(messages, jinja))
         own = plain_tools(dicts_of(tools))
-        given = {name: plain_data(value, name) for name, value in {**given, "tools": None, **variables}.items()}
+        asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
+        given: dict[str, object] = {name: plain_data(value, name) for name, value in asked.items()}
         given["tools"] = own.data
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
@@ -308,7 +307,7 @@ class ChatTemplate:
         Args:
             jinja: The template that is used.
         """
-        return controls_of(jinja, self.source.control_tokens)
+        return controls_of(jinja, self._tokens)
 
     def _continued(
         self, jinja: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], safety: Safety

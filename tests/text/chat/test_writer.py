@@ -25,6 +25,7 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+GEMMA = {"bos_token": "<bos>"}
 CHAT = ChatTemplate.load(CHATML)
 PROMPTER = ChatPrompter("Answer in {language}.", system="Be brief.")
 INPUT = {"language": "French", "input": "Who?"}
@@ -87,7 +88,7 @@ def test_a_template_given_at_the_call_is_for_that_call() -> None:
 def test_the_family_and_its_template_give_the_same_text() -> None:
     prompter = ChatPrompter("Answer in {language}.")
     for family, name in (("qwen2.5", "qwen2_5"), ("qwen3", "qwen3"), ("gemma-3", "gemma3")):
-        chat = ChatTemplate.load(templates()[name], **{"bos_token": "<bos>"})
+        chat = ChatTemplate.load(templates()[name], **GEMMA)
         expected = prompter.generate_prompt(INPUT, [["Hi", "Hello."]], model=family)
         assert prompter.generate_prompt(INPUT, [["Hi", "Hello."]], chat_template=chat) == expected
 
