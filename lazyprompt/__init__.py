@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lazyprompt._version import __version__
+    from lazyprompt.answers.parser import Delta, ResponseParser, ResponseStream
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.errors import (
@@ -83,6 +84,7 @@ __all__ = [
     "ChatPromptTemplate",
     "ChatPrompter",
     "ChatTemplate",
+    "Delta",
     "EmptyPrompter",
     "EngineError",
     "Entry",
@@ -115,6 +117,8 @@ __all__ = [
     "PromptTemplate",
     "Prompter",
     "Rendered",
+    "ResponseParser",
+    "ResponseStream",
     "SafetyError",
     "Segment",
     "SlotError",
@@ -139,6 +143,7 @@ __all__ = [
 # Where each of them lives. Nothing is imported before it is asked for: the package itself costs a millisecond.
 _HOMES = {
     "_version": "__version__",
+    "answers.parser": "Delta ResponseParser ResponseStream",
     "budget.budget": "Budget",
     "budget.report": "TrimReport",
     "errors": (

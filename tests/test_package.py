@@ -25,6 +25,7 @@ ROOMS = [
     ("prompt",),
     ("training",),
     ("text",),
+    ("answers",),
     ("tokens",),
     ("budget",),
     ("formatters",),

@@ -1,0 +1,225 @@
+"""What was said so far: the blocks of the message, and the news about it since one last asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import count, groupby
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
+
+from lazyprompt._json import dump
+from lazyprompt.answers._source import SPACE
+from lazyprompt.messages import Msg, TextBlock, ThinkingBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    from lazyprompt._json import JsonObject
+
+# Line breaks within strings are no JSON, but models often write them.
+JSON = json.JSONDecoder(strict=False)
+
+Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Something new in an answer.
+
+    Args:
+        kind: ``text``, ``thinking`` or ``tool_call``.
+        text: The new text; of a tool call, the new piece of its arguments as JSON (or as the model wrote them, where
+            that turns out to be none).
+        index: Which call of the message this is about, from 0; ``None`` for text and thinking.
+        id: The id of the call, once it is known: with its last delta at the latest.
+        name: The name of the tool, in the first delta of a call.
+    """
+
+    kind: Kind
+    text: str
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+
+
+class WrittenCall(NamedTuple):
+    """A call that was read as a whole: its name, what it was written as, and its arguments where they are an object."""
+
+    name: str
+    raw: str
+    arguments: JsonObject | None
+
+
+def well(text: str) -> str:
+    """Text that can be written: the halves of surrogate pairs are joined, those that are alone become U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def arguments_of(text: str) -> JsonObject | None:
+    """The arguments in a JSON text; JSON in a JSON string counts too, and nothing or ``null`` is no argument.
+
+    Args:
+        text: What a model wrote.
+
+    Returns:
+        The object, or ``None`` where it is none. It may still hold what is no value for a block.
+    """
+    read: object = text
+    for _ in range(2):
+        if not isinstance(read, str):
+            break
+        try:
+            read = JSON.decode(read) if read.strip(SPACE) else None
+        except (ValueError, RecursionError):
+            return None
+    return {} if read is None else cast("JsonObject", read) if isinstance(read, dict) else None
+
+
+class Said:
+    """What was said so far.
+
+    Whitespace between text and a marker belongs to the layout and is dropped, and so is that around a thought. Text
+    that begins the answer, or ends with it, keeps its own.
+    """
+
+    __slots__ = ("_behind", "_blocks", "_call", "_calls", "_ids", "_kind", "_news", "_parts", "_space")
+
+    def __init__(self) -> None:
+        self._blocks: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
+        self._kind: Literal["text", "thinking"] | None = None
+        self._parts: list[str] = []
+        # Whitespace of which is not yet known whether text follows.
+        self._space: list[str] = []
+        # Whether what is said stands behind a marker.
+        self._behind = False
+        self._call: tuple[int, str, str | None] = (0, "", None)
+        self._calls = 0
+        self._ids: set[str] = set()
+        self._news: list[Delta] = []
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing but whitespace was said since the beginning, or since the last marker that counted."""
+        return not self._parts
+
+    @property
+    def called(self) -> bool:
+        """Whether a call was the last thing said."""
+        return not self._parts and bool(self._blocks) and isinstance(self._blocks[-1], ToolUseBlock)
+
+    def text(self, piece: str) -> None:
+        """Say text."""
+        self._say("text", piece)
+
+    def thinking(self, piece: str) -> None:
+        """Say a part of a thought."""
+        self._say("thinking", piece)
+
+    def _say(self, kind: Literal["text", "thinking"], piece: str) -> None:
+        if kind != self._kind:
+            self._flush()
+            self._kind = kind
+        if not self._parts and (kind == "thinking" or self._behind):
+            piece = piece.lstrip(SPACE)
+        bare = piece.rstrip(SPACE)
+        if bare:
+            said = "".join((*self._space, bare))
+            self._space.clear()
+            self._parts.append(said)
+            self._news.append(Delta(kind, said))
+        if len(bare) < len(piece):
+            self._space.append(piece[len(bare) :])
+
+    def close(self) -> None:
+        """End the text or thought, because a marker stands here."""
+        self._flush()
+        self._behind = True
+
+    def _flush(self) -> None:
+        self._space.clear()
+        if self._parts:
+            whole = "".join(self._parts)
+            self._blocks.append(TextBlock(whole) if self._kind == "text" else ThinkingBlock(whole))
+            self._parts.clear()
+        self._kind = None
+
+    def start_call(self, name: str, own_id: str, *, sure: bool) -> None:
+        """Say that a call begins.
+
+        Args:
+            name: The tool.
+            own_id: The id the model gave it, ``""`` for none so far.
+            sure: Whether the model can give it none any more.
+        """
+        self.close()
+        call_id = self._id(own_id, self._calls) if own_id or sure else None
+        self._call = (self._calls, name, call_id)
+        self._news.append(Delta("tool_call", "", self._calls, call_id, name))
+        self._calls += 1
+
+    def arguments(self, piece: str) -> None:
+        """Say a piece of the arguments of the call that began."""
+        self._parts.append(piece)
+        self._news.append(Delta("tool_call", piece, self._call[0]))
+
+    def end_call(self, own_id: str = "") -> None:
+        """Say that the call is at its end, with the id the model gave it since."""
+        index, name, call_id = self._call
+        raw = "".join(self._parts)
+        self._parts.clear()
+        if call_id is None:
+            call_id = self._id(own_id, index)
+            self._news.append(Delta("tool_call", "", index, call_id))
+        self._blocks.append(_block(call_id, WrittenCall(name, raw, arguments_of(raw))))
+
+    def call(self, call: WrittenCall, own_id: str = "") -> None:
+        """Say a whole call."""
+        self.close()
+        block = _block(self._id(own_id, self._calls), call)
+        text = dump(block.input) if block.raw_input is None else block.raw_input
+        self._news.append(Delta("tool_call", str(text), self._calls, block.id, block.name))
+        self._blocks.append(block)
+        self._calls += 1
+
+    def _id(self, own: str, index: int) -> str:
+        """An id that no other call of the message has: the model's own, or else one made of the call's place."""
+        places = (f"call_{index}" if number == 0 else f"call_{index}_{number}" for number in count())
+        chosen = own if own and own not in self._ids else next(each for each in places if each not in self._ids)
+        self._ids.add(chosen)
+        return chosen
+
+    def end(self) -> None:
+        """End the answer."""
+        if self._space and self._kind == "text":
+            rest = "".join(self._space)
+            self._parts.append(rest)
+            self._news.append(Delta("text", rest))
+        self.close()
+
+    def news(self) -> list[Delta]:
+        """What is new since this was last asked; neighbours that are about the same thing are one."""
+        grouped = [list(group) for _, group in groupby(self._news, lambda delta: (delta.kind, delta.index))]
+        self._news = []
+        return [
+            Delta(
+                group[0].kind,
+                "".join(delta.text for delta in group),
+                group[0].index,
+                next((delta.id for delta in group if delta.id is not None), None),
+                next((delta.name for delta in group if delta.name is not None), None),
+            )
+            for group in grouped
+        ]
+
+    def message(self) -> Msg:
+        """The message; text alone is its plain content."""
+        alone = self._blocks[0] if len(self._blocks) == 1 else TextBlock("") if not self._blocks else None
+        content = alone.text if isinstance(alone, TextBlock) else tuple(self._blocks)
+        return Msg("assistant", content, "assistant")
+
+
+def _block(call_id: str, call: WrittenCall) -> ToolUseBlock:
+    if call.arguments is not None:
+        try:
+            return ToolUseBlock(call_id, call.name, call.arguments)
+        except (ValueError, RecursionError):
+            pass  # NaN, huge numbers, deep nesting, half surrogates: no value for a block
+    return ToolUseBlock(call_id, call.name, raw_input=call.raw)

@@ -1,0 +1,310 @@
+"""The forms in which models write their answers, and which model writes which.
+
+Each entry says where its form is described: mostly the model's own chat template, which writes past calls as the model
+is to write new ones. Templates are named by their file in trl 1.16 (``chat_templates``) or by their model on the Hub.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.text.families import FAMILIES, family_of
+
+if TYPE_CHECKING:
+    from lazyprompt.text.markers import Markers
+
+# How what stands in a call's markers is written: as JSON, with Python's quotes, in tags ...
+Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
+# Calls without a marker: JSON, a list of Python calls, or a name with JSON on the next line.
+Bare: TypeAlias = Literal["json", "python", "line"]
+# Where an answer begins: in its text, in a thought that the prompt opened, or in one of the two.
+Begins: TypeAlias = Literal["answer", "thought", "either"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How calls are marked.
+
+    Args:
+        start: The marker before the call, or before all of them.
+        end: The marker behind; ``""`` where there is none.
+        bodies: How what stands between them may be written, what is likely first.
+        keep: The end of ``start`` that is a part of the body.
+        separator: The marker between a name and its arguments, where they are not in one body.
+        own_id: The marker between a name and the call's id.
+        header: What stands before the separator: the name, Kimi's ``functions.name:0`` or DeepSeek's ``function``.
+        quote: A marker that opens and closes quotes in the body.
+    """
+
+    start: str
+    end: str = ""
+    bodies: tuple[Body, ...] = ()
+    keep: str = ""
+    separator: str = ""
+    own_id: str = ""
+    header: Literal["name", "kimi", "deepseek"] = "name"
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of an answer.
+
+    Args:
+        calls: How calls are marked.
+        thought: The markers around a thought.
+        begins: Where an answer begins, as far as the form tells.
+        bare: How calls are written that have no marker. They count at the beginning only.
+        drop: Markers without a meaning of their own.
+        stop: Markers that end the answer: the end of a turn, or the beginning of another.
+        silent: Names that stand for no call.
+        channels: Whether it is made of messages with headers, as harmony is; nothing above counts then but ``stop``.
+    """
+
+    calls: tuple[Calls, ...] = ()
+    thought: tuple[str, str] | None = None
+    begins: Begins = "answer"
+    bare: tuple[Bare, ...] = ()
+    drop: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    channels: bool = False
+
+
+THINK = ("<think>", "</think>")
+_CHATML = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
+_LLAMA = (
+    *("<|eot_id|>", "<|eom_id|>", "<|start_header_id|>", "<|end_of_text|>"),
+    *("<|eot|>", "<|eom|>", "<|header_start|>"),  # Llama 4
+)
+_TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose"))
+
+FORMS: dict[str, Form] = {
+    # qwen2_5.jinja, qwen3.jinja; the model card of Hermes-2-Pro. lazyprompt writes it where a family has no form of its
+    # own: PLAIN_CALL in text/markers.py.
+    "hermes": Form((_TOOL_CALL,), THINK, "either", stop=_CHATML),
+    # qwen3_5_think.jinja, nemotron_3_super.jinja. vLLM's qwen3coder_tool_parser.py knows that the outer tag gets lost.
+    "qwen-xml": Form(
+        (
+            replace(_TOOL_CALL, bodies=("functions", "json", "loose")),
+            Calls("<function=", "</tool_call>", ("functions",), keep="<function="),
+        ),
+        *(THINK, "either"),
+        stop=_CHATML,
+    ),
+    # llama3_1.jinja (with the built-in tools behind <|python_tag|>), llama3_2.jinja; ";" between calls and lists of
+    # Python calls: Meta's "Llama 3.2 model cards and prompt formats", vLLM's llama_tool_parser.py. Llama 4 marks its
+    # lists: "Llama 4 model card & prompt format".
+    "llama": Form(
+        (
+            Calls("<|python_tag|>", bodies=("json", "builtin")),
+            Calls("<|python_start|>", "<|python_end|>", ("json", "python")),
+        ),
+        bare=("json", "python"),
+        stop=_LLAMA,
+    ),
+    # The same documents; for other models that were told to call so.
+    "pythonic": Form(bare=("python",), stop=(*_LLAMA, *_CHATML)),
+    # lfm2_v2.jinja, lfm2_2_5.jinja; the model card of LFM2-1.2B ("Tool use") also has JSON, if asked for.
+    "lfm2": Form((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
+    # mistral-common, tokens/tokenizers/instruct.py: a list up to V7, name and arguments from V11 on (with an id in V11
+    # alone), [THINK] from V13 on. vLLM's mistral_tool_parser.py knows that [ARGS] gets lost.
+    "mistral": Form(
+        (Calls("[TOOL_CALLS]", bodies=("json", "loose"), separator="[ARGS]", own_id="[CALL_ID]"),),
+        ("[THINK]", "[/THINK]"),
+        stop=("</s>", "[INST]", "[TOOL_RESULTS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]"),
+    ),
+    # deepseekv3.jinja (V3, R1: "function", then the name and JSON in a fence); the template of DeepSeek-V3.1 (the name,
+    # then JSON).
+    "deepseek": Form(
+        (Calls(*("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"), separator="<｜tool▁sep｜>", header="deepseek"),),
+        *(THINK, "either"),
+        drop=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+        stop=(
+            *("<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
+            *("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
+        ),
+    ),
+    # The template of THUDM/glm-4-9b-chat; ms-swift's glm4 agent template reads it so.
+    "glm-4": Form(
+        bare=("line",),
+        drop=("<|assistant|>",),
+        stop=("<|observation|>", "<|user|>", "<|system|>", "<|endoftext|>"),
+    ),
+    # glm4moe.jinja; GLM 4.6 and 4.7 write the same without line breaks (vLLM's glm4_moe_tool_parser.py).
+    "glm-4.5": Form(
+        (replace(_TOOL_CALL, bodies=("keyed",)),),
+        *(THINK, "either"),
+        stop=("<|observation|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>"),
+    ),
+    # InternLM's chat/chat_format.md; vLLM's internlm2_tool_parser.py.
+    "internlm": Form(
+        tuple(
+            Calls(f"<|action_start|>{space}<|plugin|>", "<|action_end|>", ("json", "loose"))
+            for space in ("", " ", "\n")
+        ),
+        stop=_CHATML,
+    ),
+    # Cohere's "Prompting Command R and R+", and the tool_use template of c4ai-command-r-v01: directly_answer is no call
+    # but the wish to answer in text.
+    "command-r": Form(
+        tuple(Calls(f"Action:{space}```json", "```", ("json",)) for space in ("", " ", "\n")),
+        stop=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<EOS_TOKEN>"),
+        silent=("directly_answer", "directly-answer"),
+    ),
+    # The tool_use template of c4ai-command-r7b-12-2024, cohere2.jinja; Command A names its answer TEXT (vLLM's tests).
+    "command-r7b": Form(
+        (Calls("<|START_ACTION|>", "<|END_ACTION|>", ("json", "loose")),),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        drop=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        stop=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<EOS_TOKEN>"),
+        silent=("directly_answer", "directly-answer"),
+    ),
+    # The template of Phi-4-mini-instruct; "functools" is the word its model card's tool prompt asks for (vLLM's
+    # phi4mini_tool_parser.py).
+    "phi-4-mini": Form(
+        (
+            Calls("<|tool_call|>", "<|/tool_call|>", ("json", "loose")),
+            Calls("functools[", bodies=("json",), keep="["),
+        ),
+        stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
+    ),
+    # vLLM's granite_tool_parser.py: a token in 3.0, plain text from 3.1 on, no end; 4.0 writes as Hermes does. The
+    # thoughts and <response> are those of granite-3.3-8b-instruct.
+    "granite": Form(
+        (Calls("<|tool_call|>", bodies=("json", "loose")), _TOOL_CALL),
+        THINK,
+        drop=("<response>", "</response>"),
+        stop=("<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"),
+    ),
+    # gemma4_v5.jinja.
+    "gemma-4": Form(
+        (Calls("<|tool_call>", "<tool_call|>", ("gemma",), quote='<|"|>'),),
+        ("<|channel>thought", "<channel|>"),
+        stop=("<turn|>", "<|turn>", "<|tool_response>", "<eos>"),
+    ),
+    # OpenAI's harmony, docs/format.md; gptoss.jinja, where a call's recipient stands before the channel.
+    "harmony": Form(channels=True, stop=("<|return|>", "<|endoftext|>")),
+    # The template of Kimi-K2-Thinking, and docs/tool_call_guidance.md of Kimi-K2: the id holds the name.
+    "kimi-k2": Form(
+        (
+            Calls(
+                *("<|tool_call_begin|>", "<|tool_call_end|>"),
+                separator="<|tool_call_argument_begin|>",
+                header="kimi",
+            ),
+        ),
+        THINK,
+        drop=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+        stop=("<|im_end|>", "<|im_user|>", "<|im_system|>", "<|im_assistant|>", "[EOS]"),
+    ),
+    # The template of MiniMax-M2, which always opens a thought.
+    "minimax-m2": Form(
+        (Calls("<minimax:tool_call>", "</minimax:tool_call>", ("invokes",)),), THINK, "thought", stop=("[e~[", "]~b]")
+    ),
+    # The template of Seed-OSS-36B-Instruct.
+    "seed-oss": Form(
+        (Calls("<seed:tool_call>", "</seed:tool_call>", ("functions",)),),
+        ("<seed:think>", "</seed:think>"),
+        stop=("<seed:eos>", "<seed:bos>"),
+    ),
+    # The template of NVIDIA-Nemotron-Nano-9B-v2, which opens a thought or an empty one.
+    "nemotron-nano-2": Form(
+        (Calls("<TOOLCALL>", "</TOOLCALL>", ("json", "loose")),),
+        *(THINK, "either"),
+        stop=("<SPECIAL_12>", "<SPECIAL_11>", "<SPECIAL_10>"),
+    ),
+    # The template of EXAONE-Deep-7.8B, which always opens a thought. EXAONE 4 writes as Hermes does.
+    "exaone-deep": Form((_TOOL_CALL,), ("<thought>", "</thought>"), "thought", stop=("[|endofturn|]", "[|user|]")),
+}
+
+# Which family or model writes in which form: the first pattern that fits the beginning of its name. All other families
+# read Hermes, in which lazyprompt writes for them.
+_WRITERS = (
+    (r"qwen-?3(?:-coder|[.-][5-9])|nemotron-3(?:[.-]\d)?", "qwen-xml"),
+    (r"llama-?(?:3[.-][1-9]|4)", "llama"),
+    (r"mistral-(?:v[2-9]|v1\d|nemo|small|medium|large)|(?:mini|magi|dev)stral", "mistral"),
+    (r"deepseek-(?:v3(?:[.-]1)?(?![.-]\d)|r1)", "deepseek"),
+    (r"internlm-?[23]", "internlm"),
+    (r"glm-?(?:4[.-][5-9]|5)", "glm-4.5"),
+    (r"glm-?4", "glm-4"),
+    (r"command-(?:r7b|a)", "command-r7b"),
+    (r"command-r", "command-r"),
+    (r"phi-?4-mini", "phi-4-mini"),
+    (r"granite-?[34](?:[.-]\d)?", "granite"),
+    (r"gemma-?4", "gemma-4"),
+    (r"gpt-?oss", "harmony"),
+    (r"kimi-k2(?:[.-]\d)?", "kimi-k2"),
+    (r"minimax-m2(?:[.-]\d)?", "minimax-m2"),
+    (r"seed-oss", "seed-oss"),
+    (r"nemotron-nano-(?:2|\d+b-v2)", "nemotron-nano-2"),
+    (r"lfm-?2(?:[.-]5)?", "lfm2"),
+    (r"exaone-deep", "exaone-deep"),
+)
+_PUBLISHERS = (
+    "(?:(?:bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|meta|minimaxai|mistralai|moonshotai|nvidia|openai|qwen"
+    "|zai-org)-)?"
+)
+# Families whose models think or not as the prompt has it, where the markers do not tell which prompt that was.
+_THINK_AT_WILL = ("qwen3", "glm-4.5")
+
+
+def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
+    """The form in which a model answers.
+
+    Args:
+        name: A form, a family, or a model: its name, its repository, or the path of its file.
+
+    Returns:
+        The form, where an answer begins, and the markers that end one.
+
+    Raises:
+        TemplateError: Nothing is known for the name, or it is no text.
+    """
+    if not isinstance(cast("object", name), str):
+        raise TemplateError(f"the name of a form is text, not a {type(name).__name__}")
+    plain = name.strip().lower()
+    if plain in FORMS and plain not in FAMILIES:
+        return FORMS[plain], FORMS[plain].begins, FORMS[plain].stop
+    # The last part of a path, a repository or a folder of the hub's cache.
+    model = re.sub(r"[\s_]+", "-", re.split(r"[/\\]|--", plain.rstrip("/\\"))[-1])
+    try:
+        return _of_family(family_of(name))
+    except TemplateError as error:
+        if written := _written_by(model):
+            return FORMS[written], FORMS[written].begins, FORMS[written].stop
+        raise TemplateError(
+            f"no form of answers is known for {name!r}{did_you_mean(model, (*FORMS, *FAMILIES))}; known are the forms "
+            f"{', '.join(FORMS)}, and the families that `lazyprompt families` lists"
+        ) from error
+
+
+def _written_by(model: str) -> str:
+    """The form of a family or a model; ``""`` where its name does not tell."""
+    return next((form for pattern, form in _patterns() if pattern.match(model)), "")
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(f"{_PUBLISHERS}(?:{pattern})(?![a-z0-9])"), form) for pattern, form in _WRITERS)
+
+
+def _of_family(markers: Markers) -> tuple[Form, Begins, tuple[str, ...]]:
+    form = FORMS[_written_by(markers.family) or "hermes"]
+    # What stands around a result is a plain tag in some families, and <s> is one in HTML.
+    turns = markers.evolve(bos="", soe="", eoe="").turn_sequences - {"<s>", *form.drop}
+    ends = sorted(text for text in turns if not text[0].isalnum() and not text.startswith(form.stop))
+    return form, _begins(markers, form), (*form.stop, *ends)
+
+
+def _begins(markers: Markers, form: Form) -> Begins:
+    """Where an answer begins, by what the family's prompt ends in."""
+    prompt = markers.soa if markers.generation is None else markers.generation
+    opened, closed = (prompt.rfind(marker) for marker in form.thought or THINK)
+    if opened == closed:
+        return "either" if markers.family in _THINK_AT_WILL else "answer"
+    return "thought" if opened > closed else "answer"

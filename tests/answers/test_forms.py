@@ -1,0 +1,156 @@
+"""What each form says, and which form is whose."""
+
+import itertools
+import pickle
+
+import pytest
+from answer_helpers import EXAMPLES, TOOLS, adds_up, calls, said, streamed
+
+from lazyprompt.answers.forms import FORMS, form_of
+from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.errors import LazyPromptError, TemplateError, ToolsError
+from lazyprompt.messages import Msg, TextBlock
+from lazyprompt.text.families import FAMILIES
+
+CASES = [(form, text, expected) for form, examples in EXAMPLES.items() for text, expected in examples]
+
+
+@pytest.mark.parametrize(("form", "text", "expected"), CASES)
+def test_an_answer_says_what_it_says(form: str, text: str, expected: list[object]) -> None:
+    assert said(ResponseParser(form).parse(text)) == expected
+
+
+@pytest.mark.parametrize(("form", "text", "expected"), CASES)
+def test_it_says_the_same_sign_by_sign(form: str, text: str, expected: list[object]) -> None:
+    deltas, message = streamed(ResponseParser(form), text)
+    assert said(message) == expected
+    adds_up(deltas, message)
+
+
+def test_every_form_has_an_example() -> None:
+    assert set(EXAMPLES) == set(ResponseParser.forms()) == set(FORMS)
+
+
+def test_the_message_is_the_assistants() -> None:
+    message = ResponseParser("hermes").parse("Hello.<|im_end|>")
+    assert (message.role, message.name, message.content) == ("assistant", "assistant", "Hello.")
+    assert ResponseParser("hermes").parse("").content == ""
+    two = ResponseParser("harmony").parse(
+        "<|channel|>commentary<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>"
+    )
+    assert two == Msg("assistant", [TextBlock("a"), TextBlock("b")], "assistant")
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "ids"),
+    [
+        ("hermes", '<tool_call>[{"name": "f", "id": "x7"}, {"name": "g"}]</tool_call>', ["x7", "call_1"]),
+        ("hermes", '<tool_call>[{"name": "f", "id": "call_1"}, {"name": "g"}]</tool_call>', ["call_1", "call_1_1"]),
+        ("hermes", '<tool_call>[{"name": "f", "id": "a"}, {"name": "f", "id": "a"}]</tool_call>', ["a", "call_1"]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": 12}</tool_call>', ["12"]),
+        ("hermes", '<tool_call>{"name": "f", "id": {"x": 1}}</tool_call>', ["call_0"]),
+        ("mistral", EXAMPLES["mistral"][0][0], ["abcdefgh0"]),
+        ("mistral", EXAMPLES["mistral"][1][0], ["call_0", "abcdefgh1"]),
+        ("command-r7b", EXAMPLES["command-r7b"][0][0], ["0", "1"]),
+        ("kimi-k2", EXAMPLES["kimi-k2"][0][0], ["functions.get_weather:0", "functions.now:1"]),
+        ("kimi-k2", "<|tool_call_begin|>now<|tool_call_argument_begin|>{}<|tool_call_end|>", ["call_0"]),
+    ],
+)
+def test_ids_are_the_models_own_or_made_of_the_place(form: str, text: str, ids: list[str]) -> None:
+    assert [call.id for call in calls(ResponseParser(form).parse(text))] == ids
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "expected"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", 'a<tool_call>{"name": "now"}</tool_call><|im_end|>b', ["a", ("now", {})]),
+        ("vicuna", 'a<tool_call>{"name": "now"}</tool_call>b</s>c', ["a", ("now", {}), "b"]),
+        ("google/gemma-2-9b-it", "a<end_of_turn>\n<start_of_turn>user\nb", ["a"]),
+        ("meta-llama/Llama-3.1-8B-Instruct", '{"name": "now", "parameters": {}}<|eom_id|>', [("now", {})]),
+        ("Llama-3-8B-Instruct", "a<|start_header_id|>user<|end_header_id|>\n\nb", ["a"]),
+        ("mistralai/Mistral-Nemo-Instruct-2407", "[TOOL_CALLS]now[ARGS]{}</s>", [("now", {})]),
+        ("mistralai/Devstral-Small-2507", "[TOOL_CALLS]now[ARGS]{}</s>", [("now", {})]),
+        ("openai/gpt-oss-20b", "<|channel|>final<|message|>a<|return|>", ["a"]),
+        ("gpt-oss:20b", "<|channel|>final<|message|>a<|return|>", ["a"]),
+        ("CohereLabs/c4ai-command-r7b-12-2024", "<|START_RESPONSE|>a<|END_RESPONSE|>", ["a"]),
+        (
+            "moonshotai/Kimi-K2-Instruct",
+            "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}",
+            [("now", {})],
+        ),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B", "hm</think>a", [("thinking", "hm"), "a"]),
+        ("models--THUDM--glm-4-9b-chat", "now\n{}<|user|>", [("now", {})]),
+        ("ibm-granite_granite-3.3-8b-instruct.gguf", "a<|end_of_text|>", ["a"]),
+    ],
+)
+def test_a_model_answers_in_the_form_of_its_family(model: str, text: str, expected: list[object]) -> None:
+    assert said(ResponseParser(model).parse(text)) == expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_markers_of_a_familys_turns_end_its_answers(family: str) -> None:
+    markers = FAMILIES[family]
+    parser = ResponseParser(family, thinking=False)
+    text = parser.parse(f"Hello.{markers.eoa}{markers.soh}Forged.{markers.eoh}").text
+    words = {"yi-1.5", "deepseek-v2"}  # what separates their turns is plain words
+    assert text.startswith("Hello.")
+    assert ("Forged" in text) == (family in words and markers.eoa.strip() == "")
+
+
+def test_families_without_a_form_of_their_own_read_hermes() -> None:
+    general = {family for family in FAMILIES if form_of(family)[0] is FORMS["hermes"]}
+    assert {"qwen2.5", "qwen3", "qwq", "llama-3", "gemma-3", "phi-4", "vicuna", "zephyr"} <= general
+    assert not general & {
+        "qwen3.5",
+        "llama-3.2",
+        "mistral-v3",
+        "deepseek-r1",
+        "glm-4",
+        "lfm2.5",
+        "gemma-4",
+        "granite-3",
+    }
+
+
+def test_no_marker_begins_another() -> None:
+    """Else which of them counts would hang on where a chunk ends."""
+    for name in {*FORMS, *FAMILIES}:
+        form, _, stop = form_of(name)
+        parts = [(each.start, each.end, each.separator, each.own_id, each.quote) for each in form.calls]
+        markers = sorted(
+            {*stop, *form.drop, *(form.thought or ()), *(mark for marks in parts for mark in marks if mark)}
+        )
+        assert [(a, b) for a, b in itertools.pairwise(markers) if b.startswith(a)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("hermess", "hermes"), ("harmny", "harmony"), ("qwne3", "qwen3"), ("kimi-2", "kimi-k2")]
+)
+def test_an_unknown_name_raises_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(TemplateError, match=f"{name}.*did you mean '{near}'.*known are the forms hermes,"):
+        ResponseParser(name)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"form": 3}, TemplateError),
+        ({"form": ""}, TemplateError),
+        ({"form": "dolphin-llama-4"}, TemplateError),
+        ({"thinking": "yes"}, TemplateError),
+        ({"tools": "get_weather"}, ToolsError),
+        ({"tools": 3}, ToolsError),
+        ({"tools": {"name": "f"}}, ToolsError),
+        ({"tools": [3]}, ToolsError),
+        ({"tools": [{"function": {}}]}, ToolsError),
+    ],
+)
+def test_a_wrong_option_is_an_error(wrong: dict[str, object], error: type[LazyPromptError]) -> None:
+    options: dict[str, object] = {"form": "hermes", **wrong}
+    with pytest.raises(error):
+        ResponseParser(**options)  # type: ignore[arg-type]
+
+
+def test_a_parser_travels_between_processes() -> None:
+    parser = pickle.loads(pickle.dumps(ResponseParser("qwen3.5", tools=TOOLS)))  # noqa: S301 - our own bytes
+    assert said(parser.parse(EXAMPLES["qwen-xml"][0][0])) == EXAMPLES["qwen-xml"][0][1]

@@ -1,0 +1,172 @@
+"""Whatever a model writes, reading it raises nothing, loses nothing of plain text, and takes no longer than it must."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+from answer_helpers import calls, said
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.answers.forms import FORMS, form_of
+from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.messages import Msg
+from lazyprompt.text.families import FAMILIES
+
+PARSERS = {form: ResponseParser(form) for form in FORMS}
+TOLD = {form: ResponseParser(form, tools=["f"]) for form in FORMS}
+
+
+def markers(form: str) -> list[str]:
+    """Everything that is structure in a form."""
+    of, _, stop = form_of(form)
+    parts = [(each.start, each.end, each.separator, each.own_id, each.quote) for each in of.calls]
+    channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"] if of.channels else []
+    found = {*stop, *of.drop, *(of.thought or ()), *(mark for marks in parts for mark in marks), *channels}
+    return sorted(found - {""})
+
+
+# What calls are made of in some form or other.
+PARTS = [
+    *('{"name": "f", "arguments": ', '{"a": 1}', "}", '"name": ', '"f"', '"id": "call_0"', '"\\ud800"', "null", "NaN"),
+    *("<function=f>", "<parameter=a>", "</parameter>", "</function>", "<arg_key>a</arg_key>", "<arg_value>", "call:f{"),
+    *('<invoke name="f">', '<parameter name="a">', "</invoke>", "[f(a=1)", "]", "f\n{", "functions.f:0", " to=f"),
+    *(
+        "1e999",
+        "-",
+        "'",
+        '"',
+        "\\",
+        "[",
+        "{",
+        "(",
+        ",",
+        ";",
+        ":",
+        "```json",
+        "```",
+        "\n",
+        " ",
+        "<",
+        "😀",
+        "\ud83d",
+        "\x00",
+    ),
+    "9" * 5000,
+    "[" * 2000,
+    '{"a":' * 2000,
+]
+
+
+@given(st.data())
+def test_no_text_raises(data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(list(FORMS)))
+    pieces = st.one_of(st.sampled_from([*markers(form), *PARTS]), st.text(st.characters(codec=None), max_size=4))
+    text = "".join(data.draw(st.lists(pieces, max_size=12)))
+    for parser in (PARSERS[form], TOLD[form]):
+        message = parser.parse(text)
+        assert isinstance(message, Msg)
+        message.text.encode()  # well formed, so that it can be sent on
+        for call in calls(message):
+            (call.raw_input or call.name).encode()
+
+
+@given(st.data())
+def test_text_without_markers_comes_back_unchanged(data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from([*FORMS, *FAMILIES]))
+    text = data.draw(st.text(st.characters(codec="utf-8", exclude_characters="<[]{")))
+    parser = ResponseParser(form, thinking=False)
+    if not any(marker in text for marker in markers(form)):
+        assert parser.parse(text).content == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\n", "  a  ", "a <b> c", "x < y", "1 ]2[ {3}", "a\n\n\nb\n", "｜", "< |im_end|>"]
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_so_does_text_with_signs_that_are_none(form: str, text: str) -> None:
+    assert ResponseParser(form, thinking=False).parse(text).content == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raw"),
+    [
+        ('{"a": 1, "a": 2}', None),
+        ('{"a": NaN}', '{"a": NaN}'),
+        ('{"a": -Infinity}', '{"a": -Infinity}'),
+        ('{"a": 1e999}', '{"a": 1e999}'),
+        ('{"a": "\\ud800"}', '{"a": "\\ud800"}'),
+        ('{"a": ' + "9" * 5000 + "}", '{"a": ' + "9" * 5000 + "}"),
+        ('{"a": ' + "[" * 300 + "]" * 300 + "}", '{"a": ' + "[" * 300 + "]" * 300 + "}"),
+        ('{"a": ' + "[" * 90_000 + "]" * 90_000 + "}", '{"a": ' + "[" * 90_000 + "]" * 90_000 + "}"),
+        ('{"a": 1,}', '{"a": 1,}'),
+        ("{'a': 1}", "{'a': 1}"),
+        ("[]", "[]"),
+        ("3", "3"),
+        ('"x"', '"x"'),
+        ('"[1]"', '"[1]"'),
+        ('"\\"{}\\""', '"\\"{}\\""'),
+    ],
+)
+def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str, raw: str | None) -> None:
+    text = f'<tool_call>{{"name": "f", "arguments": {arguments}}}</tool_call>'
+    (call,) = calls(PARSERS["hermes"].parse(text))
+    assert (call.name, call.raw_input) == ("f", raw)
+    assert call.input == ({} if raw else {"a": 2})
+    text = f"<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+    (call,) = calls(PARSERS["kimi-k2"].parse(text))
+    assert (call.name, call.raw_input) == ("f", raw)
+
+
+def test_halves_of_surrogates_are_replaced_and_those_that_meet_are_joined() -> None:
+    assert PARSERS["hermes"].parse("a\ud83db").content == "a\ufffdb"
+    stream = ResponseParser("qwen2.5").stream()
+    assert [each.text for chunk in ("a\ud83d", "\ude00b", "\ud83d") for each in stream.feed(chunk)] == ["a", "😀b"]
+    assert stream.finish().content == "a😀b\ufffd"
+    assert said(PARSERS["hermes"].parse('<tool_call>{"name": "f\\ud800"}</tool_call>')) == [("f\ufffd", {})]
+
+
+def seconds(parser: ResponseParser, text: str) -> float:
+    """How long reading a text takes."""
+    start = process_time()
+    parser.parse(text)
+    return process_time() - start
+
+
+@pytest.mark.parametrize(
+    ("form", "start", "unit"),
+    [
+        ("hermes", "", "<"),
+        ("hermes", "", "<tool_cal"),
+        ("hermes", "", '<tool_call>{"name": "f"'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "', "</tool_call>"),
+        ("qwen-xml", "<tool_call><function=f>", "<parameter=a></parameter> "),
+        ("llama", "", '{"name": "f", "parameters": {}};'),
+        ("pythonic", "[", "f(a='"),
+        ("lfm2", "<|tool_call_start|>", "[f('''"),
+        ("mistral", "", "[TOOL_CALLS]"),
+        ("deepseek", "", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>"),
+        ("glm-4.5", "<tool_call>f", "<arg_key>a</arg_key><arg_value>"),
+        ("command-r", "", "Action: ``"),
+        ("gemma-4", "<|tool_call>call:f{a:", '<|"|>'),
+        ("harmony", "", "<|channel|>"),
+    ],
+)
+def test_a_megabyte_takes_four_times_as_long_as_a_quarter_of_it(form: str, start: str, unit: str) -> None:
+    quarter, whole = (start + unit * (size // len(unit)) for size in (250_000, 1_000_000))
+    # What takes next to no time has no ratio that could be measured.
+    assert seconds(PARSERS[form], whole) < 10 * max(seconds(PARSERS[form], quarter), 0.02)
+
+
+@pytest.mark.parametrize("unit", ["<tool_ca", "  ", '{"a": "'])
+def test_so_it_does_sign_by_sign(unit: str) -> None:
+    def run(size: int) -> float:
+        stream = ResponseParser("hermes").stream()
+        start = process_time()
+        for sign in '<tool_call>{"name": "f", "arguments": ' + unit * (size // len(unit)):
+            stream.feed(sign)
+        stream.finish()
+        return process_time() - start
+
+    assert run(100_000) < 10 * max(run(25_000), 0.01)
