@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import meta, nodes
 
 from lazyprompt.errors import TemplateError
+from lazyprompt.text.chat.bridge import bridge_refusal
 from lazyprompt.text.chat.derive import markers_of
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.frame import frame_of
@@ -277,6 +278,16 @@ def _markers(tried: _Tried) -> tuple[bool | None, str]:
     return True, ""
 
 
+def _bridged_to_user(tried: _Tried) -> tuple[bool | None, str]:
+    why = bridge_refusal(tried.template)
+    return not why, why
+
+
+def _bridged_to_results(tried: _Tried) -> tuple[bool | None, str]:
+    why = bridge_refusal(tried.template, ("tool",), tools=True)
+    return not why, why
+
+
 _QUESTIONS: dict[str, Callable[[_Tried], tuple[bool | None, str]]] = {
     "system text supported": _system,
     "alternation required": _alternation,
@@ -296,4 +307,6 @@ _QUESTIONS: dict[str, Callable[[_Tried], tuple[bool | None, str]]] = {
     "origins kept": _origins,
     "plain chats without the template": _frame,
     "markers derived": _markers,
+    "bridged to a user's turn": _bridged_to_user,
+    "bridged to results of calls": _bridged_to_results,
 }

@@ -23,12 +23,14 @@ from lazyprompt.text.safety import checked_safety
 from lazyprompt.training import TrainingSample, trained_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     import tokenizers
 
+    from lazyprompt.encoding import TokenizerLike
     from lazyprompt.history import HistoryLike
+    from lazyprompt.text.chat.bridge import Bridge
     from lazyprompt.text.chat.check import TemplateReport
     from lazyprompt.text.chat.frame import PlainChat
     from lazyprompt.text.safety import Controls, Safety
@@ -180,6 +182,77 @@ class ChatTemplate:
     def answer_end(self) -> str:
         """What the template writes behind an answer, without white space: the marker at which an engine stops."""
         return answer_end(self._chats[0], self.controls(self._chats[0]))
+
+    def bridge(
+        self,
+        previous_ids: Iterable[int],
+        completion_ids: Iterable[int],
+        new_messages: HistoryLike,
+        tokenizer: TokenizerLike,
+        tools: Sequence[ToolLike] | None = None,
+        *,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> list[int] | None:
+        """The next prompt's ids without rendering the history again; they begin with what the engine saw and said.
+
+        Args:
+            previous_ids: The prompt that the engine was given, with the generation prompt at its end.
+            completion_ids: What the model said, with the token that ended it or without.
+            new_messages: What comes behind it: results of calls, what the user says.
+            tokenizer: The tokenizer of both.
+            tools: The tools that the prompt was rendered with.
+            safety: What becomes of control sequences in the new messages.
+            variables: What else the prompt was rendered with.
+
+        Returns:
+            The ids; None where trials of the template do not prove that it goes on with its prompts and answers. The
+            whole chat is to be rendered then; :meth:`bridge_or_reason` says why.
+
+        Raises:
+            TokenizerError: The tokenizer is of no known kind.
+            LazyPromptError: As in :meth:`render`.
+        """
+        return self.bridge_or_reason(
+            previous_ids, completion_ids, new_messages, tokenizer, tools, safety=safety, **variables
+        ).ids
+
+    def bridge_or_reason(
+        self,
+        previous_ids: Iterable[int],
+        completion_ids: Iterable[int],
+        new_messages: HistoryLike,
+        tokenizer: TokenizerLike,
+        tools: Sequence[ToolLike] | None = None,
+        *,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> Bridge:
+        """The same as :meth:`bridge`, with the reason where there are no ids.
+
+        Args:
+            previous_ids: As in :meth:`bridge`.
+            completion_ids: As in :meth:`bridge`.
+            new_messages: As in :meth:`bridge`.
+            tokenizer: As in :meth:`bridge`.
+            tools: As in :meth:`bridge`.
+            safety: As in :meth:`bridge`.
+            variables: As in :meth:`bridge`.
+
+        Returns:
+            The ids, or why there are none.
+
+        Raises:
+            LazyPromptError: As in :meth:`bridge`.
+        """
+        from lazyprompt.text.chat.bridge import bridged  # noqa: PLC0415 - only who has ids needs it
+
+        jinja = self.jinja(tools=bool(tools))
+        messages = jinja.prepared(dicts_from(new_messages, jinja)).data
+        given = {name: plain_data(value, name) for name, value in variables.items()}
+        own = plain_tools(dicts_of(tools)).data
+        controls, policy = self.controls(jinja), checked_safety(safety)
+        return bridged(jinja, controls, previous_ids, completion_ids, messages, tokenizer, own, safety=policy, **given)
 
     def training_sample(
         self,
