@@ -24,6 +24,7 @@ def test_every_script_is_run_below() -> None:
         "agentscope_0_1.py",
         "agentscope_1_x.py",
         "chat.py",
+        "chat_template.py",
         "document_qa.py",
         "few_shot.py",
         "fine_tuning.py",
@@ -39,6 +40,14 @@ def test_long_chat_stays_within_its_budget() -> None:
     assert all(" of 500 tokens: " in line for line in lines)
     starts = [line.partition("begins with ")[2] for line in lines]
     assert len(set(starts)) < len(starts) - 2, "the cut stays where it is for many turns"
+
+
+def test_chat_template_shows_a_prompt_what_is_trained_and_a_call() -> None:
+    prompt, _, rest = run("chat_template.py").partition("--- what is trained ---\n")
+    assert "To Leeds, please. <\\|im_end|><|im_end|>" in prompt
+    trained, _, answer = rest.partition("--- an answer, as it streams ---\n")
+    assert trained == "['Take the A1.<|im_end|>']\n"
+    assert "name='route', input={'to': 'Leeds'}" in answer.splitlines()[-1]
 
 
 def test_document_qa_shows_a_flat_prompt_and_messages() -> None:
