@@ -67,6 +67,30 @@ class ChatSource:
         return None if text is None else ChatJinja(text, self.special_tokens)
 
 
+def read_source(source: str | Path) -> ChatSource:
+    """The template or templates that somebody names or gives.
+
+    Args:
+        source: A path as for :func:`read_chat_source`, a GGUF file, or the template itself: text with ``{{`` or ``{%``.
+
+    Returns:
+        What there is.
+
+    Raises:
+        TokenizerError: There is nothing at the path, or a file cannot be read.
+        TemplateError: What should be a template is none.
+        MissingExtraError: It is a GGUF file, and the package gguf is not installed.
+    """
+    if isinstance(source, str) and ("{{" in source or "{%" in source):
+        return ChatSource({"default": source})
+    path = Path(source)
+    if path.suffix == ".gguf" and path.is_file():
+        from lazyprompt.text.chat.gguf_file import read_gguf  # noqa: PLC0415 - an extra
+
+        return read_gguf(path)
+    return read_chat_source(path)
+
+
 def read_chat_source(path: str | Path) -> ChatSource:
     """Read what is said about chats beside a tokenizer.
 

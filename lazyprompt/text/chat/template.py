@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.derive import markers_of
 from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in
-from lazyprompt.text.chat.source import ChatSource, read_chat_source
+from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in, with_json_arguments
+from lazyprompt.text.chat.source import ChatSource, read_source
 from lazyprompt.text.chat.trained import answer_end, trained_parts
 from lazyprompt.text.chat.untrusted import rendered_with_origins
 from lazyprompt.text.markers import Markers
@@ -97,7 +97,7 @@ class ChatTemplate:
             TokenizerError: There is nothing at the path, or a file cannot be read.
             MissingExtraError: It is a GGUF file, and the package gguf is not installed.
         """
-        found = _read(source)
+        found = read_source(source)
         if special_tokens:
             found = replace(found, special_tokens={**found.special_tokens, **special_tokens})
         return cls(found, name)
@@ -282,17 +282,22 @@ class ChatTemplate:
 
         Raises:
             TemplateError: The template refuses the messages, or loses where its text came from.
+            HistoryError: The last message is not the assistant's.
             LazyPromptError: As in :meth:`render`.
         """
         jinja = self.jinja(tools=bool(tools), now=now)
-        chat, _ = jinja.prepared(dicts_from(messages, jinja))
-        own = plain_tools(dicts_of(tools))
-        given = {"documents": None, **{name: plain_data(value, name) for name, value in variables.items()}}
-        trained = trained_messages(chat, train)
+        dicts = [dict(message) for message in dicts_from(messages, jinja)]
+        if not dicts or dicts[-1].get("role") != "assistant":
+            raise HistoryError("a training sample ends with the answer: its last message is the assistant's")
+        own = plain_tools(dicts_of(tools)).data
+        given = {name: plain_data(value, name) for name, value in {"documents": None, **variables}.items()}
+        trained = trained_messages(dicts, train)
         wanted = {at for at, is_trained in enumerate(trained) if is_trained}
-        given["tools"] = own.data
-        found = trained_parts(jinja, chat, given, self.controls(jinja), checked_safety(safety), wanted)
-        return TrainingSample(found.parts, found.slots, found.trained, tuple(chat), trained, tuple(own.data or ()))
+        found = trained_parts(
+            *(jinja, jinja.prepared(dicts).data, {**given, "tools": own}, self.controls(jinja)),
+            *(checked_safety(safety), wanted),
+        )
+        return TrainingSample(*found, tuple(map(with_json_arguments, dicts)), trained, tuple(own or ()))
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.
@@ -421,15 +426,3 @@ def _composition(
     """What a text is made of."""
     parts, origins, note = rendered_with_origins(jinja, chat, given, controls, safety)
     return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)
-
-
-def _read(source: str | Path) -> ChatSource:
-    """The template or templates that somebody named or gave."""
-    if isinstance(source, str) and ("{{" in source or "{%" in source):
-        return ChatSource({"default": source})
-    path = Path(source)
-    if path.suffix == ".gguf" and path.is_file():
-        from lazyprompt.text.chat.gguf_file import read_gguf  # noqa: PLC0415 - an extra
-
-        return read_gguf(path)
-    return read_chat_source(path)

@@ -14,6 +14,7 @@ from lazyprompt import (
     CharTokenCounter,
     ChatPrompter,
     ChatTemplate,
+    HistoryError,
     Markers,
     SafetyError,
     TemplateError,
@@ -188,3 +189,26 @@ def test_markers_out_of_a_template_work_in_a_prompter() -> None:
     assert "<\\｜tool▁calls▁begin｜>" in ChatPrompter(system="").with_markers(
         Markers.from_chat_template(template("deepseekv3"))
     ).generate_prompt("<｜tool▁calls▁begin｜>")
+
+
+def test_a_template_makes_samples_of_whole_conversations() -> None:
+    chat: list[Any] = [
+        {"role": "user", "content": "Who?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"type": "function", "function": {"name": "now", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": "Noon."},
+        {"role": "assistant", "content": "Noon.", "reasoning_content": "Hm."},
+    ]
+    sample = template("qwen3").training_sample(chat, TOOLS, train="all")
+    assert [sample.text[start:end] for start, end in sample.spans] == [
+        '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>',
+        "<think>\nHm.\n</think>\n\nNoon.<|im_end|>",
+    ]
+    assert sample.messages[1]["tool_calls"] == chat[1]["tool_calls"]
+    assert sample.trained_messages == (False, True, False, True)
+    assert len(sample.tools) == len(TOOLS)
+    with pytest.raises(HistoryError, match="its last message is the assistant's"):
+        CHAT.training_sample(chat[:1])
