@@ -95,7 +95,7 @@ def quickest(*calls: Callable[[], object]) -> list[float]:
     return [min(column) for column in zip(*times, strict=True)]
 
 
-def measured(name: str, text: str, tokenizer: Any) -> Row:
+def measured(name: str, text: str, tokenizer: Any) -> Row:  # noqa: ANN401 - transformers is not typed
     """The ratios of one template."""
     ours = ChatTemplate.load(text, **SPECIAL)
     judge: Any = import_module("transformers.utils.chat_template_utils")

@@ -55,8 +55,13 @@ _INVISIBLE = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
 # The signs that decompose to text with a sign in it, for the signs that nearly all sequences begin with.
-_DISGUISES = {"<": "\u226e\ufe64\uff1c", "[": "\ufe47\uff3b", "#": "\ufe5f\uff03"}
-_DISGUISES |= {">": "\u226f\ufe65\uff1e", "]": "\ufe48\uff3d"}
+_DISGUISES = {
+    "<": "\u226e\ufe64\uff1c",
+    ">": "\u226f\ufe65\uff1e",
+    "[": "\ufe47\uff3b",
+    "]": "\ufe48\uff3d",
+    "#": "\ufe5f\uff03",
+}
 # Joins texts that are looked at together: it is part of no sequence.
 JOINT = "\0"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # <…>, [NAME] or [/NAME]: tokens, and tags that models know as if they were tokens.
 _TOKEN = re.compile(r"<+[^<>\s{}]+>+|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
+_NO_HEADERS: frozenset[str] = frozenset()
 _WORD = "lazyprompt"
 
 
@@ -98,7 +99,7 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
     Returns:
         The set.
     """
-    return controls_for(sequences_in(template) | tokens | COMMON_TAGS, frozenset())
+    return controls_for(sequences_in(template) | tokens | COMMON_TAGS, _NO_HEADERS)
 
 
 @lru_cache(maxsize=256)

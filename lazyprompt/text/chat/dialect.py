@@ -1,6 +1,6 @@
 """The dialect of Jinja that models' chat templates are written in, compiled within bounds.
 
-Source of the dialect: transformers 5, ``_cached_compile_jinja_template`` in ``transformers/utils/chat_template_utils.py``,
+Source of the dialect: transformers 5 (``_cached_compile_jinja_template`` in ``utils/chat_template_utils.py``)
 and its guide "Writing a chat template": loop controls, ``raise_exception``, ``tojson`` that escapes nothing,
 ``{% generation %}``, ``dict`` and ``namespace``. There are two environments of it: one writes plain text, and one
 (:class:`TracingEnvironment`) the same text with its origins.

@@ -144,8 +144,11 @@ class ChatJinja:
         Raises:
             FormatError: A message is no plain data.
         """
-        # What it takes is found out when there is a call.
-        return chat_messages(messages, lambda message: self.takes.form(message))
+        return chat_messages(messages, self._taken)
+
+    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message in the form that the template takes, which is found out when there is one to ask for."""
+        return self.takes.form(message)
 
     def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
         """Render what is plain data already.

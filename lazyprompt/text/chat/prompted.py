@@ -97,13 +97,9 @@ def _with_system(system: Traced, chat: list[dict[str, Any]], template: ChatJinja
     first = next((at for at, message in enumerate(chat) if message["role"] == "user"), None)
     if first is None:
         return [{"role": "user", "content": system}, *chat]
-    content = chat[first]["content"]
-    between = Traced.of(_BETWEEN, OWN)
-    joined = (
-        [{"type": "text", "text": system + between}, *content]
-        if isinstance(content, list)
-        else system + between + content
-    )
+    content = cast("str | list[object]", chat[first]["content"])
+    opening = system + Traced.of(_BETWEEN, OWN)
+    joined = opening + content if isinstance(content, str) else [{"type": "text", "text": opening}, *content]
     return [*chat[:first], {**chat[first], "content": joined}, *chat[first + 1 :]]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
@@ -25,9 +24,11 @@ from lazyprompt.training import TrainingSample, trained_messages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     import tokenizers
 
+    from lazyprompt._json import JsonObject
     from lazyprompt.encoding import TokenizerLike
     from lazyprompt.history import HistoryLike
     from lazyprompt.text.chat.bridge import Bridge
@@ -297,7 +298,8 @@ class ChatTemplate:
             *(jinja, jinja.prepared(dicts).data, {**given, "tools": own}, self.controls(jinja)),
             *(checked_safety(safety), wanted),
         )
-        return TrainingSample(*found, tuple(map(with_json_arguments, dicts)), trained, tuple(own or ()))
+        said = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
+        return TrainingSample(*found, said, trained, tuple(own or ()))
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.

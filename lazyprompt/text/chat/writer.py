@@ -121,7 +121,7 @@ class ChatTemplateWriter:
         parts = ["", label, ""]
         if self._safety == "off":
             return parts
-        controls = controls_for(turn_sequences_in(self._template.jinja()), frozenset(), reserved=False)
+        controls = controls_for(turn_sequences_in(self._template.jinja()), frozenset[str](), reserved=False)
         return controls.guard(parts, (MARKERS, "label", MARKERS), self._safety)
 
 
