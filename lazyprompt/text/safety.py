@@ -109,6 +109,7 @@ class _Edges(NamedTuple):
         end: The signs that they end with.
         beginnings: What is left of them where the rest is cut off.
         endings: What is left where the beginning is.
+        insides: What is left where both are.
         reserved: Whether anything of the form ``<|name|>`` counts.
     """
 
@@ -116,6 +117,7 @@ class _Edges(NamedTuple):
     end: frozenset[str]
     beginnings: frozenset[str]
     endings: frozenset[str]
+    insides: frozenset[str]
     reserved: bool
 
     @classmethod
@@ -129,6 +131,7 @@ class _Edges(NamedTuple):
             end.union(*(_DISGUISES.get(sign, "") for sign in end)),
             frozenset(piece for piece, _ in cuts),
             frozenset(piece for _, piece in cuts),
+            frozenset(piece[:at] for _, piece in cuts for at in range(1, len(piece))),
             reserved,
         )
 
@@ -220,7 +223,7 @@ class Controls:
 
     def at_edge(self, texts: Sequence[str]) -> bool:
         """Whether one of several texts begins or ends with a piece of a control sequence, white space aside."""
-        edges = self._edges = self._edges or _Edges.of(self._texts, reserved=self._reserved)
+        edges = self._pieces()
         joined = f"{JOINT}{JOINT.join(texts)}{JOINT}"
         # A piece begins, or ends, with a sign that sequences begin or end with: mostly there are few of them.
         begin = [at for sign in edges.begin for at in _places(joined, sign)]
@@ -230,6 +233,30 @@ class Controls:
         return any(edges.begun(joined[at : joined.index(JOINT, at)]) for at in begin) or any(
             edges.ended(joined[joined.rindex(JOINT, 0, at) + 1 : at + 1]) for at in end
         )
+
+    def within(self, texts: Iterable[str], known: frozenset[str]) -> bool:
+        """Whether one of several texts is what stands inside a control sequence, white space aside.
+
+        Args:
+            texts: The texts.
+            known: Words that are no forgery.
+        """
+        insides = self._pieces().insides
+        short = [text for text in texts if len(text) <= self._longest and text not in known]
+        return any(_fold(text).strip().lower() in insides for text in short)
+
+    def begins_at_end(self, literal: str) -> bool:
+        """Whether a trusted text ends with the beginning of a control sequence."""
+        tail = literal[-self._longest :]
+        return any(self._pieces().begun(tail[at:]) for at in range(len(tail)))
+
+    def ends_at_start(self, literal: str) -> bool:
+        """Whether a trusted text begins with the end of a control sequence."""
+        return any(self._pieces().ended(literal[:at]) for at in range(1, min(len(literal), self._longest) + 1))
+
+    def _pieces(self) -> _Edges:
+        self._edges = self._edges or _Edges.of(self._texts, reserved=self._reserved)
+        return self._edges
 
     def guard(self, parts: Sequence[str], slots: Sequence[str], safety: Safety) -> list[str]:
         """The parts with every control sequence that reaches into untrusted text neutralised.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import nodes
 
@@ -22,6 +22,28 @@ if TYPE_CHECKING:
 # <…>, [NAME] or [/NAME]: tokens, and tags that models know as if they were tokens.
 _TOKEN = re.compile(r"<+[^<>\s{}]+>+|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
+# What makes another text of a text: filters and methods. What cuts at a text that is a control sequence finds none in a
+# clean one; what cuts elsewhere may bring pieces together.
+_CHANGING = frozenset(
+    (
+        "center",
+        "e",
+        "encode",
+        "escape",
+        "expandtabs",
+        "forceescape",
+        "format",
+        "format_map",
+        "indent",
+        "ljust",
+        "reverse",
+    )
+) | {"rjust", "striptags", "swapcase", "translate", "truncate", "urlencode", "urlize", "wordwrap", "xmlattr", "zfill"}
+_CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
+_CASES = frozenset(("capitalize", "lower", "title", "upper"))
+_RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
+# The words of JSON Schema, which templates write tags of.
+_SCHEMA_WORDS = frozenset(("description", "enum", "function", "name", "parameters", "required", "tools", "type"))
 _NO_HEADERS: frozenset[str] = frozenset()
 _WORD = "lazyprompt"
 
@@ -37,16 +59,21 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     Returns:
         The sequences.
     """
-    tree = parsed(template.text)
-    texts = [str(node.data) for node in tree.find_all(nodes.TemplateData)]
-    texts += [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
+    texts = _literals(parsed(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
     # In a description of tools, a word as <function-name> is for the reader: of plain tags only those count that are
-    # closed somewhere.
-    found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or f"</{token[1:]}" in found}
+    # closed somewhere, or stand alone.
+    alone = {text.strip() for text in texts}
+    found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
     return frozenset(found).union(
         tokens_in(*_around_words(template)), (token for token in template.special_tokens.values() if token)
     )
+
+
+def _literals(tree: nodes.Template) -> list[str]:
+    """All texts in a template."""
+    texts = [str(node.data) for node in tree.find_all(nodes.TemplateData)]
+    return texts + [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
 
 
 def turn_sequences_in(template: ChatJinja) -> frozenset[str]:
@@ -102,29 +129,84 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
     return controls_for(sequences_in(template) | tokens | COMMON_TAGS, _NO_HEADERS)
 
 
+class _Risk(NamedTuple):
+    """How a template could make a control sequence out of texts that hold none.
+
+    Attributes:
+        always: Whether it can in ways that nobody can foresee: what it writes is to be looked at.
+        between: Whether its own text stands so close before and behind a text that one could lie in all three.
+        touches: Whether one could lie partly in its own text, partly in one beside it.
+        any_case: Whether it changes the case of letters.
+    """
+
+    always: bool
+    between: bool
+    touches: bool
+    any_case: bool
+
+
 @lru_cache(maxsize=256)
-def _crosses(template: ChatJinja, controls: Controls, *, calls: bool) -> bool:
-    """Whether a sequence could lie partly in the template's own text, partly in a text beside it.
+def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
+    """How a template could make a control sequence out of clean texts.
 
     Args:
         template: The template.
         controls: Its control sequences.
         calls: Whether there may be calls, results and tools.
     """
-    around = [*_around_words(template), *(_around_calls(template) if calls else ())]
-    return any(controls.may_cross(text) for text in around)
+    tree = parsed(template.text)
+    used = {(node.name, _first(node.args)) for node in tree.find_all(nodes.Filter)}
+    used |= {
+        (node.node.attr, _first(node.args))
+        for node in tree.find_all(nodes.Call)
+        if isinstance(node.node, nodes.Getattr)
+    }
+    changing = any(
+        name in _CHANGING or (name in _CUTTING and (cut is None or controls.clean(cut))) for name, cut in used
+    )
+    cuts_by_place = any(
+        isinstance(node.arg, nodes.Slice)
+        and not (isinstance(node.node, nodes.Name) and node.node.name.endswith("messages"))
+        for node in tree.find_all(nodes.Getitem)
+    )
+    around = [*_around_words(template), *((*_around_calls(template), *_literals(tree)) if calls else ())]
+    begun = [text for text in around if controls.begins_at_end(text)]
+    ended = [text for text in around if controls.ends_at_start(text)]
+    return _Risk(
+        changing or cuts_by_place or any(_RESERVED_BEGUN.search(text) for text in begun),
+        bool(begun and ended),
+        any(controls.may_cross(text) for text in around),
+        any(name in _CASES for name, _ in used),
+    )
+
+
+def _first(arguments: Sequence[nodes.Expr]) -> str | None:
+    """The first argument, where it is a text that stands in the template."""
+    first = arguments[0] if arguments else None
+    return first.value if isinstance(first, nodes.Const) and isinstance(first.value, str) else None
+
+
+@lru_cache(maxsize=64)
+def _any_case(template: ChatJinja) -> Controls:
+    return Controls(sequences_in(template) | COMMON_TAGS, any_case=True)
 
 
 def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], *, calls: bool) -> bool:
-    """Whether texts hold no control sequence, nor a piece of one that the template's own text beside it could complete.
+    """Whether texts hold no control sequence, nor what the template could make one of.
 
     Args:
         template: The template.
         controls: Its control sequences.
         texts: The texts.
-        calls: Whether there may be calls, results and tools.
+        calls: Whether there may be calls, results and tools; else each text has turns of the template's own around it.
     """
     # Joined by what is part of no sequence.
-    if not controls.clean(JOINT.join(texts)):
+    joined = JOINT.join(texts)
+    if not controls.clean(joined):
         return False
-    return not (_crosses(template, controls, calls=calls) and controls.at_edge(texts))
+    risk = _risk(template, controls, calls=calls)
+    if not calls:
+        return not (risk.between or risk.touches) or not controls.at_edge(texts)
+    if risk.always or (risk.any_case and not _any_case(template).clean(joined)):
+        return False
+    return not controls.at_edge(texts) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))

@@ -134,6 +134,8 @@ class ChatEnvironment(BoundedEnvironment):
         cast("dict[str, Any]", self.globals).update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
+# What these give is made of a traced text's own methods.
+_KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
 # What these give is one of the things they are given, with its own origin.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min"))
 
@@ -170,13 +172,18 @@ class TracingEnvironment(ChatEnvironment):
         return _kept(super().call_binop(context, operator, left, right), (left, right))
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call what a template calls; what a method of a text gives came from the text and the arguments."""
+        """Call what a template calls; text that comes back came from where the arguments came from."""
         subject = getattr(getattr(function, "__wrapped__", function), "__self__", None)
-        if not isinstance(subject, str):
-            return super().call(context, function, *args, **kwargs)
-        if function.__name__ == "join" and not isinstance(subject, Traced):
+        name = getattr(function, "__name__", "")
+        if isinstance(subject, str) and name == "join" and not isinstance(subject, Traced):
             function = Traced.of(subject, OWN).join
-        return _kept(super().call(context, function, *args, **kwargs), (subject, args, kwargs))
+        elif isinstance(subject, Traced) and name in ("format", "format_map"):
+            # Jinja's own form of them makes another text of the same kind, which would need origins.
+            function = self.getattr(str.__str__(subject), name)
+        given = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
+        made = super().call(context, function, *args, **kwargs)
+        # ``loop.cycle`` gives one of its arguments as it is.
+        return made if name == "cycle" else _kept(made, given)
 
 
 def _kept(made: object, given: object) -> object:
@@ -191,24 +198,30 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401 - those of any filter
         given = args[value_at:]
-        if name == "join":
-            # Gone through once only: what is joined may be given as it comes.
-            items = [*given[0]] if not isinstance(given[0], str) else given[0]
-            texts = [str(_shown_traced(item)) for item in items]
-            if holds_traced(texts):
-                args = (*args[:value_at], texts, *args[value_at + 1 :])
-                text = function(*args, **kwargs)
-                joined = Traced.of(str(kwargs.get("d", given[1] if len(given) > 1 else "")), OWN).join(texts)
-                return joined if joined == text else _kept(str(text), given)
+        if name == "join" and not isinstance(given[0], str):
+            # What is joined may be given as it comes, and be gone through only once.
+            args = (*args[:value_at], [*given[0]], *given[1:])
+            given = args[value_at:]
         made = function(*args, **kwargs)
-        if name == "safe" or isinstance(made, Markup):
-            # As Markup it would forget its origin; a text that would then be escaped shows itself as another text.
-            return given[0] if isinstance(given[0], Traced) else made
-        if name == "tojson" and type(made) is str:
-            return whole(made, given[0], json=True) if holds_traced(given[0]) else made
-        return _kept(made, (given, kwargs))
+        if isinstance(made, Markup):
+            # It would escape what is joined to it, and no origin would be left; a plain text shows that it did not.
+            made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]
+        if not isinstance(made, str) or (isinstance(made, Traced) and name in _KEEPING):
+            return made
+        if name == "join" and (joined := _joined(given, kwargs)) == made:
+            return joined
+        traced = holds_traced((given, kwargs))
+        return whole(str.__str__(made), (given, kwargs), json=name == "tojson") if traced else made
 
     return call
+
+
+def _joined(given: Sequence[Any], options: dict[str, Any]) -> str | None:
+    """What ``join`` makes of texts, with their origins; None where it does more than to join them."""
+    if "attribute" in options or len(given) > 2:  # noqa: PLR2004 - what is joined, and by what
+        return None
+    between = _shown_traced(options.get("d", given[1] if len(given) > 1 else ""))
+    return Traced(str(between), runs_of(str(between))).join([str(_shown_traced(item)) for item in given[0]])
 
 
 def _shown_traced(value: object) -> object:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
-from lazyprompt.prompt import Composition, Rendered
+from lazyprompt.prompt import MARKERS, Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.derive import markers_of
@@ -354,11 +354,12 @@ class ChatTemplate:
             The text; its segments are found out when they are asked for.
         """
         controls = self.controls(jinja)
-        lay = partial(_composition, jinja, chat if traced is None else traced, given, controls, safety)
+        with_origins = chat if traced is None else traced
         if safety != "off" and (texts is None or not is_clean(jinja, controls, texts, calls=True)):
-            return Rendered(*lay())
+            return Rendered(*_composition(jinja, with_origins, given, controls, safety))
         text = self._framed(chat, jinja, given) if traced is not None else None
-        return Rendered.later(jinja.run(chat, given) if text is None else text, lay)
+        text = jinja.run(chat, given) if text is None else text
+        return Rendered.later(text, partial(_found_later, text, jinja, with_origins, given, controls, safety))
 
     def _framed(self, chat: object, jinja: ChatJinja, given: Mapping[str, object]) -> str | None:
         """The text of a plain chat without running the template; None where it is for the template itself."""
@@ -378,7 +379,9 @@ class ChatTemplate:
             return None
         text = frame.lay_out(chat)
         return (
-            None if text is None else Rendered.later(text, partial(_plain_composition, jinja, chat, controls, safety))
+            None
+            if text is None
+            else Rendered.later(text, partial(_plainly_found_later, text, jinja, chat, controls, safety))
         )
 
     def controls(self, jinja: ChatJinja) -> Controls:
@@ -413,9 +416,25 @@ class ChatTemplate:
         return f"{type(self).__name__}({self.source!r})"
 
 
-def _plain_composition(jinja: ChatJinja, chat: PlainChat, controls: Controls, safety: Safety) -> Composition:
+def _plainly_found_later(
+    text: str, jinja: ChatJinja, chat: PlainChat, controls: Controls, safety: Safety
+) -> Composition:
     """What the text of a plain chat is made of."""
-    return _composition(jinja, messages_of(chat), _PROMPTED, controls, safety)
+    return _found_later(text, jinja, messages_of(chat), _PROMPTED, controls, safety)
+
+
+def _found_later(
+    text: str,
+    jinja: ChatJinja,
+    chat: Sequence[Mapping[str, Any]],
+    given: Mapping[str, object],
+    controls: Controls,
+    safety: Safety,
+) -> Composition:
+    """What a text is made of that was found clean, or is to be as it is."""
+    found = _composition(jinja, chat, given, controls, "off")
+    # Text that holds no control sequence can be trusted as a whole.
+    return Composition((text,), (MARKERS,), found.note) if found.note and safety != "off" else found
 
 
 def _composition(

@@ -8,7 +8,7 @@ each of its characters which message it came from, or that it is the template's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, cast
@@ -41,6 +41,9 @@ class Origin(NamedTuple):
 OWN = Origin(MARKERS, trusted=True)
 
 _BEGUN = re.compile(r"<[^<>]*\Z")
+
+_LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
+_PLAIN = (str, int, float, type(None), range)
 
 # So many characters in a row came from there.
 Run: TypeAlias = "tuple[int, Origin]"
@@ -160,7 +163,7 @@ class Traced(str):
         return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.rpartition(self, sep), 0)))
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        """The same as ``str.replace``; what is put in is the text's own."""
+        """The same as ``str.replace``; what is put in and has no origin is the text's own."""
         if not old:
             return whole(str.replace(self, old, new, count), (self, new))
         pieces = self._pieces(str.split(self, old, count), len(old))
@@ -168,7 +171,7 @@ class Traced(str):
         at = 0
         for index, piece in enumerate(pieces):
             if index:
-                joined.append((len(new), cut(self.runs, at, at + 1)[0][1]))
+                joined += new.runs if isinstance(new, Traced) else [(len(new), cut(self.runs, at, at + 1)[0][1])]
                 at += len(old)
             joined += piece.runs
             at += len(piece)
@@ -203,6 +206,9 @@ class Traced(str):
         return self._letters(str.capitalize(self))
 
 
+_UNKNOWN = Traced.of("", Origin("unknown"))
+
+
 def runs_of(text: str) -> tuple[Run, ...]:
     """The runs of a text; what has none is the template's own."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
@@ -232,16 +238,18 @@ def common_start(*texts: str) -> str:
 
 
 def traced_in(value: object) -> Iterator[Traced]:
-    """The traced texts in a value."""
+    """The traced texts in a value; for what nobody can look into, a text of unknown origin."""
     if isinstance(value, Traced):
         yield value
     elif isinstance(value, Mapping):
         for key, item in cast("Mapping[object, object]", value).items():
             yield from traced_in(key)
             yield from traced_in(item)
-    elif isinstance(value, list | tuple):
-        for item in cast("Sequence[object]", value):
+    elif isinstance(value, _LISTS):
+        for item in cast("Iterable[object]", value):
             yield from traced_in(item)
+    elif not isinstance(value, _PLAIN):
+        yield _UNKNOWN
 
 
 def holds_traced(value: object) -> bool:
@@ -297,12 +305,10 @@ def parts_of(text: str) -> tuple[list[str], list[Origin]]:
     """
     parts, origins = [""], [OWN]
     at = 0
-    for origin, group in groupby(runs_of(text), key=itemgetter(1)):
+    for origin, group in groupby((run for run in runs_of(text) if run[0]), key=itemgetter(1)):
         length = sum(run[0] for run in group)
         piece = str.__getitem__(text, slice(at, at + length))
         at += length
-        if not piece:
-            continue
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
             # The place is taken, or is of the other kind: an empty part of that kind may stand between.

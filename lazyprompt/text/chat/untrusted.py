@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The fields of a message that hold what somebody said.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
 # What an assistant thought and then said, in one text; a generation prompt may have opened the thought.
-_THOUGHT = re.compile(r"\s*(<think>)?.*?(</think>)", re.DOTALL)
+_THOUGHT = re.compile(r"\s*(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
 
 class Traces(NamedTuple):
@@ -112,11 +112,13 @@ def _without_origins(
 ) -> Traces:
     """A chat whose origins are lost in the template: all that is not trusted is made harmless before."""
     chat, variables = run
-    # Nothing is left to be told apart behind the template, so that "off" is not to be had.
-    policy: Safety = "neutralize" if safety == "off" else safety
-    chat = [_harmless(message, controls, policy) for message in chat]
     note = f"where its text came from is lost in the template: {reason}"
-    return Traces([template.run(chat, _harmless(variables, controls, policy))], [OWN], note)
+    chat = [_harmless(message, controls, safety) for message in chat]
+    text = template.run(chat, _harmless(variables, controls, safety))
+    if safety == "off":
+        # Nothing can be told apart behind the template, so that nothing in it is trusted.
+        return Traces(["", text, ""], [OWN, Origin("unknown"), OWN], note)
+    return Traces([text], [OWN], note)
 
 
 def _harmless(value: Any, controls: Controls, safety: Safety) -> Any:  # noqa: ANN401 - of the kind that was given
