@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sized
+from itertools import permutations
 from string import Formatter
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from jinja2.exceptions import SecurityError
+from jinja2.runtime import Undefined
 from jinja2.utils import Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MAX_OUTPUT = 20_000_000
 """The longest text a template may make, on its way or in the end: more than any model reads."""
@@ -41,12 +43,16 @@ MAX_EXPONENT = 64
 MAX_BITS = 10_000
 """How long a number may become: with a power of a power it would take but a line to fill the memory."""
 
-# How many items of a loop are counted at once.
-PORTION = 32
-# What is written with a few signs.
-_SHORT = frozenset((type(None), bool, float))
-# After how many steps the clock is looked at.
-_LOOK = 8
+# What is written as what it is; Python itself bounds how many digits of a number it writes.
+BRIEF = (str, int, float, type(None), Undefined)
+# Deeper than this nothing can be written; a namespace that holds itself is.
+_DEEPEST = 100_000
+# Whose length operators make longer.
+LONG: tuple[type[Sized], ...] = (str, list, tuple, bytes)
+# Python's ``type``, which says what kind of value something is.
+kind_of: Callable[[object], type[object]] = type
+# After how many steps it is looked whether there are too many, and at the clock.
+_LOOK = 32
 # How much a sum of lists may copy: about a second's work.
 _MAX_COPIED = 1_000_000_000
 # Filters and methods whose numbers are sizes of what they make.
@@ -62,37 +68,44 @@ _WIDTH = re.compile(r"\d{5}")
 class Meter:
     """What one rendering has cost so far."""
 
-    __slots__ = ("_again", "_due", "_end", "_left", "_made", "_most", "_numbers", "_seconds", "_steps")
+    __slots__ = ("_again", "_end", "_made", "_most", "_numbers", "_numbers_left", "_seconds", "_steps", "left")
 
     def __init__(self, most: int, numbers: int) -> None:
-        self._steps = self._made = 0
+        # How many steps are left until the next look, and how many were taken until the last one: the first step looks.
+        self.left = 0
+        self._steps = -_LOOK
         self._most = most
-        self._numbers = self._left = numbers
-        # At which step the next look is due, at what time the clock of this thread is asked, and how far it may go.
-        self._due = min(_LOOK, most)
+        # At what time the clock of this thread is asked, and how far it may go.
         self._seconds = MAX_SECONDS * most / MAX_STEPS
         self._again = monotonic() + self._seconds / 100
         self._end = 0.0
+        self._numbers = self._numbers_left = numbers
+        self._made = 0
 
-    def step(self, steps: int = 1) -> None:
-        """Count what a template does.
+    def step(self, made: int = 0) -> None:
+        """Count a step.
 
         Args:
-            steps: How many steps it is.
+            made: How long the text is that it made, where many of its kind may lie in the memory side by side.
 
         Raises:
-            SecurityError: They are too many, or took too long.
+            SecurityError: The steps are too many, or took too long, or made too much.
         """
-        self._steps += steps
-        if self._steps > self._due:
-            self._look()
+        self.left -= 1
+        if made:
+            self._made += made
+            check_length(self._made)
+        if self.left < 0:
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """See that the steps were not too many and did not take too long, whenever none is ``left``."""
+        self._steps += _LOOK - self.left
+        self.left = _LOOK
         if self._steps > self._most:
             raise SecurityError(
                 f"the loops went round more than {self._most} times in one rendering, what they call counted too"
             )
-        self._due = min(self._steps + _LOOK, self._most)
         now = monotonic()
         if now < self._again:
             return
@@ -104,49 +117,19 @@ class Meter:
             raise SecurityError(f"the rendering took more than {self._seconds:g} seconds")
         self._again = now + self._end - used
 
-    def made(self, text: str) -> None:
-        """Count a text of which many may lie in the memory side by side.
-
-        Args:
-            text: The text.
-
-        Raises:
-            SecurityError: They are too long all together.
-        """
-        self._made += len(text)
-        check_length(self._made)
-
-    def portions(self, items: Sequence[object]) -> Iterator[Sequence[object]]:
-        """What a loop goes over, a few items at a time: they are counted before they are given.
-
-        Args:
-            items: All of it.
-
-        Yields:
-            A few items.
-        """
-        for at in range(0, len(items), PORTION):
-            portion = items[at : at + PORTION]
-            self.step(len(portion))
-            yield portion
+    def counted(self, items: Iterable[object]) -> Iterator[object]:
+        """What is gone through, each step counted."""
+        for item in items:
+            self.step()
+            yield item
 
     def numbers(self, *bounds: int) -> range:
-        """``range`` for templates, which gives so many numbers in one rendering and no more.
-
-        Args:
-            bounds: What ``range`` takes.
-
-        Returns:
-            The numbers.
-
-        Raises:
-            SecurityError: They are too many.
-        """
+        """``range`` for templates, which gives so many numbers in one rendering and no more."""
         numbers = range(*bounds)
         if len(numbers) > MAX_RANGE:
             raise SecurityError(f"range() gave more than {MAX_RANGE} numbers at once")
-        self._left -= len(numbers)
-        if self._left < 0:
+        self._numbers_left -= len(numbers)
+        if self._numbers_left < 0:
             raise SecurityError(f"range() gave more than {self._numbers} numbers in one rendering")
         return numbers
 
@@ -180,93 +163,177 @@ def weigh(value: object) -> int:
         SecurityError: It is more than any output may be.
     """
     total = 0
-    level = [value]
+    level: list[Any] = [value]
     # Level by level: what holds too much is found out before all of it is gone through.
-    while level:
-        inside: list[object] = []
+    for _ in range(_DEEPEST):
+        inside: list[Any] = []
         for item in level:
-            kind = type(item)
+            kind = kind_of(item)
             if kind is str:
-                total += len(cast("str", item))
-            elif kind not in _SHORT:
-                total += _put_in(item, inside)
+                total += len(item)
+            elif kind is int:
+                total += item.bit_length() // 3
+            elif kind not in BRIEF:
+                if kind is dict:
+                    inside += item
+                    inside += item.values()
+                elif kind is list:
+                    inside += item
+                else:
+                    total += _put_in(item, inside)
                 # Each is written with a separator.
-                check_length(total + 3 * len(inside))
+                if total + 3 * len(inside) > MAX_OUTPUT:
+                    check_length(total + 3 * len(inside))
         total += 3 * len(inside)
+        if not inside:
+            break
         level = inside
     check_length(total)
     return total
 
 
 def _put_in(item: object, inside: list[object]) -> int:
-    """Put what a value holds to the rest that is to be weighed; what it weighs itself."""
-    if isinstance(item, dict):
-        inside += cast("dict[object, object]", item)
-        inside += cast("dict[object, object]", item).values()
-    elif isinstance(item, (list, tuple)):
-        inside += cast("Sequence[object]", item)
-    elif isinstance(item, str):
+    """Put what a value holds to what is still to be weighed; what it weighs itself."""
+    if isinstance(item, str):
         return len(item)
-    elif isinstance(item, int):
+    if isinstance(item, int):
         return item.bit_length() // 3
-    elif isinstance(item, Namespace):
-        inside.append(_attributes(item))
+    if isinstance(item, Namespace):
+        # What it shows of itself; none of its names can be asked for it.
+        inside.append(object.__getattribute__(item, "_Namespace__attrs"))
     elif isinstance(item, Mapping):
         inside += cast("Mapping[object, object]", item).keys()
         inside += cast("Mapping[object, object]", item).values()
-    elif isinstance(item, Collection) and not isinstance(item, (bytes, range)):
-        # One of the views of a dict.
+    elif isinstance(item, Collection) and not isinstance(item, (bytes, range, Undefined)):
+        # A tuple, or one of the views of a dict.
         inside += cast("Collection[object]", item)
     return 0
 
 
-def _attributes(namespace: Namespace) -> object:
-    """What a namespace shows of itself as text; none of its names can be asked for it."""
-    return object.__getattribute__(namespace, "_Namespace__attrs")
-
-
-def check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
-    """Refuse the arguments that would make a filter or method grow its subject out of bounds.
+def as_text(value: object) -> str:
+    """A value as text, where that is not too long.
 
     Args:
-        what: The name of the filter or method.
-        subject: What it is applied to.
-        arguments: What it is given.
+        value: The value.
+
+    Returns:
+        Its text; text is left as it is.
 
     Raises:
-        SecurityError: An argument is out of bounds.
+        SecurityError: It would be.
     """
-    numbers = [abs(argument) for argument in arguments if isinstance(argument, int)]
-    if what in _SIZED and max(numbers, default=0) > MAX_WIDTH:
-        raise SecurityError(f"{what} takes numbers up to {MAX_WIDTH}")
-    if not isinstance(subject, str):
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, BRIEF):
+        weigh(value)
+    return str(value)
+
+
+def check_operator(operator: str, left: object, right: object) -> None:
+    """Refuse to calculate what would become out of bounds.
+
+    Args:
+        operator: ``*``, ``**`` or ``%``.
+        left: What is before it.
+        right: What is behind it.
+
+    Raises:
+        SecurityError: It would.
+    """
+    if operator == "%":
+        if isinstance(left, bytes):
+            raise SecurityError("% is not for bytes")
+        if isinstance(left, str):
+            arguments = cast("tuple[object, ...]", right) if isinstance(right, tuple) else (right,)
+            _check_format("%", _percent_specs(left), arguments)
         return
-    texts = [argument for argument in arguments if isinstance(argument, str)]
-    if what == "replace" and len(texts) > 1:
-        check_length(subject.count(texts[0]) * len(texts[1]), MAX_OPERAND)
-    elif what in _REPEATED:
-        sizes = [len(text) for text in texts] + (numbers if what in _SIZED else [])
-        check_length(subject.count(_REPEATED[what]) * max(sizes, default=0))
+    if operator == "**" and isinstance(right, int | float) and abs(right) > MAX_EXPONENT:
+        raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
+    if isinstance(left, int) and isinstance(right, int):
+        bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
+        if bits > MAX_BITS:
+            raise SecurityError(f"{operator!r} would make a number of more than {MAX_BITS} bits")
+    elif operator == "*":
+        for long, times in ((left, right), (right, left)):
+            if isinstance(long, LONG) and isinstance(times, int):
+                check_length(len(long) * times, MAX_OPERAND)
 
 
-def check_writing(what: str, subject: object, arguments: Sequence[object]) -> None:
-    """Refuse a filter that would write more than a text may be, of all there is in its subject.
+def check_method(
+    name: str, subject: str | float | bytes, args: tuple[object, ...], named: tuple[object, ...]
+) -> tuple[object, ...]:
+    """Refuse to call a method that would make its subject grow out of bounds.
 
     Args:
-        what: The name of the filter.
+        name: The name of the method.
+        subject: What has it.
+        args: What it is given by place.
+        named: What it is given by name.
+
+    Returns:
+        What to give it by place.
+
+    Raises:
+        SecurityError: It would.
+    """
+    if name == "translate" or (isinstance(subject, bytes) and name != "decode"):
+        raise SecurityError(f"{name} is not for templates; use replace")
+    if isinstance(subject, str):
+        if name == "join" and args:
+            return (_listed(args[0], len(subject)), *args[1:])
+        if name in ("format", "format_map"):
+            specs = [spec for _, found, spec, _ in Formatter().parse(subject) if found is not None and spec is not None]
+            _check_format("format", specs, (*args, *named))
+    _check_arguments(name, subject, (*args, *named))
+    return args
+
+
+def check_filter(name: str, subject: object, arguments: Sequence[object]) -> object:
+    """Refuse to apply a filter that would make its subject grow out of bounds, or write more than a text may be.
+
+    Args:
+        name: The name of the filter.
         subject: What it is applied to.
         arguments: What it is given.
 
+    Returns:
+        What to apply it to.
+
     Raises:
-        SecurityError: It would be too much.
+        SecurityError: It would.
     """
-    weight = weigh(subject)
-    if what == "tojson":
-        # Each item may have an indent before it and a separator behind it.
-        check_length(weight * max([1, *map(_size, arguments)]))
-    elif what == "sum" and any(isinstance(one, list | tuple) for one in arguments):
-        # Each list that is added copies all before it.
-        check_length(weight * len(cast("Sequence[object]", subject)), _MAX_COPIED)
+    if name in ("join", "sum"):
+        subject = _listed(subject, max(map(len, map(as_text, arguments)), default=0) if name == "join" else 0)
+    if not isinstance(subject, str):
+        weight = weigh(subject)
+        if name == "tojson" and arguments:
+            # Each item may have an indent before it and a separator behind it.
+            check_length(weight * max(1, *map(_size, arguments)))
+        elif name == "sum" and any(isinstance(one, list | tuple) for one in arguments):
+            # Each list that is added copies all before it.
+            check_length(weight * len(cast("Sequence[object]", subject)), _MAX_COPIED)
+    if name in ("format", "replace"):
+        # They begin with that themselves.
+        subject = as_text(subject)
+        if name == "format":
+            _check_format(name, _percent_specs(subject), arguments)
+    _check_arguments(name, subject, arguments)
+    return subject
+
+
+def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
+    """Refuse the arguments that would make a filter or method grow its subject out of bounds."""
+    if what == "replace" and isinstance(subject, str):
+        # Any of them may take the place of any other: they may come by name, in any order.
+        for old, new in permutations(map(as_text, arguments), 2):
+            check_length(subject.count(old) * len(new), MAX_OPERAND)
+    elif what in _SIZED or what in _REPEATED:
+        numbers = [abs(argument) for argument in arguments if isinstance(argument, int)]
+        if what in _SIZED and max(numbers, default=0) > MAX_WIDTH:
+            raise SecurityError(f"{what} takes numbers up to {MAX_WIDTH}")
+        if what in _REPEATED and isinstance(subject, str):
+            sizes = [len(one) for one in arguments if isinstance(one, str)] + (numbers if what in _SIZED else [])
+            check_length(subject.count(_REPEATED[what]) * max(sizes, default=0))
 
 
 def _size(argument: object) -> int:
@@ -275,81 +342,35 @@ def _size(argument: object) -> int:
     return abs(argument) if isinstance(argument, int) else len(argument) if isinstance(argument, str) else 0
 
 
-def check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
-    """Refuse what would make a formatted text grow out of bounds: its widths, and how often it shows a value.
-
-    Args:
-        what: How the error names the operator, filter or method.
-        specs: The specification of each field.
-        arguments: The values.
-
-    Raises:
-        SecurityError: A width is out of bounds, or the text would be.
-    """
-    if any(map(_WIDTH.search, specs)):
+def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
+    """Refuse what would make a formatted text grow out of bounds: its widths, and how often it shows a value."""
+    # Most fields have none: ``%s``, ``{}``.
+    given = [spec for spec in specs if spec]
+    if any(map(_WIDTH.search, given)):
         raise SecurityError(f"{what} takes widths up to {MAX_WIDTH}")
-    if any("*" in spec or "{" in spec for spec in specs):
+    if any("*" in spec or "{" in spec for spec in given):
         if any(isinstance(one, int) and abs(one) > MAX_WIDTH for one in arguments):
             raise SecurityError(f"{what} takes numbers up to {MAX_WIDTH}")
-        if any("{" in spec for spec in specs):
+        if any("{" in spec for spec in given):
             raise SecurityError(f"{what} takes no widths out of values")
-    widths = [int(width) for spec in specs for width in _NUMBER.findall(spec)]
+    widths = [int(width) for spec in given for width in _NUMBER.findall(spec)]
     check_length(sum(widths) + len(specs) * max(map(weigh, arguments), default=0))
 
 
-def percent_specs(pattern: str) -> list[str]:
-    """The specifications of a pattern's fields: what stands between ``%`` and the letter.
-
-    Args:
-        pattern: The text before ``%``.
-
-    Returns:
-        A specification for each field.
-
-    Raises:
-        SecurityError: There are brackets in the name of a field, so that it cannot be told where the name ends.
-    """
+def _percent_specs(pattern: str) -> list[str]:
+    """The specification of each field before ``%``: what stands between the sign and the letter."""
+    # Where the name of a field ends that has brackets in it cannot be told.
     if _BRACKETS_IN_KEY.search(pattern):
         raise SecurityError("% takes no keys with brackets")
     return _PERCENT.findall(pattern)
 
 
-def brace_specs(pattern: str) -> list[str]:
-    """The specifications of a pattern's fields: what stands behind the colon in ``{...}``.
+def _listed(items: object, separator: int = 0) -> object:
+    """What is to be joined or added up; what comes one by one as a list, since only then its lengths are known.
 
     Args:
-        pattern: The text that has a method ``format``.
-
-    Returns:
-        A specification for each field.
-    """
-    return [spec for _, field, spec, _ in Formatter().parse(pattern) if field is not None and spec is not None]
-
-
-def check_number(operator: str, left: int, right: int) -> None:
-    """Refuse what would make a number too long.
-
-    Args:
-        operator: The operator.
-        left: The number before it.
-        right: The number behind it.
-
-    Raises:
-        SecurityError: The number would have too many bits.
-    """
-    if operator == "**" and abs(right) > MAX_EXPONENT:
-        raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
-    bits = left.bit_length(), right.bit_length()
-    if operator in ("*", "**") and (bits[0] * abs(right) if operator == "**" else sum(bits)) > MAX_BITS:
-        raise SecurityError(f"{operator!r} would make a number of more than {MAX_BITS} bits")
-
-
-def listed(items: object, separator: int = 0) -> object:
-    """What is to be joined or added up, as a list: only when the items are there can their lengths be known.
-
-    Args:
-        items: A list, what ``map`` gives, or anything else, which is left as it is.
-        separator: How long the text is that will stand between the items.
+        items: The items.
+        separator: How long the text is that will stand between them.
 
     Returns:
         The items.
@@ -357,9 +378,9 @@ def listed(items: object, separator: int = 0) -> object:
     Raises:
         SecurityError: They are out of bounds.
     """
-    found: object = list(cast("Iterator[object]", items)) if isinstance(items, Iterator) else items
-    if isinstance(found, list | tuple):
-        check_length(separator * len(cast("Sequence[object]", found)), MAX_OPERAND)
-        weigh(cast("Sequence[object]", found))
-        return cast("Sequence[object]", found)
-    return found
+    if isinstance(items, Iterator):
+        items = list(cast("Iterator[object]", items))
+    if isinstance(items, Sized):
+        check_length(separator * len(items), MAX_OPERAND)
+        weigh(items)
+    return items

@@ -4,45 +4,40 @@ Jinja's own sandbox keeps a template from everything but its data. Its operators
 made to fill the memory (``'x'|center(10**9)``) or never to end (loops in loops): these are what this module bounds.
 Which dialect of Jinja is spoken within these bounds, the modules that use it decide.
 
-To look after a template takes time, and reading plain data takes more of it in Jinja's sandbox than it must. So what is
-done most often is written as Python that does it directly where the data is plain: see :class:`BoundedGenerator`.
+To look after a template takes time, and Jinja's sandbox takes more of it than plain data needs: what templates do most
+often with plain data, :class:`BoundedGenerator` and :class:`BoundedEnvironment` do without detours.
 """
 
 from __future__ import annotations
 
-from functools import partial, wraps
-from itertools import chain
+from functools import wraps
 from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import nodes, pass_context
 from jinja2.compiler import CodeGenerator, optimizeconst
-from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.exceptions import TemplateRuntimeError
 from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from lazyprompt.text.bounds import (
-    MAX_EXPONENT,
-    MAX_OPERAND,
+    BRIEF,
+    LONG,
     MAX_OUTPUT,
     MAX_RANGE,
     MAX_STEPS,
-    PORTION,
     Meter,
-    brace_specs,
-    check_arguments,
-    check_format,
+    check_filter,
     check_length,
-    check_number,
-    check_writing,
-    listed,
-    percent_specs,
+    check_method,
+    check_operator,
+    kind_of,
     weigh,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
     from jinja2.compiler import Frame
     from jinja2.nodes import EvalContext
@@ -63,31 +58,18 @@ _GROWING = (
     *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
     *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
 )
-# Those that are no more than a method where their subject is text, or leave it as it is.
+# Those of them that leave text as it is, or are no more than a method of it.
 _OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
-# Methods that make nothing longer than what there is, by the type that has them.
-_HARMLESS = {
-    **dict.fromkeys(("get", "items", "keys", "values"), dict),
-    **dict.fromkeys(("count", "endswith", "find", "index", "isalnum", "isalpha", "isdecimal", "isdigit"), str),
-    **dict.fromkeys(("islower", "isnumeric", "isspace", "istitle", "isupper", "lstrip", "partition"), str),
-    **dict.fromkeys(("removeprefix", "removesuffix", "rfind", "rindex", "rpartition", "rsplit", "rstrip"), str),
-    **dict.fromkeys(("split", "splitlines", "startswith", "strip"), str),
-}
-# All that Python gives these types: under any other name there is nothing but an item, if that.
+# All that Python gives these types: under any other name they have no more than an item.
 _OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
-# What may be read with no further question.
-_READABLE: dict[type, frozenset[str]] = {
-    dict: frozenset(name for name, owner in _HARMLESS.items() if owner is dict),
-    str: frozenset(name for name, owner in _HARMLESS.items() if owner is str),
-    LoopContext: frozenset(
-        ("depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
-    ),
+# What Jinja would have nothing against, and would take long to find that out.
+_READABLE: dict[type[object], frozenset[str]] = {
+    dict: frozenset(("get", "items", "keys", "values")),
+    str: frozenset(name for name in _OF_STR if not name.startswith(("_", "format"))),
+    LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
-# What has a length that counts, and what a loop may go over in portions.
-_LONG = (str, list, tuple, bytes)
-_PORTIONED = frozenset((list, tuple, str, range))
-# How many values a sum is made of before it is looked at: that is how many times too long it may be for a moment.
+# Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
 _SUMMANDS = 4
 
 
@@ -105,19 +87,37 @@ def said(error: BaseException) -> str:
 
 
 class BoundedGenerator(CodeGenerator):
-    """Jinja's compiler, which writes ``~`` and ``+`` within bounds, and what is done most often without detours.
+    """Jinja's compiler, with ``~`` and ``+`` within bounds, and shorter ways for plain data.
 
-    Each of the forms below asks for the exact type of a value and does what Jinja would have done with it in the end;
-    everything else, a text of a kind of its own too, goes to the method of the environment. ``t_0`` holds the value
-    just long enough: nothing is evaluated between its being set and its being used.
+    Each of these asks for the exact type of a value. What is of any other, a text that is more than text too, goes to
+    the environment as ever. ``t_0`` holds the value, and nothing is evaluated before it is used.
     """
 
-    # The sum that is about to be shown.
-    _shown: nodes.Expr | None = None
+    # The body of a loop, and an expression to be shown, that are about to be written, and what comes behind that.
+    _body: Iterable[nodes.Node] | None = None
+    _written: nodes.Expr | None = None
+    _behind: str | None = None
+
+    def write_commons(self) -> None:
+        """Begin a function."""
+        super().write_commons()
+        self.writeline("meter = environment.meter(context)")
+
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write a loop that counts its steps."""
+        self._body = node.body
+        super().visit_For(node, frame)
+
+    def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
+        """Write a block; that of a loop begins with a step, which is :meth:`Meter.step` without the call."""
+        if nodes is self._body:
+            self.writeline("meter.left -= 1")
+            self.writeline("if meter.left < 0: meter.look()")
+        super().blockvisit(nodes, frame)
 
     @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
-        """Write ``~`` as a call that looks at the length."""
+        """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which looks at the length."""
         self.write("environment.joined((")
         for part in node.nodes:
             self.visit(part, frame)
@@ -125,28 +125,28 @@ class BoundedGenerator(CodeGenerator):
         self.write("))")
 
     @optimizeconst
-    def visit_Add(self, node: nodes.Add, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
-        """Write a chain of ``+`` as Python has it: ``environment.summed(a + b + c)``.
+    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which looks at the length.
 
-        What is shown at once is ``(a + b + c)``: whoever takes the output looks at the length of each piece. With a
-        number in it nothing becomes longer.
+        It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
+        is will be looked at as soon as it is written.
         """
-        first: nodes.Expr = node.left
-        rest = [node.right]
-        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in rest) < _SUMMANDS - 1:
-            rest.insert(0, first.right)
+        first, others = node.left, [node.right]
+        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
+            others.insert(0, first.right)
             first = first.left
-        number = any(isinstance(one, nodes.Const) and not isinstance(one.value, _LONG) for one in (first, *rest))
-        self.write("(" if node is self._shown or number else "environment.summed(")
+        constants = [one.value for one in (first, *others) if isinstance(one, nodes.Const)]
+        unseen = node is self._written or any(isinstance(one, int | float) for one in constants)
+        self.write("(" if unseen else "environment.summed(")
         self.visit(first, frame)
-        for one in rest:
+        for one in others:
             self.write(" + ")
             self.visit(one, frame)
         self.write(")")
 
     @optimizeconst
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
-        """Write ``x.a``; where a dict has no attribute of the name, it is the item: see :meth:`_write_item`."""
+        """Write ``x.a``: an item, where the name is none that a dict itself has."""
         if node.attr in _OF_DICT:
             super().visit_Getattr(node, frame)
         else:
@@ -154,7 +154,7 @@ class BoundedGenerator(CodeGenerator):
 
     @optimizeconst
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
-        """Write ``x['a']``: see :meth:`_write_item`."""
+        """Write ``x['a']``."""
         if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
             self._write_item(node.node, node.arg.value, "getitem", frame)
         else:
@@ -167,36 +167,10 @@ class BoundedGenerator(CodeGenerator):
         self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
 
     @optimizeconst
-    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: FBT001, FBT002, N802 - Jinja's
-        """Write a call; that of a method that needs no looking after directly.
-
-        ``x.strip(a)`` becomes ``(t_0.strip if type(t_0 := x) is str else environment.method(context, t_0, 'strip'))(a)``.
-        """
-        method = node.node
-        if (
-            not isinstance(method, nodes.Getattr)
-            or method.attr not in _HARMLESS
-            or node.kwargs
-            or node.dyn_args
-            or node.dyn_kwargs
-        ):
-            super().visit_Call(node, frame, forward_caller=forward_caller)
-            return
-        scopes = {"_loop_vars": frame.loop_frame, "_block_vars": frame.block_frame}
-        given = "".join(f", {name}={name}" for name, there in scopes.items() if there)
-        self.write(f"(t_0.{method.attr} if type(t_0 := ")
-        self.visit(method.node, frame)
-        self.write(f") is {_HARMLESS[method.attr].__name__} else ")
-        self.write(f"environment.method(context, t_0, {method.attr!r}{given}))(")
-        for argument in node.args:
-            self.visit(argument, frame)
-            self.write(", ")
-        self.write(")")
-
-    @optimizeconst
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
-        """Write a filter; ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
-        if node.node is None or node.name not in _OF_TEXT or node.args or node.kwargs or node.dyn_args or node.dyn_kwargs:
+        """Write ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
+        given = node.args, node.kwargs, node.dyn_args, node.dyn_kwargs
+        if node.node is None or node.name not in _OF_TEXT or any(given):
             super().visit_Filter(node, frame)
             return
         self.write(f"(t_0{_OF_TEXT[node.name]} if type(t_0 := ")
@@ -204,19 +178,33 @@ class BoundedGenerator(CodeGenerator):
         self.write(f") is str else {self.filters[node.name]}(t_0))")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Begin what shows a value: ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``."""
-        self._shown = node if frame.buffer is None else None
-        if finalize.src is None:
-            self.write("(t_0 if type(t_0 := ")
-        else:
+        """Write ``x`` as it is if it gives text, or ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``."""
+        # What is put aside, for ``{% set %}`` or a macro, is looked at only when all of it is there.
+        self._written = node if frame.buffer is None else None
+        if finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            self._behind = None
             super()._output_child_pre(node, frame, finalize)
+        elif _is_text(node):
+            self._behind = ""
+        else:
+            self._behind = ") is str else environment.shown(t_0))"
+            self.write("(t_0 if type(t_0 := ")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
         """End what :meth:`_output_child_pre` began."""
-        if finalize.src is None:
-            self.write(") is str else environment.shown(t_0))")
-        else:
+        if self._behind is None:
             super()._output_child_post(node, frame, finalize)
+        else:
+            self.write(self._behind)
+
+
+def _is_text(node: nodes.Expr) -> bool:
+    """Whether an expression that does not fail gives text: ``~`` does, and ``+`` with a text in it."""
+    while isinstance(node, nodes.Add):
+        if _is_text(node.right):
+            return True
+        node = node.left
+    return isinstance(node, nodes.Concat) or (isinstance(node, nodes.Const) and isinstance(node.value, str))
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
@@ -235,17 +223,23 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         filters[_COUNTED] = _counted
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """The variables that all renderings of a template have: a dict, which is copied sooner than Jinja's chain."""
+        """The variables of all renderings of a template: a dict, which is copied sooner than Jinja's chain of them."""
         return {**self.globals, **(d or {})}
+
+    @staticmethod
+    def meter(context: Context) -> Meter:
+        """What a rendering has cost so far."""
+        meter: Meter = context.parent[_METER]
+        return meter
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
         """The text of a template, block, macro or call, out of its pieces."""
-        if isinstance(pieces, list):
-            check_length(sum(map(len, cast("list[str]", pieces))))
-            return "".join(cast("list[str]", pieces))
-        texts: list[str] = []
         length = 0
+        if isinstance(pieces, list):
+            check_length(sum(map(len, pieces)))
+            return "".join(pieces)
+        texts: list[str] = []
         for piece in pieces:
             length += len(piece)
             if length > MAX_OUTPUT:
@@ -256,50 +250,45 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     @staticmethod
     def joined(values: Sequence[object]) -> str:
         """What ``~`` gives."""
-        length = 0
-        for value in values:
-            length += len(value) if isinstance(value, str) else weigh(value)
-        check_length(length)
+        check_length(sum([len(value) if isinstance(value, str) else weigh(value) for value in values]))
         return "".join(map(str, values))
 
-    def summed(self, total: object) -> object:
-        """What a chain of ``+`` gave."""
-        if isinstance(total, _LONG) and len(cast("Sequence[object]", total)) > MAX_OUTPUT:
-            check_length(len(cast("Sequence[object]", total)))
+    def summed(self, total: Any) -> Any:  # noqa: ANN401 - of the kind that was given
+        """What ``+`` gives, which is what its operands make of it."""
+        if isinstance(total, LONG) and len(total) > MAX_OUTPUT:
+            check_length(len(total))
         return total
 
     def shown(self, value: object) -> str:
-        """The text of a value that is to be shown; plain text shows itself."""
-        if not isinstance(value, str):
+        """What a value is written as that is not just text."""
+        if not isinstance(value, BRIEF):
             weigh(value)
         return str(value)
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
-        """Give ``x.a``, or what stands for its absence: what Jinja gives, sooner where it is plain data."""
-        kind = cast("type[object]", type(obj))
-        if kind is dict:
-            if attribute not in _OF_DICT:
-                return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
-        elif kind is str:
-            if attribute not in _OF_STR:
-                return self.undefined(obj=obj, name=attribute)
-        elif isinstance(obj, Namespace) and not attribute.startswith("_"):
+        """What ``x.a`` gives: the same as in Jinja."""
+        kind = kind_of(obj)
+        if attribute in _READABLE.get(kind, ()):
+            return getattr(obj, attribute)
+        if kind is dict and attribute not in _OF_DICT:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind is str and attribute not in _OF_STR:
+            return self.undefined(obj=obj, name=attribute)
+        if isinstance(obj, Namespace) and not attribute.startswith("_"):
             value = object.__getattribute__(obj, "_Namespace__attrs").get(attribute, _METHODS)
             # Jinja wants to see methods: they may be those that format text.
             if value is not _METHODS and not isinstance(value, _METHODS):
                 return value
-        if attribute in _READABLE.get(kind, ()):
-            return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Give ``x[a]``, or what stands for its absence: what Jinja gives, sooner where it is plain data."""
-        if type(argument) is str:
-            kind = cast("type[object]", type(obj))
-            if (kind is str and argument not in _OF_STR) or (
-                kind is dict and argument not in _OF_DICT and argument not in obj
-            ):
-                return self.undefined(obj=obj, name=argument)
+        """What ``x[a]`` gives: the same as in Jinja."""
+        kind = kind_of(obj)
+        if type(argument) is str and (
+            (kind is str and argument not in _OF_STR)
+            or (kind is dict and argument not in _OF_DICT and argument not in obj)
+        ):
+            return self.undefined(obj=obj, name=argument)
         try:
             return obj[argument]
         except (TypeError, LookupError):
@@ -307,47 +296,31 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Calculate ``*``, ``**`` and ``%``, within bounds."""
-        if isinstance(left, int) and isinstance(right, int):
-            check_number(operator, left, right)
-        elif operator == "**" and isinstance(right, (int, float)) and abs(right) > MAX_EXPONENT:
-            raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
-        elif operator == "%" and isinstance(left, str):
-            arguments = cast("tuple[object, ...]", right) if isinstance(right, tuple) else (right,)
-            check_format("%", percent_specs(left), arguments)
-        elif operator == "*":
-            operands = (left, right)
-            sizes = [len(cast("Sequence[object]", one)) for one in operands if isinstance(one, _LONG)]
-            times = max((one for one in operands if isinstance(one, int)), default=1)
-            check_length(max(sizes, default=0) * times, MAX_OPERAND)
+        check_operator(operator, left, right)
         return cast("object", super().call_binop(context, operator, left, right))
-
-    def method(self, context: Context, subject: object, name: str, **scopes: object) -> Callable[..., object]:
-        """A method of what is no plain text or dict, to be called like everything else."""
-        return partial(self.call, context, self.getattr(subject, name), **scopes)
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
         """Call what a template calls, methods of data within bounds; each call is a step."""
-        _meter(context).step()
-        if type(function) is Macro:
-            # What Jinja finds out about it in several steps. It has its own variables, and needs none of the loop's.
-            kwargs.pop("_loop_vars", None)
-            kwargs.pop("_block_vars", None)
-            return function(context.eval_ctx, *args, **kwargs)
-        # Jinja wraps the format methods of text in one of its own.
-        subject = getattr(getattr(function, "__wrapped__", function), "__self__", None)
+        self.meter(context).step()
+        kind = kind_of(function)
+        # Jinja wraps the format methods of text in a function of its own.
+        method = function if kind in _METHODS else getattr(function, "__wrapped__", function)
+        subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
-            name = str(function.__name__)
-            if name == "translate" or (isinstance(subject, bytes) and name != "decode"):
-                raise SecurityError(f"{name} is not for templates; use replace")
-            if isinstance(subject, str) and name == "join" and args:
-                args = (listed(args[0], len(subject)), *args[1:])
-            elif isinstance(subject, str) and name in ("format", "format_map"):
-                check_format("format", brace_specs(subject), (*args, *kwargs.values()))
-            check_arguments(name, subject, (*args, *kwargs.values()))
-        elif isinstance(function, LoopContext) and args:
+            args = check_method(function.__name__, subject, args, (*kwargs.values(),))
+        elif kind is LoopContext and args:
             # The next level of a recursive loop.
             args = (_counted(context, args[0]), *args[1:])
-        return super().call(context, function, *args, **kwargs)
+        # Jinja asks each callable whether it is safe and what it wants to be given.
+        if kind is Macro:
+            args = (context.eval_ctx, *args)
+        elif kind is not BuiltinMethodType and (
+            kind is not MethodType or hasattr(function, "jinja_pass_arg") or not self.is_safe_callable(function)
+        ):
+            return super().call(context, function, *args, **kwargs)
+        kwargs.pop("_loop_vars", None)
+        kwargs.pop("_block_vars", None)
+        return function(*args, **kwargs)
 
     def call_filter(
         self,
@@ -361,9 +334,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """Apply the filter that ``map`` names; each time is a step."""
         made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
         if context is not None:
-            _meter(context).step()
-            if isinstance(made, str):
-                _meter(context).made(made)
+            self.meter(context).step(len(made) if isinstance(made, str) else 0)
         return made
 
 
@@ -386,44 +357,23 @@ def bounded(function: Callable[..., object], name: str) -> Callable[..., object]
         arguments = (*args[value_at + 1 :], *kwargs.values())
         if isinstance(subject, str) and not arguments:
             return function(*args)
-        if name in ("join", "sum"):
-            subject = listed(subject, len(str(arguments[0])) if arguments and name == "join" else 0)
-        check_writing(name, subject, arguments)
-        if name == "format" and isinstance(subject, str):
-            check_format(name, percent_specs(subject), arguments)
-        check_arguments(name, subject, arguments)
+        subject = check_filter(name, subject, arguments)
         return function(*args[:value_at], subject, *args[value_at + 1 :], **kwargs)
 
     return call
 
 
-def _meter(context: Context) -> Meter:
-    return cast("Meter", context.parent[_METER])
-
-
 @pass_context
 def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
-    """What a loop goes over, each step counted; plain data before the step, since nothing can change it meanwhile."""
-    meter = _meter(context)
-    if type(items) in _PORTIONED:
-        sequence = cast("Sequence[object]", items)
-        if len(sequence) > PORTION:
-            return chain.from_iterable(meter.portions(sequence))
-        meter.step(len(sequence))
-        return sequence
-    return _counted_singly(meter, items)
-
-
-def _counted_singly(meter: Meter, items: Iterable[object]) -> Iterator[object]:
-    for item in items:
-        meter.step()
-        yield item
+    """What is gone through, each step counted."""
+    return BoundedEnvironment.meter(context).counted(items)
 
 
 def count_loops(tree: nodes.Template) -> nodes.Template:
-    """A parsed template whose loops count their steps."""
+    """A parsed template whose loops count what their conditions leave out, too."""
     for loop in list(tree.find_all(nodes.For)):
-        loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
+        if loop.test:
+            loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
     tree.set_environment(cast("BoundedEnvironment", tree.environment))
     return tree
 

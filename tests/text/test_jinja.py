@@ -27,7 +27,7 @@ def test_values_are_the_odd_parts() -> None:
 
 
 def test_a_constant_expression_is_the_developers_own() -> None:
-    assert parts("a{{ 'b' }}{{ 3 - 1 }}c") == ["ab2c"]
+    assert parts("a{{ 'b' }}{{ 3 - 1 }}c{{ 'd' + 'e' }}{{ 'f' ~ 1 }}") == ["ab2cdef1"]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ def test_a_constant_expression_is_the_developers_own() -> None:
         "[{{ x }}]",
         "[{{ x|upper|lower }}]",
         "[{{ x ~ '' }}]",
+        "[{{ x + '' }}]",
+        "[{{ '' + x + y }}]",
+        "[{{ x + ('' + '') }}]",
+        "[{{ x|trim }}]",
+        "[{{ x.strip() }}]",
+        "[{{ {'k': {'l': x}}['k'].l }}]",
         "[{{ (x ~ x)[:2] }}]",
         "[{% if x %}{{ x }}{% endif %}]",
         "[{% for item in [x] %}{{ item }}{% endfor %}]",
@@ -192,6 +198,43 @@ def test_the_sandbox_holds(text: str) -> None:
             "a value would become longer than 1000000",
         ),
         (
+            "{% set x = 'x' * 1000000 %}{% set x = x + x + x + x %}{% set x = x + x + x + x %}{{ x + x }}",
+            "a value would become longer than 20000000",
+        ),
+        # What is no text is written as text first, and arguments come by place or by name.
+        ("{{ [x]|replace('a', 'b' * 1000001) }}", "a value would become longer than 1000000"),
+        ("{{ (x * 1000)|replace('a', ['b' * 1001]) }}", "a value would become longer than 1000000"),
+        ("{{ (x * 1000)|replace(new='b' * 1001, old='a') }}", "a value would become longer than 1000000"),
+        ("{{ (x * 1000000)|join('b' * 1000000) }}", "a value would become longer than 1000000"),
+        ("{{ (x * 1000).join('b' * 1000000) }}", "a value would become longer than 1000000"),
+        ("{{ range(100000)|join(x * 1000) }}", "a value would become longer than 1000000"),
+        ("{{ range(100000)|join(attribute='real', d=x * 1000) }}", "a value would become longer than 1000000"),
+        ("{{ [namespace(a=[[[x] * 1000] * 1000] * 1000)]|string }}", "a value would become longer than 20000000"),
+        ("{{ ['%99999d']|format(1) }}", "format takes widths up to 10000"),
+        ("{{ x.encode() % 1 }}", "% is not for bytes"),
+        # However a method is found.
+        ("{{ x['center'](10001) }}", "center takes numbers up to 10000"),
+        ("{{ (x|attr('center'))(10001) }}", "center takes numbers up to 10000"),
+        ("{% set f = x.center %}{{ f(10001) }}", "center takes numbers up to 10000"),
+        ("{% set n = namespace(f='{:99999}'.format) %}{{ n.f(1) }}", "format takes widths up to 10000"),
+        (
+            "{% set n = namespace(x=[1] * 999999) %}{% for i in range(9) %}{% set n.x = n.x + n.x %}{% endfor %}",
+            "a value would become longer than 20000000",
+        ),
+        (
+            "{% macro m(x, i) %}{{ m(x + x, i - 1) if i }}{% endmacro %}{{ m((1,) * 999999, 9) }}",
+            "a value would become longer than 20000000",
+        ),
+        (
+            "{% for x in [x.encode() * 999999] recursive %}{{ loop([x + x]) if loop.depth < 9 }}{% endfor %}",
+            "a value would become longer than 20000000",
+        ),
+        (
+            "{% set y = x * 999999 %}{% set z %}{% for i in range(30) %}{{ y }}{% endfor %}{% endset %}",
+            "a value would become longer than 20000000",
+        ),
+        ("{{ [[[x] * 1000] * 1000] * 1000 }}", "a value would become longer than 20000000"),
+        (
             "{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}",
             "the loops went round more than 1000000 times",
         ),
@@ -207,7 +250,7 @@ def test_the_sandbox_holds(text: str) -> None:
 def test_what_would_eat_time_or_memory_is_refused_at_once(text: str, said: str) -> None:
     before = time.monotonic()
     with pytest.raises(TemplateError, match=f"^Jinja: {said}"):
-        parts(text, l=[1, 2])
+        parts(text, l=[1, 2], x="a")
     assert time.monotonic() - before < 5
 
 

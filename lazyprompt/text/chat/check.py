@@ -31,7 +31,7 @@ _NAME = TOOL["function"]["name"]
 _SYSTEM = {"role": "system", "content": "Regula."}
 _USER = {"role": "user", "content": "Quaestio?"}
 _ANSWER = {"role": "assistant", "content": "Responsum."}
-_THOUGHTFUL = _ANSWER | {"reasoning_content": "Cogitatio."}
+_THOUGHTFUL = _ANSWER | {"reasoning_content": "Cogitatio.", "thinking": "Cogitatio."}
 
 
 class Finding(NamedTuple):
@@ -96,12 +96,21 @@ class _Tried:
 
     def text(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> str | None:
         """What the template writes; None where it refuses."""
-        return self.template.writes(chat, tools=tools, add_generation_prompt=prompted)
+        return self.template.writes([*map(self.in_its_form, chat)], tools=tools, add_generation_prompt=prompted)
+
+    def in_its_form(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message whose content is parts, where the template shows nothing else."""
+        content = message.get("content")
+        if not isinstance(content, str) or self.template.shows_text or not self.template.shows_parts:
+            return message
+        return {**message, "content": [{"type": "text", "text": content}]}
 
     def why_not(self, *chat: dict[str, Any]) -> str:
         """Why it refuses."""
         try:
-            self.template.run(chat, {"tools": None, "documents": None, "add_generation_prompt": False})
+            self.template.run(
+                [*map(self.in_its_form, chat)], {"tools": None, "documents": None, "add_generation_prompt": False}
+            )
         except TemplateError as error:
             return str(error)
         return ""
@@ -212,7 +221,12 @@ def _generation(tried: _Tried) -> tuple[bool | None, str]:
 
 
 def _stop(tried: _Tried) -> tuple[bool | None, str]:
+    if tried.text(_USER, _ANSWER) is None:
+        return None, tried.why_not(_USER, _ANSWER)
     end = answer_end(tried.template, tried.controls)
+    kept, why = _origins(tried)
+    if not kept:
+        return None, why
     if not end:
         return False, "nothing stands behind an answer, so that a model is not taught to stop"
     eos = tried.template.special_tokens.get("eos_token")
@@ -259,7 +273,8 @@ def _origins(tried: _Tried) -> tuple[bool | None, str]:
         if tried.text(*chat, tools=tools) is None:
             continue
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        found = rendered_with_origins(tried.template, chat, given, tried.controls, "neutralize")
+        shown = [*map(tried.in_its_form, chat)]
+        found = rendered_with_origins(tried.template, shown, given, tried.controls, "neutralize")
         if found.note:
             return False, found.note
     return True, ""

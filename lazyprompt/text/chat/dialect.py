@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.bounds import check_length, weigh
-from lazyprompt.text.chat.traced import OWN, Traced, holds_traced, map_origins, runs_of, whole
+from lazyprompt.text.chat.traced import OWN, Traced, holds_traced, like_all, map_origins, runs_of, whole
 from lazyprompt.text.sandbox import BoundedEnvironment, bounded, count_loops, said
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ class ChatEnvironment(BoundedEnvironment):
 
 # What these give is made of a traced text's own methods.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
+# These ask nothing of a text that its own methods do not write down.
+_FOLLOWED = frozenset(("count", "length", "safe", "string", "trim"))
 # What these give is one of the things they are given, with its own origin.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min"))
 
@@ -160,7 +162,7 @@ class TracingEnvironment(ChatEnvironment):
             check_length(length)
             texts.append(piece)
             runs += runs_of(piece)
-        return Traced("".join(texts), runs)
+        return like_all(texts, "".join(texts), runs)
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
@@ -203,6 +205,8 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
             args = (*args[:value_at], [*given[0]], *given[1:])
             given = args[value_at:]
         made = function(*args, **kwargs)
+        if isinstance(given[0], Traced) and name not in _FOLLOWED:
+            given[0].lost(f"the filter {name}")
         if isinstance(made, Markup):
             # It would escape what is joined to it, and no origin would be left; a plain text shows that it did not.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]

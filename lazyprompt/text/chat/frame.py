@@ -18,13 +18,15 @@ from lazyprompt.text.chat.probe import ANSWER, LAST, NEXT, QUESTION, SPACED, SYS
 from lazyprompt.text.safety import JOINT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt.text.chat.jinja import ChatJinja
 
 _ALL = frozenset(("system", "user", "assistant"))
 _TURN = ["user", "assistant"]
 _ROLE_AND_CONTENT = itemgetter("role", "content")
+# A template with larger numbers may treat a long chat, or a long text, in another way than those that are tried.
+_COUNTED = 9
 _DICTS, _TEXTS = {dict}, {str}
 
 
@@ -57,7 +59,7 @@ def plain_chat(messages: object) -> PlainChat | None:
     has_system = roles[0] == "system"
     if has_system:
         del roles[0]
-    if roles != _turns(len(roles)) or {*map(type, given)} != _DICTS or {*map(type, texts)} != _TEXTS:
+    if not roles or roles != _turns(len(roles)) or {*map(type, given)} != _DICTS or {*map(type, texts)} != _TEXTS:
         return None
     if sum(map(len, given)) != 2 * len(given) or not all(texts) or any(map(str.isspace, texts)):
         return None
@@ -139,8 +141,9 @@ def frame_of(template: ChatJinja) -> Frame | str:
     Args:
         template: The template.
     """
-    if "strftime_now" in {node.name for node in parsed(template.text).find_all(nodes.Name)}:
-        return "it writes the time"
+    tree = parsed(template.text)
+    if why := next((why for why, asks in _ASKS.items() if asks(tree)), ""):
+        return why
     probe = Probe(template)
     found = _around(probe)
     if isinstance(found, str):
@@ -153,6 +156,57 @@ def frame_of(template: ChatJinja) -> Frame | str:
         if all(_holds(frame, template, chat) for chat in chats_for(frame)):
             return frame
     return "it treats texts in a way of its own"
+
+
+def _tells_time(tree: nodes.Template) -> bool:
+    return "strftime_now" in {node.name for node in tree.find_all(nodes.Name)}
+
+
+def _counts(tree: nodes.Template) -> bool:
+    """Whether it has numbers for which a long chat, or a long text, is another thing than those that are tried."""
+    return any(type(node.value) is int and abs(node.value) > _COUNTED for node in tree.find_all(nodes.Const))
+
+
+def _looks_up(tree: nodes.Template) -> bool:
+    """Whether something is looked for in a text of the template's own: no text of a chat can write that down."""
+    operands = [
+        operand for node in tree.find_all(nodes.Compare) for operand in node.ops if operand.op in ("in", "notin")
+    ]
+    return any(isinstance(one.expr, nodes.Const) and isinstance(one.expr.value, str) for one in operands)
+
+
+def _measures(tree: nodes.Template) -> bool:
+    """Whether it asks how long something is, and not only whether it is empty."""
+    asked = {
+        id(node.expr)
+        for node in tree.find_all(nodes.Compare)
+        if len(node.ops) == 1 and isinstance(node.ops[0].expr, nodes.Const) and node.ops[0].expr.value == 0
+    }
+    lengths = [node for node in tree.find_all(nodes.Filter) if node.name in ("length", "count")]
+    return any(id(node) not in asked and not _is_list(node.node) for node in lengths)
+
+
+def _is_list(node: nodes.Node | None) -> bool:
+    """Whether something is a list: messages or the like, by the names that all templates give them, or pieces."""
+    if isinstance(node, nodes.Call):
+        return isinstance(node.node, nodes.Getattr) and node.node.attr in ("split", "rsplit")
+    name = node.name if isinstance(node, nodes.Name) else node.attr if isinstance(node, nodes.Getattr) else ""
+    return name.endswith(("messages", "calls", "tools", "items", "list"))
+
+
+def _fills_in(tree: nodes.Template) -> bool:
+    """Whether it fills texts in with ``%``, for which a text with that sign is another thing."""
+    operands = [node.right for node in tree.find_all(nodes.Mod)]
+    return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
+
+
+_ASKS: dict[str, Callable[[nodes.Template], bool]] = {
+    "it writes the time": _tells_time,
+    "it counts": _counts,
+    "it looks a text up in another": _looks_up,
+    "it asks how long a text is": _measures,
+    "it fills in texts": _fills_in,
+}
 
 
 def _around(probe: Probe) -> Frame | str:

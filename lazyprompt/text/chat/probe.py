@@ -35,8 +35,16 @@ class _Asked(Traced):
         made.log = self.log
         return made
 
+    def lost(self, what: str) -> None:
+        self.log.add(("unknown", what))
+
     def _holds(self, *texts: object) -> None:
         self.log.update(("holds", text) for text in texts if isinstance(text, str))
+
+    def __getattribute__(self, name: str) -> object:
+        if name in _UNFOLLOWED:
+            self.lost(name)
+        return super().__getattribute__(name)
 
     def __contains__(self, text: object) -> bool:
         self._holds(text)
@@ -49,14 +57,32 @@ class _Asked(Traced):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = str.__hash__
+    def __hash__(self) -> int:
+        self.lost("which key it is")
+        return str.__hash__(self)
+
+    def __lt__(self, other: str) -> bool:
+        self.lost("whether it is less")
+        return str.__lt__(self, other)
+
+    def __gt__(self, other: str) -> bool:
+        self.lost("whether it is more")
+        return str.__gt__(self, other)
+
+    def __le__(self, other: str) -> bool:
+        self.lost("whether it is less")
+        return str.__le__(self, other)
+
+    def __ge__(self, other: str) -> bool:
+        self.lost("whether it is more")
+        return str.__ge__(self, other)
 
     def __getitem__(self, key: SupportsIndex | slice) -> Traced:
-        self.log.add(("unknown", "a part of it by its place"))
+        self.lost("a part of it by its place")
         return super().__getitem__(key)
 
     def __iter__(self) -> Iterator[Traced]:
-        self.log.add(("unknown", "its letters"))
+        self.lost("its letters")
         return super().__iter__()
 
     def startswith(self, prefix: str | tuple[str, ...], *places: SupportsIndex | None) -> bool:
@@ -71,23 +97,46 @@ class _Asked(Traced):
         self._holds(text)
         return str.find(self, text, *places)
 
+    def count(self, text: str, *places: SupportsIndex | None) -> int:
+        self._holds(text)
+        return str.count(self, text, *places)
+
+    def lstrip(self, chars: str | None = None, /) -> Traced:
+        self._stripped(chars)
+        return super().lstrip(chars)
+
+    def rstrip(self, chars: str | None = None, /) -> Traced:
+        self._stripped(chars)
+        return super().rstrip(chars)
+
+    def _stripped(self, chars: str | None) -> None:
+        # Of white space the probes have some around them.
+        if chars is not None and not chars.isspace():
+            self.lost("signs around it")
+
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # as Traced's
-        self._noted(sep)
+        self._cut(sep)
         return super().split(sep, maxsplit)
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # as Traced's
-        self._noted(sep)
+        self._cut(sep)
         return super().rsplit(sep, maxsplit)
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        self._noted(old)
+        self._cut(old)
         return super().replace(old, new, count)
 
-    def _noted(self, text: str | None) -> None:
+    def _cut(self, text: str | None) -> None:
         if text:
             self._holds(text)
         else:
-            self.log.add(("unknown", "its words"))
+            self.lost("its words")
+
+
+# The methods of a text that are not written down one by one.
+_UNFOLLOWED = frozenset(name for name in dir(str) if not name.startswith("_")) - {
+    *("count", "endswith", "find", "join", "lstrip", "replace", "rsplit", "rstrip", "split", "startswith", "strip")
+}
 
 
 class Probe:

@@ -70,11 +70,14 @@ class Traced(str):
         """What an operation makes of this text."""
         return Traced(text, runs)
 
+    def lost(self, what: str) -> None:
+        """Hear that something was made of this text in a way that nobody can follow."""
+
     def __str__(self) -> str:
         return self
 
     def __add__(self, other: str) -> Traced:
-        return self.like(str.__add__(self, other), (*self.runs, *runs_of(other)))
+        return like_all((self, other), str.__add__(self, other), (*self.runs, *runs_of(other)))
 
     def __radd__(self, other: str) -> Traced:
         return self.like(str.__add__(other, self), (*runs_of(other), *self.runs))
@@ -183,7 +186,7 @@ class Traced(str):
         runs: list[Run] = []
         for index, item in enumerate(items):
             runs += (*(self.runs if index else ()), *runs_of(item))
-        return self.like(str.join(self, items), runs)
+        return like_all((self, *items), str.join(self, items), runs)
 
     def _letters(self, text: str) -> Traced:
         """This text in other letters, which are as many as a rule."""
@@ -212,6 +215,13 @@ _UNKNOWN = Traced.of("", Origin("unknown"))
 def runs_of(text: str) -> tuple[Run, ...]:
     """The runs of a text; what has none is the template's own."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
+
+
+def like_all(pieces: Iterable[str], text: str, runs: Iterable[Run]) -> Traced:
+    """A text made of others, of the most special kind among them."""
+    found = [piece for piece in pieces if isinstance(piece, Traced)]
+    special = next((piece for piece in found if type(piece) is not Traced), None)
+    return Traced(text, runs) if special is None else special.like(text, runs)
 
 
 def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
@@ -268,7 +278,10 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
     Returns:
         The text with one origin; it is trusted only if all of them are.
     """
-    origins = [origin for one in traced_in(given) for length, origin in one.runs if length or not one]
+    found = [*traced_in(given)]
+    for one in found:
+        one.lost("all of it")
+    origins = [origin for one in found for length, origin in one.runs if length or not str.__len__(one)]
     outside = [origin for origin in origins if not origin.trusted] or origins or [OWN]
     first = outside[0]
     if any(origin.message != first.message for origin in outside):

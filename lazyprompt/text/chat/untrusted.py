@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages import ROLES
+from lazyprompt.text.chat.conversation import CONTINUED
 from lazyprompt.text.chat.traced import OWN, Origin, Traced, cut, parts_of, trace
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 # The fields of a message that hold what somebody said.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# What an assistant thought and then said, in one text; a generation prompt may have opened the thought.
-_THOUGHT = re.compile(r"\s*(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
+# What an assistant thought and then said, in one text; a generation prompt may have opened the thought, or
+# it is to be gone on with.
+_THOUGHT = re.compile(
+    rf"\s*(<think>)?(?:(?!<think>).)*?(</think>)|\s*(<think>)(?=(?:(?!<think>).)*{CONTINUED}\Z)", re.DOTALL
+)
 
 
 class Traces(NamedTuple):
@@ -187,7 +191,7 @@ def _with_thought(text: Traced) -> Traced:
     found = _THOUGHT.match(text)
     runs: list[Run] = []
     at = 0
-    for start, end in (found.span(1), found.span(2)) if found else ():
+    for start, end in map(found.span, (1, 2, 3)) if found else ():
         if start >= 0:
             tag = [(length, origin._replace(trusted=True)) for length, origin in cut(text.runs, start, end)]
             runs += (*cut(text.runs, at, start), *tag)

@@ -41,7 +41,7 @@ def rendered(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any = None
 def taken(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages in the form that a template takes, by the names of what has to be done."""
     takes = ChatJinja(text, SPECIAL, NOW).takes
-    return [takes.form(message) if isinstance(message, dict) else message for message in messages]
+    return [takes.form(message) for message in messages]
 
 
 def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> str:
@@ -166,7 +166,8 @@ def test_the_arguments_of_calls_are_given_as_dicts() -> None:
 def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
     text = (
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ 'call: ' + c.function.arguments }}"
-        "{{ c.function.name }}{{ raise_exception('no b') if 'b' not in c.function.arguments and 'at' not in c.function.arguments }}"
+        "{{ c.function.name }}"
+        "{{ raise_exception('no b') if 'b' not in c.function.arguments and 'at' not in c.function.arguments }}"
         "{% endfor %}{% endfor %}"
     )
     written = '{"b":  1}'

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cli_helpers import Ran, fault, write
+
+from lazyprompt.text.chat.template import ChatTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PLAIN = (
+    "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+TOOLS = "{{ tools|tojson if tools }}" + PLAIN
+CONFIG = {"bos_token": "<s>", "eos_token": "</s>"}
+SEVERAL = [{"name": "default", "template": PLAIN}, {"name": "tool_use", "template": TOOLS}]
+ADDS_BOS = {
+    "version": "1.0",
+    "added_tokens": [
+        {
+            "id": 0,
+            "content": "<s>",
+            "special": True,
+            "normalized": False,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+        }
+    ],
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
+    },
+    "model": {"type": "WordLevel", "vocab": {"<s>": 0, "a": 1}, "unk_token": "a"},
+}
+
+
+def answers(ran: Ran) -> dict[str, dict[str, Any]]:
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.count(b"\n") == 1
+    return {answer["name"]: answer for answer in json.loads(ran.out)}
+
+
+def test_a_template_is_asked_for_what_it_can_do(run: Callable[..., Ran], tmp_path: Path) -> None:
+    path = write(tmp_path / "chat.jinja", PLAIN)
+    ran = run("check-template", path)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.decode() == f"{ChatTemplate.load(path).check()}\n"
+    assert b"\nstop token trained                yes  '</>'\n" in ran.out
+
+
+def test_the_answers_as_json(run: Callable[..., Ran], tmp_path: Path) -> None:
+    path = write(tmp_path / "chat.jinja", PLAIN)
+    found = answers(run("check-template", path, "--json"))
+    assert [*found] == [finding.name for finding in ChatTemplate.load(path).check().findings]
+    assert found["system text supported"] == {"name": "system text supported", "holds": True, "detail": ""}
+    assert found["tools supported"] == {"name": "tools supported", "holds": False, "detail": "they are left out"}
+    assert found["double beginning of text"]["holds"] is None
+
+
+def test_a_tokenizer_in_the_directory_says_whether_there_would_be_two_beginnings(
+    run: Callable[..., Ran], tmp_path: Path
+) -> None:
+    write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": PLAIN})
+    for path in (tmp_path, tmp_path / "tokenizer_config.json"):
+        assert answers(run("check-template", str(path), "--json"))["double beginning of text"]["holds"] is None
+    write(tmp_path / "tokenizer.json", ADDS_BOS)
+    for path in (tmp_path, tmp_path / "tokenizer_config.json"):
+        assert answers(run("check-template", str(path), "--json"))["double beginning of text"] == {
+            "name": "double beginning of text",
+            "holds": True,
+            "detail": "the tokenizer adds another: encode without adding special tokens",
+        }
+    write(tmp_path / "tokenizer.json", ADDS_BOS | {"post_processor": None})
+    assert answers(run("check-template", str(tmp_path), "--json"))["double beginning of text"]["holds"] is False
+
+
+def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], tmp_path: Path) -> None:
+    write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": SEVERAL})
+    for name, holds in (((), False), (("--name", "default"), False), (("--name", "tool_use"), True)):
+        found = answers(run("check-template", str(tmp_path), "--json", *name))
+        assert found["tools supported"]["holds"] is holds
+
+
+@pytest.mark.parametrize(
+    ("files", "argv", "message"),
+    [
+        (
+            {},
+            ("nowhere",),
+            "there is nothing at nowhere; give the directory of a tokenizer",
+        ),
+        ({}, (".",), "there is no chat template 'default'; the model has none"),
+        ({"t.jinja": "\n{% if %}"}, ("t.jinja",), "the chat template, line 2: "),
+        ({"t.jinja": "{{ x"}, ("t.jinja",), "the chat template, line 1: "),
+        ({"tokenizer_config.json": "{"}, (".",), "tokenizer_config.json is no JSON: "),
+        ({"tokenizer_config.json": {"chat_template": 1}}, (".",), "is a int, neither text nor a list of templates"),
+        (
+            {"tokenizer_config.json": {"chat_template": SEVERAL}},
+            (".", "--name", "tooluse"),
+            "'tooluse' (did you mean 'tool_use'?); there are 'default', 'tool_use': give name=",
+        ),
+        ({"t.jinja": PLAIN, "tokenizer.json": "{"}, ("t.jinja",), "tokenizer.json is no tokenizer that can be read: "),
+        ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is no GGUF file"),
+    ],
+)
+def test_a_path_without_a_template_is_wrong_use(
+    run: Callable[..., Ran], tmp_path: Path, files: dict[str, object], argv: tuple[str, ...], message: str
+) -> None:
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    found = fault(run("check-template", *argv))
+    assert found.startswith("PATH: ")
+    assert message in found
+
+
+@pytest.mark.parametrize("argv", [(), ("a", "b"), ("a", "--nope")])
+def test_wrong_arguments_are_wrong_use(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
+    assert fault(run("check-template", *argv))
+
+
+def test_help_says_what_is_asked_and_how_it_is_typed(run: Callable[..., Ran]) -> None:
+    ran = run("check-template", "--help")
+    assert (ran.status, ran.err) == (0, "")
+    assert "\n    lazyprompt check-template chat_template.jinja --json\n" in ran.out.decode()
+    assert max(map(len, ran.out.decode().splitlines())) <= 80

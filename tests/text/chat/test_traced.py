@@ -1,0 +1,410 @@
+"""Text that knows where it came from: all that is done with it gives str's text, and no character loses its origin."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lazyprompt._json import JsonText
+from lazyprompt.text.chat.traced import (
+    OWN,
+    Origin,
+    Traced,
+    common_start,
+    cut,
+    holds_traced,
+    map_origins,
+    parts_of,
+    runs_of,
+    trace,
+    traced_in,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+# Signs that are stripped, split at, joined from two, or become two in other letters.
+SIGNS = "ab<  \n\r\t\x0b\x1c\x85\u2028\u3000ßŉΣσǆİ你"
+TEXTS = st.text(SIGNS, max_size=12)
+PIECES = st.text("ab< \n", min_size=1, max_size=2)
+COUNTS = st.integers(-2, 4)
+
+
+@st.composite
+def _traced(draw: st.DrawFn) -> Traced:
+    """A text in runs of many lengths, nothing among them, each of an origin of its own."""
+    lengths = draw(st.lists(st.integers(0, 3), max_size=6))
+    text = draw(st.text(SIGNS, min_size=sum(lengths), max_size=sum(lengths)))
+    return Traced(text, [(length, Origin(f"run {at}", at)) for at, length in enumerate(lengths)])
+
+
+TRACED = _traced()
+
+
+def origins(text: str) -> list[Origin]:
+    """The origin of each character."""
+    found = [origin for length, origin in runs_of(text) for _ in range(length)]
+    assert len(found) == len(text)
+    return found
+
+
+def same(made: str, text: str, expected: Sequence[Origin]) -> None:
+    assert isinstance(made, Traced)
+    assert str.__str__(made) == text
+    assert origins(made) == list(expected)
+
+
+def same_pieces(made: Iterable[str], source: Traced, pieces: Sequence[str], starts: Iterable[int]) -> None:
+    """Pieces of a text, each from where it starts in it."""
+    known = origins(source)
+    shown = list(made)
+    assert len(shown) == len(pieces)
+    for one, piece, start in zip(shown, pieces, starts, strict=True):
+        assert str.__getitem__(source, slice(start, start + len(piece))) == piece
+        same(one, piece, known[start : start + len(piece)])
+
+
+def untraced(text: Traced) -> str:
+    """The same text as a str of its own."""
+    return "".join(str.__getitem__(text, at) for at in range(len(text)))
+
+
+@given(TRACED, st.one_of(TRACED, TEXTS))
+def test_texts_are_added_from_either_side(text: Traced, other: str) -> None:
+    same(text + other, untraced(text) + str.__str__(other), origins(text) + origins(other))
+    same(other + text, str.__str__(other) + untraced(text), origins(other) + origins(text))
+
+
+@given(TRACED, COUNTS)
+def test_a_text_is_repeated(text: Traced, times: int) -> None:
+    same(text * times, untraced(text) * times, origins(text) * times)
+    same(times * text, untraced(text) * times, origins(text) * times)
+
+
+INDEXES = st.one_of(st.none(), st.integers(-15, 15))
+
+
+@given(TRACED, INDEXES, INDEXES, st.one_of(st.none(), st.integers(-3, 3).filter(bool)))
+def test_a_slice_is_that_of_the_text_and_of_its_origins(
+    text: Traced, start: int | None, stop: int | None, step: int | None
+) -> None:
+    same(text[start:stop:step], untraced(text)[start:stop:step], origins(text)[start:stop:step])
+
+
+@given(TRACED, st.integers(-15, 15))
+def test_an_index_gives_one_character_with_its_origin(text: Traced, at: int) -> None:
+    try:
+        expected = untraced(text)[at]
+    except IndexError as error:
+        with pytest.raises(IndexError, match=str(error)):
+            text[at]
+    else:
+        same(text[at], expected, [origins(text)[at]])
+
+
+def test_a_slice_without_a_step_is_an_error() -> None:
+    with pytest.raises(ValueError, match="slice step cannot be zero"):
+        Traced.of("ab", OWN)[::0]
+
+
+@given(TRACED)
+def test_going_through_a_text_gives_its_characters(text: Traced) -> None:
+    for way in (list(text), [*iter(text)]):
+        same_pieces(way, text, list(untraced(text)), range(len(text)))
+    same_pieces(reversed(list(reversed(text))), text, list(untraced(text)), range(len(text)))
+
+
+@given(TRACED, st.one_of(st.none(), st.text(SIGNS, max_size=3)), st.booleans())
+def test_texts_are_stripped(text: Traced, chars: str | None, named: bool) -> None:  # noqa: FBT001 - drawn
+    given_chars = () if chars is None and not named else (chars,)
+    bare = untraced(text)
+    left, right = bare.lstrip(*given_chars), bare.rstrip(*given_chars)
+    start, stop = len(bare) - len(left), len(right)
+    same(text.lstrip(*given_chars), left, origins(text)[start:])
+    same(text.rstrip(*given_chars), right, origins(text)[:stop])
+    same(text.strip(*given_chars), bare.strip(*given_chars), origins(text)[start : max(start, stop)])
+
+
+@given(TRACED, TEXTS)
+def test_the_beginning_or_the_end_is_taken_off(text: Traced, other: str) -> None:
+    bare = untraced(text)
+    for affix in (other, bare[:2], bare[-2:]):
+        gone = bare.removeprefix(affix)
+        same(text.removeprefix(affix), gone, origins(text)[len(bare) - len(gone) :])
+        gone = bare.removesuffix(affix)
+        same(text.removesuffix(affix), gone, origins(text)[: len(gone)])
+
+
+def starts_of(pieces: Sequence[str], gap: int) -> list[int]:
+    """Where pieces start that stand so far apart."""
+    return [*accumulate((len(piece) + gap for piece in pieces), initial=0)][: len(pieces)]
+
+
+@given(TRACED, PIECES, COUNTS)
+def test_a_text_is_split_at_another(text: Traced, sep: str, most: int) -> None:
+    bare = untraced(text)
+    for made, pieces in (
+        (text.split(sep, most), bare.split(sep, most)),
+        (text.split(sep=sep, maxsplit=most), bare.split(sep, most)),
+        (text.split(sep), bare.split(sep)),
+        (text.rsplit(sep, most), bare.rsplit(sep, most)),
+        (text.rsplit(sep=sep, maxsplit=most), bare.rsplit(sep, most)),
+        (text.rsplit(sep), bare.rsplit(sep)),
+    ):
+        same_pieces(made, text, pieces, starts_of(pieces, len(sep)))
+
+
+@given(TRACED, COUNTS)
+def test_a_text_is_split_at_white_space(text: Traced, most: int) -> None:
+    bare = untraced(text)
+    words = [(found.start(), found.end()) for found in re.finditer(r"\S+", bare)]
+    begins, ends = [start for start, _ in words], [end for _, end in words]
+    for made, pieces in (
+        (text.split(None, most), bare.split(None, most)),
+        (text.split(maxsplit=most), bare.split(None, most)),
+        (text.split(), bare.split()),
+    ):
+        same_pieces(made, text, pieces, begins[: len(pieces)])
+    for made, pieces in (
+        (text.rsplit(None, most), bare.rsplit(None, most)),
+        (text.rsplit(maxsplit=most), bare.rsplit(None, most)),
+        (text.rsplit(), bare.rsplit()),
+    ):
+        stops = ends[len(ends) - len(pieces) :]
+        same_pieces(made, text, pieces, [stop - len(piece) for stop, piece in zip(stops, pieces, strict=True)])
+
+
+def test_an_empty_separator_is_an_error() -> None:
+    text: Any = Traced.of("ab", OWN)
+    for wrong in (text.split, text.rsplit, text.partition, text.rpartition):
+        with pytest.raises(ValueError, match="empty separator"):
+            wrong("")
+
+
+@given(TRACED, st.booleans())
+def test_a_text_is_split_into_lines(text: Traced, keepends: bool) -> None:  # noqa: FBT001 - drawn
+    bare = untraced(text)
+    starts = starts_of(bare.splitlines(keepends=True), 0)
+    same_pieces(text.splitlines(keepends), text, bare.splitlines(keepends), starts)
+    same_pieces(text.splitlines(keepends=keepends), text, bare.splitlines(keepends), starts)
+    same_pieces(text.splitlines(), text, bare.splitlines(), starts)
+
+
+@given(TRACED, PIECES)
+def test_a_text_is_cut_in_three(text: Traced, sep: str) -> None:
+    bare = untraced(text)
+    for made, pieces in ((text.partition(sep), bare.partition(sep)), (text.rpartition(sep), bare.rpartition(sep))):
+        assert isinstance(made, tuple)
+        same_pieces(made, text, pieces, starts_of(pieces, 0))
+
+
+@given(TRACED, PIECES, TEXTS, COUNTS)
+def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: str, new: str, count: int) -> None:
+    bare, known = untraced(text), origins(text)
+    pieces = bare.split(old, count)
+    expected: list[Origin] = []
+    for start, piece in zip(starts_of(pieces, len(old)), pieces, strict=True):
+        expected += [known[start - len(old)]] * len(new) if start else []
+        expected += known[start : start + len(piece)]
+    same(text.replace(old, new, count), bare.replace(old, new, count), expected)
+    if count < 0:
+        same(text.replace(old, new), bare.replace(old, new), expected)
+
+
+@given(TRACED, TEXTS, COUNTS)
+def test_what_is_put_between_all_characters_is_of_the_text(text: Traced, new: str, count: int) -> None:
+    made = text.replace("", new, count)
+    assert made == untraced(text).replace("", new, count)
+    assert not any(origin.trusted for origin in origins(made)) or not text
+
+
+OF_USER, OF_TOOLS, OF_TEMPLATE = Origin("user", 0), Origin("tools"), OWN
+
+
+@pytest.mark.parametrize("old", ["{}", ""])
+def test_what_is_not_trusted_stays_so_when_it_is_put_into_a_trusted_text(old: str) -> None:
+    """A value took the origin of the place that it was put in, and became the template's own."""
+    made = Traced.of("[{}]", OF_TEMPLATE).replace(old, Traced.of("value", OF_USER))
+    assert made == "[{}]".replace(old, "value")
+    trusted = "".join(part for part, origin in zip(str.__str__(made), origins(made), strict=True) if origin.trusted)
+    assert "v" not in trusted
+
+
+@given(TRACED, st.lists(st.one_of(TRACED, TEXTS), max_size=4))
+def test_texts_are_joined(text: Traced, items: list[str]) -> None:
+    expected: list[Origin] = []
+    for index, item in enumerate(items):
+        expected += (origins(text) if index else []) + origins(item)
+    joined = untraced(text).join(items)
+    same(text.join(items), joined, expected)
+    same(text.join(item for item in items), joined, expected)
+
+
+@given(TRACED)
+def test_a_text_joins_the_letters_of_another(text: Traced) -> None:
+    same(Traced.of("-", OWN).join(text), "-".join(untraced(text)), _between(origins(text)))
+
+
+def _between(known: Sequence[Origin]) -> list[Origin]:
+    return [one for origin in known for one in (OWN, origin)][1:]
+
+
+LETTERS: dict[str, tuple[Callable[[Traced], Traced], Callable[[str], str]]] = {
+    "upper": (Traced.upper, str.upper),
+    "lower": (Traced.lower, str.lower),
+    "title": (Traced.title, str.title),
+    "capitalize": (Traced.capitalize, str.capitalize),
+}
+
+
+@pytest.mark.parametrize("way", LETTERS)
+@given(text=TRACED)
+def test_other_letters_keep_their_origins_as_long_as_they_are_as_many(way: str, text: Traced) -> None:
+    ours, theirs = LETTERS[way]
+    made, expected = ours(text), theirs(untraced(text))
+    if len(expected) == len(text):
+        same(made, expected, origins(text))
+    else:
+        assert len({*origins(made)}) == 1
+        same(made, expected, origins(made))
+        assert not made.runs[0][1].trusted
+        senders = {origin.message for origin in origins(text)}
+        assert made.runs[0][1].message == (senders.pop() if len(senders) == 1 else None)
+
+
+def test_letters_that_become_two_are_of_their_text() -> None:
+    text = Traced.of("Stra", OWN) + Traced.of("ße", OF_USER)
+    same(text.upper(), "STRASSE", [OF_USER] * 7)
+    same(Traced.of("ßa", OF_USER).title(), "Ssa", [OF_USER] * 3)
+
+
+@given(TRACED)
+def test_a_traced_text_is_the_text(text: Traced) -> None:
+    bare = untraced(text)
+    assert text == bare
+    assert hash(text) == hash(bare)
+    assert str(text) is text
+    assert repr(text) == repr(bare)
+    assert f"{text}" == bare
+    assert {bare: 1}[text] == 1
+    assert (text < "b") == (bare < "b")
+
+
+@given(TRACED, INDEXES, INDEXES)
+def test_runs_are_cut_as_text_is(text: Traced, start: int | None, stop: int | None) -> None:
+    begin, end, _ = slice(start, stop).indices(len(text))
+    found = cut(text.runs, begin, end)
+    assert all(length > 0 for length, _ in found)
+    assert [origin for length, origin in found for _ in range(length)] == origins(text)[begin:end]
+
+
+ORIGINS = [OWN, OWN._replace(generated=True), OF_USER, OF_TOOLS._replace(json=True), OF_USER._replace(trusted=True)]
+
+
+@given(st.lists(st.tuples(TEXTS, st.sampled_from(ORIGINS)), max_size=8))
+def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, Origin]]) -> None:
+    text = Traced("".join(piece for piece, _ in runs), [(len(piece), origin) for piece, origin in runs])
+    parts, found = parts_of(text)
+    assert "".join(parts) == untraced(text)
+    assert len(parts) == len(found)
+    assert len(parts) % 2 == 1
+    assert [origin for part, origin in zip(parts, found, strict=True) for _ in part] == origins(text)
+    for at, (part, origin) in enumerate(zip(parts, found, strict=True)):
+        assert type(part) is (JsonText if origin.json else str)
+        assert not part or origin.trusted == (at % 2 == 0)
+
+
+def test_neighbours_of_one_origin_are_one_part_also_with_nothing_between_them() -> None:
+    """A run of no length between two of one origin kept them apart, JSON in the middle of a string too."""
+    text = Traced.of('"a', OF_TOOLS) + "" + Traced.of('b"', OF_TOOLS)
+    assert parts_of(text) == (["", '"ab"', ""], [OWN, OF_TOOLS, OWN])
+
+
+@given(TEXTS)
+def test_a_text_without_origins_is_the_templates_own(text: str) -> None:
+    assert parts_of(text) == ([text], [OWN])
+    assert runs_of(text) == ((len(text), OWN),)
+
+
+def test_json_is_marked_only_where_it_is_not_trusted() -> None:
+    values = [Traced.of('"a"', origin._replace(json=True)) for origin in (OWN, OF_TOOLS)]
+    parts, _ = parts_of(values[0] + values[1])
+    assert [type(part) for part in parts] == [str, JsonText, str]
+
+
+DATA: dict[Any, Any] = {"a": ["b", ("c", 1, None)], 2: True, "e": {}}
+
+
+def test_all_texts_of_plain_data_are_traced_keys_too() -> None:
+    traced = trace(DATA, OF_USER)
+    assert traced == DATA
+    assert type(traced["a"][1]) is tuple
+    assert sorted(traced_in(traced)) == ["a", "b", "c", "e"]
+    assert {origin for text in traced_in(traced) for origin in origins(text)} == {OF_USER}
+
+
+def test_what_is_traced_already_keeps_its_origin() -> None:
+    known = Traced.of("a", OF_TOOLS)
+    assert [origins(text) for text in traced_in(trace([known, "b"], OF_USER))] == [[OF_TOOLS], [OF_USER]]
+
+
+@pytest.mark.parametrize("value", ["a", 1, None, [], {}, ["a", {"b": ("c",)}], DATA], ids=repr)
+def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> None:
+    assert not holds_traced(value)
+    assert holds_traced([value, {"x": ({Traced.of("", OWN): 1},)}])
+
+
+@pytest.mark.parametrize(
+    ("given_texts", "expected"),
+    [
+        ([], OWN),
+        (["a"], OWN),
+        ([Traced.of("a", OWN)], OWN),
+        ([Traced.of("a", OWN), Traced.of("b", OF_USER)], OF_USER),
+        ([Traced.of("b", OF_USER), Traced.of("c", Origin("user", 1))], Origin("user", None)),
+        ([Traced.of("b", OF_USER), Traced.of("c", OF_TOOLS)], Origin("user", None)),
+        ([Traced.of("", OF_USER)], OF_USER),
+        # Nothing came from the place that is cut away.
+        ([Traced("b", [(0, OF_TOOLS), (1, OF_USER)])], OF_USER),
+        ([{Traced.of("key", OF_USER): "plain"}], OF_USER),
+    ],
+    ids=repr,
+)
+def test_what_nobody_can_follow_came_from_what_it_was_made_of(given_texts: list[str], expected: Origin) -> None:
+    same(whole("xyz", given_texts), "xyz", [expected] * 3)
+    same(whole("xyz", given_texts, json=True), "xyz", [expected._replace(json=True)] * 3)
+
+
+@given(TRACED)
+def test_origins_are_changed_one_by_one(text: Traced) -> None:
+    made = map_origins(text, lambda origin: origin._replace(generated=True))
+    same(made, untraced(text), [origin._replace(generated=True) for origin in origins(text)])
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((), ""),
+        (("abc",), "abc"),
+        (("abc", "abd", "ab"), "ab"),
+        (("<|end|>\n<|user|>", "<|end|>\n<|tool|>"), "<|end|>\n"),
+        (("<|end|>", "<|end|>"), "<|end|>"),
+        (("a < b", "a < c"), "a "),
+        (("x", ""), ""),
+    ],
+)
+def test_what_texts_begin_with_alike_ends_with_a_whole_token(texts: tuple[str, ...], expected: str) -> None:
+    assert common_start(*texts) == expected
+
+
+@given(TEXTS, TEXTS)
+def test_joined_parts_are_the_text_however_it_was_made(one: str, other: str) -> None:
+    assume(other)
+    text = (Traced.of(one, OF_USER) + other).strip().replace(other[0], other) + Traced.of(one, OF_TOOLS)[::-1]
+    assert "".join(parts_of(text)[0]) == (one + other).strip().replace(other[0], other) + one[::-1]
