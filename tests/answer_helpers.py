@@ -121,8 +121,8 @@ EXAMPLES: dict[str, list[tuple[str, Said]]] = {
             [("f", {"a": "x</parameter>y", "b": "<function=g>"})],
         ),
         (
-            "<tool_call>\n<function=f>\n<parameter=path>\n/tmp/cut",
-            [("f", "\n<parameter=path>\n/tmp/cut")],
+            "<tool_call>\n<function=f>\n<parameter=path>\nnotes/cut",
+            [("f", "\n<parameter=path>\nnotes/cut")],
         ),
     ],
     "llama": [

@@ -113,21 +113,13 @@ def _to_json(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _shown(value: object) -> object:
-    """What Jinja calls with the value of each expression: nothing is changed, it is only looked at."""
-    if not isinstance(value, str):
-        weigh(value)
-    return value
-
-
 class ChatEnvironment(BoundedEnvironment):
     """Where chat templates are compiled; nothing ever changes it."""
 
-    def __init__(self, finalize: Callable[[object], object] = _shown) -> None:
+    def __init__(self) -> None:
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            finalize=finalize,
             extensions=[_Generation, "jinja2.ext.loopcontrols"],
         )
         self.filters["tojson"] = bounded(_to_json, "tojson")
@@ -146,7 +138,7 @@ class TracingEnvironment(ChatEnvironment):
     """The same, for texts that know where they came from."""
 
     def __init__(self) -> None:
-        super().__init__(_shown_traced)
+        super().__init__()
         filters = cast("dict[str, Callable[..., object]]", self.filters)
         for name in filters.keys() - _CHOOSING:
             filters[name] = _tracing(filters[name], name)
@@ -168,6 +160,10 @@ class TracingEnvironment(ChatEnvironment):
     def joined(values: Sequence[object]) -> str:
         """What ``~`` gives."""
         return TracingEnvironment.concat([cast("str", _shown_traced(value)) for value in values])
+
+    def shown(self, value: object) -> str:
+        """What a value is written as that is not just text."""
+        return str(_shown_traced(value))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Calculate; what ``%`` puts together came from where its operands came from."""
