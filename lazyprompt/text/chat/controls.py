@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import nodes
 
+from lazyprompt.messages import ROLES
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.jinja import CALLING, TOOL
 from lazyprompt.text.chat.traced import Origin, Traced, parts_of, trace
@@ -42,8 +43,10 @@ _CHANGING = frozenset(
 _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
 _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
-# The words of JSON Schema, which templates write tags of.
-_SCHEMA_WORDS = frozenset(("description", "enum", "function", "name", "parameters", "required", "tools", "type"))
+# The words of OpenAI's form, some of which templates write tags of.
+_SCHEMA_WORDS = frozenset(
+    ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
+)
 _NO_HEADERS: frozenset[str] = frozenset()
 _WORD = "lazyprompt"
 
@@ -164,16 +167,19 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
     changing = any(
         name in _CHANGING or (name in _CUTTING and (cut is None or controls.clean(cut))) for name, cut in used
     )
-    cuts_by_place = any(
-        isinstance(node.arg, nodes.Slice)
-        and not (isinstance(node.node, nodes.Name) and node.node.name.endswith("messages"))
+    cuts = [
+        node
         for node in tree.find_all(nodes.Getitem)
-    )
+        if isinstance(node.arg, nodes.Slice)
+        and not (isinstance(node.node, nodes.Name) and node.node.name.endswith("messages"))
+    ]
     around = [*_around_words(template), *((*_around_calls(template), *_literals(tree)) if calls else ())]
     begun = [text for text in around if controls.begins_at_end(text)]
     ended = [text for text in around if controls.ends_at_start(text)]
+    # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
+    joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     return _Risk(
-        changing or cuts_by_place or any(_RESERVED_BEGUN.search(text) for text in begun),
+        changing or joins or any(_RESERVED_BEGUN.search(text) for text in begun),
         bool(begun and ended),
         any(controls.may_cross(text) for text in around),
         any(name in _CASES for name, _ in used),
