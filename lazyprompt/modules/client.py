@@ -95,7 +95,7 @@ class Collector(Protocol):
         ...
 
     def answer(self) -> dict[str, Any]:
-        """The answer so far, in the form that the provider gives without streaming: ``ChatFormatter.parse`` reads it."""
+        """The answer so far, in the form that the provider gives without streaming, which ``ChatFormatter.parse`` reads."""
         ...
 
 
@@ -112,8 +112,8 @@ class Client(Protocol):
         """Parameters in the client's own names.
 
         Args:
-            common: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list), ``seed`` under these names; all others
-                are the client's own already and stay.
+            common: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list), ``seed`` under these names; all
+                others are the client's own already and stay.
         """
         ...
 
