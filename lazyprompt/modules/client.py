@@ -95,7 +95,7 @@ class Collector(Protocol):
         ...
 
     def answer(self) -> dict[str, Any]:
-        """The answer so far, in the form that the provider gives without streaming, which ``ChatFormatter.parse`` reads."""
+        """The answer so far, as the provider gives it without streaming; ``ChatFormatter.parse`` reads it."""
         ...
 
 
