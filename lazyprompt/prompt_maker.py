@@ -76,6 +76,7 @@ class PromptMaker:
         self._safety: Safety = self._default_safety
         self._budget = None if budget is None else self._checked_budget(budget)
         self._chat_template: ChatTemplate | None = None
+        self._added_system = ""
         self._set_markers(DEFAULT_MARKERS)
 
     def _changed(self, markers: Markers, **fields: object) -> Self:
@@ -88,7 +89,10 @@ class PromptMaker:
 
     def _set_markers(self, markers: Markers) -> None:
         self._markers = markers
-        self._system_text = resolved_system(self._system, markers)
+        own = resolved_system(self._system, markers)
+        self._system_text = (
+            f"{own}\n\n{self._added_system}" if own and self._added_system else own or self._added_system
+        )
         self._writer: TextWriter | None = None
         self._by_model: dict[str | ChatTemplate, Self] = {}
 

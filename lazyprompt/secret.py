@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 SHOWN = "***"
+# Anything shorter is in many a text by chance.
+_SHORTEST = 4
 
 
 class Secret:
@@ -29,7 +31,7 @@ class Secret:
         Args:
             text: The text, as an error of a client that may name its key.
         """
-        return text.replace(self._value, SHOWN) if self._value else text
+        return text.replace(self._value, SHOWN) if len(self._value) >= _SHORTEST else text
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._value == self._value

@@ -283,6 +283,35 @@ def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
         ) from error
 
 
+# What a template holds that writes in a form, where several share a marker those that have more of their own first.
+_SIGNS = (
+    ("<|channel|>", "harmony"),
+    ("<function=", "qwen-xml"),
+    ("<arg_key>", "glm-4.5"),
+    ("<minimax:tool_call>", "minimax-m2"),
+    ("<seed:tool_call>", "seed-oss"),
+    ("<TOOLCALL>", "nemotron-nano-2"),
+    ("<｜tool▁call▁begin｜>", "deepseek"),
+    ("<|tool_call_begin|>", "kimi-k2"),
+    ("<|tool_call_start|>", "lfm2"),
+    ("<|tool_call>", "gemma-4"),
+    ("<|START_ACTION|>", "command-r7b"),
+    ("directly_answer", "command-r"),
+    ("<|action_start|>", "internlm"),
+    ("<|start_of_role|>", "granite"),
+    ("<|/tool_call|>", "phi-4-mini"),
+    ("[TOOL_CALLS]", "mistral"),
+    ("<|python_tag|>", "llama"),
+    ("<|python_start|>", "llama"),
+    ("[|endofturn|]", "exaone-deep"),
+)
+
+
+def form_in(template: str) -> str:
+    """The form that a chat template writes in, by the markers it holds; ``hermes`` where it shows no other."""
+    return next((form for sign, form in _SIGNS if sign in template), "hermes")
+
+
 def _written_by(model: str) -> str:
     """The form of a family or a model; ``""`` where its name does not tell."""
     return next((form for pattern, form in _patterns() if pattern.match(model)), "")

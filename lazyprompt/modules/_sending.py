@@ -1,0 +1,297 @@
+"""Requests sent: so many at once, again where that may help, with every failure told in one way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from threading import BoundedSemaphore
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+import tenacity
+
+from lazyprompt.errors import FormatError, LazyPromptError
+from lazyprompt.modules.client import Fault
+from lazyprompt.modules.reply import Reply
+from lazyprompt.modules.telemetry import CallRecord, span_of
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+
+    from lazyprompt.answers.parser import Delta
+    from lazyprompt.modules._reading import Exchange, Streamed
+    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.telemetry import CallHook
+
+# What may be gone by itself soon. A cut in mid-stream is not: what was said would be said twice.
+_PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection"))
+_PASSING_STATUSES = frozenset((408, 409))
+# Seconds before the second attempt, and at most before any; a server that asks for more than that is not waited for.
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+_ADVICE: dict[FaultKind, str] = {
+    "key": "give a right key: api_key=, or the variable of the environment",
+    "not found": "look at model= and base_url=",
+    "overflow": "shorten it, or give a budget: budget=Budget(tokens, counter)",
+    "request": "the request breaks a rule of the server; payload(...) shows what is sent",
+    "rate limit": "send less at once (concurrency=), try again later, or raise the quota",
+    "server": "try again later",
+    "timeout": "try again, or give a larger timeout=",
+    "connection": "is the server up, and base_url right?",
+    "cut": "what came is in .partial; ask again",
+    "malformed": "is base_url that of an API of this source?",
+}
+
+
+class CutError(Exception):
+    """A stream that ended without its end."""
+
+
+class Limits(NamedTuple):
+    """How requests are sent.
+
+    Attributes:
+        retries: How often one is sent again, where the client does not do that by itself.
+        concurrency: How many are under way at once, in threads, and in each event loop; None for any number.
+    """
+
+    retries: int
+    concurrency: int | None
+
+
+class _Watch:
+    """A call that is watched: what is known of its answer."""
+
+    __slots__ = ("reply", "streamed")
+
+    def __init__(self, streamed: Streamed | None) -> None:
+        self.streamed = streamed
+        self.reply: Reply | None = None
+
+    def partial(self) -> Reply | None:
+        """What there is of the answer."""
+        if self.reply is not None or self.streamed is None:
+            return self.reply
+        try:
+            return Reply(*self.streamed.message())
+        except FormatError:  # nothing of it has come
+            return None
+
+
+class Sender:
+    """Sends requests with one client.
+
+    Args:
+        client: The client.
+        source: How records and errors call the source or engine.
+        limits: How requests are sent.
+        hooks: What is told of each call.
+        failed: Makes the error of a fault; given what it says, the fault and what there is of an answer.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        source: str,
+        limits: Limits,
+        hooks: Sequence[CallHook],
+        failed: Callable[[str, Fault, Reply | None], LazyPromptError],
+    ) -> None:
+        self.client = client
+        self._source = source
+        self._hooks = tuple(hooks)
+        self._failed = failed
+        self._concurrency = limits.concurrency
+        self._threads = None if limits.concurrency is None else BoundedSemaphore(limits.concurrency)
+        self._loops: WeakKeyDictionary[AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        attempts = 1 if client.retries_itself else 1 + limits.retries
+        self._again: dict[str, Any] = {
+            "stop": tenacity.stop_after_attempt(attempts),
+            "wait": self._wait,
+            "retry": tenacity.retry_if_exception(self._may_pass),
+            "reraise": True,
+        }
+
+    def send(self, exchange: Exchange) -> Reply:
+        """The answer.
+
+        Raises:
+            ModuleError: There is none.
+        """
+        with self._watched(exchange, None) as watch, self._place():
+            answer: object = tenacity.Retrying(**self._again)(self.client.send, exchange.request)
+            watch.reply = exchange.reply(*exchange.reader.message(answer))
+            return watch.reply
+
+    async def asend(self, exchange: Exchange) -> Reply:
+        """The same as :meth:`send`; cancelling it closes the connection."""
+        with self._watched(exchange, None) as watch:
+            async with self._aplace():
+                answer: object = await tenacity.AsyncRetrying(**self._again)(self.client.asend, exchange.request)
+            watch.reply = exchange.reply(*exchange.reader.message(answer))
+            return watch.reply
+
+    def stream(self, exchange: Exchange, ended: Callable[[Reply], object]) -> Generator[Delta]:
+        """The answer piece by piece.
+
+        Args:
+            exchange: What is sent.
+            ended: Is given the whole answer at the end.
+
+        Raises:
+            ModuleError: There is none; what came of it is in the error.
+        """
+        said = exchange.reader.stream()
+        with self._watched(exchange, said) as watch, self._place():
+            with closing(tenacity.Retrying(**self._again)(self._opened, exchange)) as events:
+                for event in events:
+                    yield from said.feed(event)
+            yield from _finished(said)
+            watch.reply = exchange.reply(*said.message())
+        ended(watch.reply)
+
+    async def astream(self, exchange: Exchange, ended: Callable[[Reply], object]) -> AsyncGenerator[Delta]:
+        """The same as :meth:`stream` in an event loop."""
+        said = exchange.reader.stream()
+        with self._watched(exchange, said) as watch:
+            async with self._aplace():
+                opened: AsyncGenerator[object] = await tenacity.AsyncRetrying(**self._again)(self._aopened, exchange)
+                async with aclosing(opened) as events:
+                    async for event in events:
+                        for delta in said.feed(event):
+                            yield delta
+            for delta in _finished(said):
+                yield delta
+            watch.reply = exchange.reply(*said.message())
+        ended(watch.reply)
+
+    def _opened(self, exchange: Exchange) -> Generator[object]:
+        """The events of a stream that has begun."""
+        events = self.client.stream(exchange.request)
+        first = next(events, _NONE)
+        return _behind(first, events)
+
+    async def _aopened(self, exchange: Exchange) -> AsyncGenerator[object]:
+        events = self.client.astream(exchange.request)
+        first = await anext(events, _NONE)
+        return _abehind(first, events)
+
+    @contextmanager
+    def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Watch]:
+        """Tell of a call when it is over, and of what went wrong as errors of ours."""
+        watch, begun = _Watch(streamed), perf_counter()
+        failure: BaseException | None = None
+        with span_of(self._source, exchange.request) as span:
+            try:
+                yield watch
+                if watch.reply is not None:
+                    span.answered(watch.reply)
+            except Exception as error:
+                failure = self._as_error(error, watch)
+                if failure is error:
+                    raise
+                raise failure from error
+            except BaseException as error:  # given up: the stream was closed, the task cancelled
+                failure = error
+                raise
+            finally:
+                if failure is not None:
+                    span.failed(failure)
+                self._tell(exchange, watch, failure, perf_counter() - begun)
+
+    def _tell(self, exchange: Exchange, watch: _Watch, failure: BaseException | None, seconds: float) -> None:
+        if not self._hooks:
+            return
+        reply = getattr(failure, "partial", None) or watch.partial()
+        request = exchange.request
+        streamed = watch.streamed is not None
+        record = CallRecord(
+            self._source, request.model, request.payload, request.params, reply, failure, seconds, streamed
+        )
+        for hook in self._hooks:
+            hook(record)
+
+    def _as_error(self, error: Exception, watch: _Watch) -> Exception:
+        """What went wrong, as an error of ours; what is no fault of a call comes as it is."""
+        if isinstance(error, FormatError):
+            fault = Fault("malformed", str(error))
+        elif isinstance(error, LazyPromptError):
+            return error
+        elif isinstance(error, CutError):
+            fault = Fault("cut", "the stream ended without its end")
+        else:
+            found = self.client.fault(error)
+            if found is None:
+                return error
+            fault = found
+        partial = watch.partial()
+        if partial is not None and fault.kind == "connection":
+            fault = fault._replace(kind="cut")
+        status = f" (HTTP {fault.status})" if fault.status else ""
+        said = f"{self._source}: {fault.message}{status}; {_ADVICE[fault.kind]}"
+        return self._failed(said, fault, partial)
+
+    def _may_pass(self, error: BaseException) -> bool:
+        """Whether it may be another thing to try again."""
+        fault = self.client.fault(error) if isinstance(error, Exception) else None
+        if fault is None or (fault.retry_after or 0) > _LONGEST_WAIT:
+            return False
+        return fault.kind in _PASSING or fault.status in _PASSING_STATUSES
+
+    def _wait(self, state: tenacity.RetryCallState) -> float:
+        """Seconds to wait: what the server asks for, or longer each time."""
+        error = None if state.outcome is None else state.outcome.exception()
+        fault = self.client.fault(error) if isinstance(error, Exception) else None
+        if fault is not None and fault.retry_after is not None:
+            return fault.retry_after
+        return tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)(state)
+
+    @contextmanager
+    def _place(self) -> Generator[None]:
+        """One of the places for requests that are under way at once."""
+        if self._threads is None:
+            yield
+            return
+        with self._threads:
+            yield
+
+    @asynccontextmanager
+    async def _aplace(self) -> AsyncIterator[None]:
+        if self._concurrency is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        async with self._loops.setdefault(loop, asyncio.Semaphore(self._concurrency)):
+            yield
+
+
+_NONE = object()
+
+
+def _behind(first: object, events: Iterator[object]) -> Generator[object]:
+    """A stream whose first event has been taken; closing it closes the stream."""
+    with closing(cast("Generator[object]", events)):
+        if first is not _NONE:
+            yield first
+            yield from events
+
+
+async def _abehind(first: object, events: AsyncIterator[object]) -> AsyncGenerator[object]:
+    """The same as :func:`_behind` in an event loop."""
+    async with aclosing(cast("AsyncGenerator[object]", events)):
+        if first is not _NONE:
+            yield first
+            async for event in events:
+                yield event
+
+
+def _finished(said: Streamed) -> list[Delta]:
+    """What was held back until the end.
+
+    Raises:
+        CutError: It is not the end.
+    """
+    if not said.complete:
+        raise CutError
+    return said.finish()

@@ -1,0 +1,113 @@
+"""Answers that come piece by piece, for threads and for event loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from lazyprompt.errors import ModuleError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+
+    from lazyprompt.answers.parser import Delta
+    from lazyprompt.modules.reply import Reply
+
+
+class _Stream:
+    """What both kinds share: the whole answer at the end."""
+
+    def __init__(self) -> None:
+        self._reply: Reply | None = None
+        self._then: tuple[Callable[[Reply], object], ...] = ()
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer.
+
+        Raises:
+            ModuleError: The stream is not at its end.
+        """
+        if self._reply is None:
+            raise ModuleError("the answer is not whole yet: iterate over the stream to its end first")
+        return self._reply
+
+    def then(self, call: Callable[[Reply], object]) -> Self:
+        """Call something with the whole answer at the end.
+
+        Args:
+            call: What is called.
+
+        Returns:
+            The stream itself.
+        """
+        self._then += (call,)
+        return self
+
+    def _ended(self, reply: Reply) -> None:
+        self._reply = reply
+        for call in self._then:
+            call(reply)
+
+
+class ReplyStream(_Stream):
+    """An answer that comes piece by piece: iterate over it for its text, or over :meth:`deltas` for all of it.
+
+    Closing it (``with``, or ``close``) before its end closes the connection.
+
+    Args:
+        deltas: Begins it; given what is called with the whole answer at the end.
+    """
+
+    def __init__(self, deltas: Callable[[Callable[[Reply], Any]], Generator[Delta]]) -> None:
+        super().__init__()
+        self._deltas = deltas(self._ended)
+
+    def __iter__(self) -> Iterator[str]:
+        """The pieces of the text."""
+        return (delta.text for delta in self._deltas if delta.kind == "text")
+
+    def deltas(self) -> Iterator[Delta]:
+        """All that is new: text, thoughts and calls."""
+        return self._deltas
+
+    def close(self) -> None:
+        """End it here."""
+        self._deltas.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncReplyStream(_Stream):
+    """The same as :class:`ReplyStream` for ``async for`` and ``async with``.
+
+    Args:
+        deltas: Begins it; given what is called with the whole answer at the end.
+    """
+
+    def __init__(self, deltas: Callable[[Callable[[Reply], Any]], AsyncGenerator[Delta]]) -> None:
+        super().__init__()
+        self._deltas = deltas(self._ended)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """The pieces of the text."""
+        async for delta in self._deltas:
+            if delta.kind == "text":
+                yield delta.text
+
+    def deltas(self) -> AsyncIterator[Delta]:
+        """All that is new: text, thoughts and calls."""
+        return self._deltas
+
+    async def aclose(self) -> None:
+        """End it here."""
+        await self._deltas.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
