@@ -76,7 +76,7 @@ class TokenizerError(LazyPromptError, LookupError):
     """A vocabulary or tokenizer is not at hand."""
 
 
-class _AnswerError(LazyPromptError, RuntimeError):
+class _AnswerError(RuntimeError):
     """What both errors of adapters know.
 
     Args:
@@ -104,11 +104,11 @@ class _AnswerError(LazyPromptError, RuntimeError):
         return type(self), self.args, self.__dict__
 
 
-class ModuleError(_AnswerError):
+class ModuleError(LazyPromptError, _AnswerError):
     """A model adapter could not get an answer."""
 
 
-class EngineError(_AnswerError):
+class EngineError(LazyPromptError, _AnswerError):
     """A local engine did not start, died or refused."""
 
 

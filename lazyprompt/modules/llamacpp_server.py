@@ -68,8 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # Its message says nothing; what llama.cpp said is above it on the standard error.
-        return _failed(f"llama.cpp does not serve {known.model}; why is said above")
+        # Its message says nothing; llama.cpp writes why to the standard error, from a thread of its own.
+        return _failed(f"llama.cpp does not serve {known.model}; its own lines beside this one tell why")
     print(f"{known.model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
     while True:
         signal.pause()

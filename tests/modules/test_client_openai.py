@@ -453,7 +453,7 @@ def test_llama_cpp_itself(tmp_path: Path) -> None:
     with llama_cpp(write_model(tmp_path / "m.gguf", {"default": CHATML})) as engine:
         ids = engine.tokens("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
         settings = Settings(f"{engine.address}/v1", None, PATIENCE, 0, {})
-        greedy = {"max_tokens": 8, "temperature": 0.0, "seed": 1}
+        greedy: dict[str, Any] = {"max_tokens": 8, "temperature": 0.0, "seed": 1}
         with closing(connect_completions(settings, "llama.cpp")) as flat:
             request = Request("m", {"prompt": ids}, flat.params(greedy))
             whole: Any = flat.send(request)
