@@ -111,7 +111,7 @@ class Chat:
             output: What it gave: text, blocks, or a JSON value.
         """
         said = output if isinstance(output, str | list) else json.dumps(output, ensure_ascii=False)
-        block = ToolResultBlock(call.id, cast("str", said), call.name)
+        block = ToolResultBlock(call.id, call.name, cast("str", said))
         self._history += (Msg("tool", [block], "tool"),)
 
     def save(self, path: str | os.PathLike[str]) -> None:
