@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from model_server import Seen
 
 _SAID = {
+    "When do you open?": "At nine.",
+    "几点开门？": "九点。",
     "What is the capital of France?": "La capitale de la France est Paris.",
     "And of Italy?": "La capitale de l'Italie est Rome.",
     "Name a city of Peru.": '{"name": "Cusco", "country": "Peru"}',

@@ -16,6 +16,7 @@ import argparse
 import json
 import signal
 import sys
+import time
 from importlib import import_module
 from os.path import commonprefix
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MAGIC = b"GGUF"
+_LOGGING = 0.5  # seconds that llama.cpp has for its last lines
 _DEFAULTS: dict[str, object] = {
     "cors_origins": "localhost",
     "endpoint_slots": False,
@@ -68,7 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # Its message says nothing; llama.cpp writes why to the standard error, from a thread of its own.
+        # Its message says nothing; llama.cpp writes why to the standard error, from a thread that our end would cut off.
+        time.sleep(_LOGGING)
         return _failed(f"llama.cpp does not serve {known.model}; its own lines beside this one tell why")
     print(f"{known.model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
     while True:

@@ -499,7 +499,7 @@ def test_it_ends_where_the_program_is_interrupted_while_it_starts(
 ) -> None:
     helpers = str(Path(__file__).parents[1])
     with spawned(python("-c", STARTING, str(model), helpers)) as program:
-        assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.iterdir()))
+        assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.glob("*.log")))
         program.send_signal(number)
         _, errors = program.communicate(timeout=SECONDS)
     assert program.returncode == -number
@@ -530,7 +530,7 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
         with program:
             while b"is loading" not in shown:
                 shown += terminal.read(4096)
-            assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.iterdir()))
+            assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.glob("*.log")))
             os.write(terminal.fileno(), b"\x03")
             try:
                 while more := terminal.read(4096):

@@ -8,10 +8,10 @@ Two things more are the whole process's: what it prints beside its errors is tur
 first, it takes the prices of models that it comes with, instead of asking the network for newer ones.
 
 It would try again, but up to twice as often as it is told, and for most providers without waiting; so that is left to
-the module. A stream that breaks off it ends as if it was whole; that end is taken away here. Events that are no JSON it
-leaves out without a word, for most providers.
+the module. A stream that ends too early it ends as if it was whole, up to version 1.108; that end is taken away here.
+Events that are no JSON it leaves out without a word, for most providers.
 
-Sources: LiteLLM's documentation, "Input Params", "Exception Mapping" and "Streaming"; its source (1.106).
+Sources: LiteLLM's documentation, "Input Params", "Exception Mapping" and "Streaming"; its source (1.106, 1.109).
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ _BEHIND: dict[str, FaultKind] = {
 _WORDS: dict[str, FaultKind] = {
     "empty or invalid response from llm endpoint": "malformed",
     "llm provider not provided": "not found",
+    "stream ended before a finish_reason": "cut",  # from version 1.109 on
 }
 _LOCAL = "LITELLM_LOCAL_MODEL_COST_MAP"
 
