@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from jinja2 import nodes
 
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
     from lazyprompt.text.chat.jinja import ChatJinja
 
-_ALL = frozenset(("system", "user", "assistant"))
+ROLES = ("system", "user", "assistant")
 _ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
+# What a template may do to the white space around a text.
+Trim: TypeAlias = Literal["kept", "rstrip", "lstrip", "strip"]
+_TRIMS: dict[Trim, Callable[[str], str]] = {"kept": str, "rstrip": str.rstrip, "lstrip": str.lstrip, "strip": str.strip}
+ALL_KEPT: tuple[Trim, Trim, Trim] = ("kept", "kept", "kept")
 # A template with larger numbers may treat a long chat, or a long text, in another way than those that are tried.
 _COUNTED = 9
 
@@ -79,9 +83,9 @@ class Frame(NamedTuple):
         asked: Behind each of the user's but the last.
         answered: Behind each of the assistant's.
         end: Behind the last.
-        trim: The roles whose texts lose the white space around them; None where it is not so simple, and only texts
-            without any will do.
-        blank: Whether texts of nothing but white space are treated as all others.
+        trim: What becomes of the white space around the texts of the system, the user and the assistant; None where it
+            is not so simple, and only texts without any will do.
+        blank: Whether what the user or the assistant says is treated as ever where it is nothing but white space.
         looked_for: What the template looks for in texts.
     """
 
@@ -90,7 +94,7 @@ class Frame(NamedTuple):
     asked: str
     answered: str
     end: str
-    trim: frozenset[str] | None
+    trim: tuple[Trim, Trim, Trim] | None
     blank: bool
     looked_for: frozenset[str]
 
@@ -104,14 +108,17 @@ class Frame(NamedTuple):
         # To look for a sign takes a thirtieth of the time of looking for a text.
         if self.looked_for and any(text[0] in joined and text in joined for text in self.looked_for):
             return None
-        if self.trim is None or self.trim or not self.blank:
-            trimmed = [*map(str.strip, texts)]
-            if (self.trim is None and texts != trimmed) or not (self.blank or all(trimmed)):
+        if self.trim is None:
+            if texts != [*map(str.strip, texts)]:
                 return None
-            texts = self._trimmed(texts, trimmed, int(has_system)) if self.trim else texts
+        elif self.trim != ALL_KEPT:
+            texts = self._trimmed(texts, has_system, *self.trim)
+        if not self.blank and not all(map(str.strip, texts)):
+            return None
         opening, behind = self.opening, [self.asked, self.answered] * ((len(texts) - 1) // 2)
         if has_system:
-            if self.system is None:
+            # A system text of nothing is none to most.
+            if self.system is None or not texts[0].strip():
                 return None
             opening = self.system[0]
             behind.insert(0, self.system[1])
@@ -121,14 +128,17 @@ class Frame(NamedTuple):
         pieces[2::2] = behind
         return "".join(pieces)
 
-    def _trimmed(self, texts: list[str], trimmed: list[str], first: int) -> list[str]:
-        """The texts of some roles trimmed, the others as they are; the user's begin at ``first``."""
-        if self.trim == _ALL:
-            return trimmed
-        places = {"system": slice(first), "user": slice(first, None, 2), "assistant": slice(first + 1, None, 2)}
-        for role in _ALL.difference(self.trim or ()):
-            trimmed[places[role]] = texts[places[role]]
-        return trimmed
+    @staticmethod
+    def _trimmed(texts: list[str], has_system: bool, system: Trim, user: Trim, assistant: Trim) -> list[str]:  # noqa: FBT001 - the chat's
+        """The texts without the white space that the template takes away."""
+        if system == user == assistant:
+            return [*map(_TRIMS[user], texts)]
+        texts = texts.copy()
+        places = slice(has_system), slice(has_system, None, 2), slice(has_system + 1, None, 2)
+        for trim, place in zip((system, user, assistant), places, strict=True):
+            if trim != "kept":
+                texts[place] = map(_TRIMS[trim], texts[place])
+        return texts
 
 
 @lru_cache(maxsize=128)
@@ -220,13 +230,16 @@ def _around(probe: Probe) -> Frame | str:
     return Frame(opening, system, asked, answered, end, trim=None, blank=True, looked_for=frozenset())
 
 
-def _trims(template: ChatJinja, frame: Frame) -> frozenset[str]:
-    """The roles whose texts lose the white space around them."""
-    words = {"system": SYSTEM, "user": QUESTION, "assistant": ANSWER}
-    chat = [{"role": role, "content": SPACED.format(word)} for role, word in words.items()]
+def _trims(template: ChatJinja, frame: Frame) -> tuple[Trim, Trim, Trim]:
+    """What becomes of the white space around the texts of each role."""
+    said = [SPACED.format(word) for word in (SYSTEM, QUESTION, ANSWER)]
+    chat = [{"role": role, "content": text} for role, text in zip(ROLES, said, strict=True)]
     chat.append({"role": "user", "content": LAST})
-    text = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
-    return frozenset(role for role, word in words.items() if SPACED.format(word) not in text)
+    written = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
+    found: list[Trim] = [
+        next((name for name, trim in _TRIMS.items() if trim(text) in written), "strip") for text in said
+    ]
+    return found[0], found[1], found[2]
 
 
 def chats_for(frame: Frame) -> Iterator[PlainChat]:
@@ -254,7 +267,7 @@ def blank_chats_for(frame: Frame) -> Iterator[PlainChat]:
         frame: The frame that is to be proven.
     """
     for blank in ("", " ", "\n\n", "\u3000\t"):
-        for system in (None, SYSTEM, blank) if frame.system else (None,):
+        for system in (None, SYSTEM) if frame.system else (None,):
             for said in ((blank,), (blank, ANSWER, NEXT), (QUESTION, blank, NEXT), (QUESTION, ANSWER, blank)):
                 yield _chat(system, *said)
         yield _chat(None, *[blank] * 5)

@@ -245,7 +245,7 @@ def test_a_frame_is_what_stands_around_texts() -> None:
         "</><ai>",
     )
     assert frame.system == ("<system>", "</><user>")
-    assert frame.trim == frozenset()
+    assert frame.trim == ("kept", "kept", "kept")
     assert frame.looked_for == frozenset()
 
 
@@ -274,10 +274,11 @@ def test_texts_of_other_classes_are_laid_out_as_what_they_say() -> None:
 
 
 def test_what_becomes_of_white_space_is_found_for_each_role() -> None:
-    assert framed(changed("m.content|trim")).trim == frozenset(("system", "user", "assistant"))
-    assert framed(changed("m.content.strip() if m.role == 'user' else m.content")).trim == frozenset(("user",))
+    assert framed(changed("m.content|trim")).trim == ("strip", "strip", "strip")
+    assert framed(changed("m.content.strip() if m.role == 'user' else m.content")).trim == ("kept", "strip", "kept")
+    one_side = "m.content.lstrip() if m.role == 'system' else m.content.rstrip() if m.role == 'user' else m.content"
+    assert framed(changed(one_side)).trim == ("lstrip", "rstrip", "kept")
     # Where it is not so simple, only texts without any are laid out.
-    assert framed(changed("m.content.lstrip()")).trim is None
     assert framed(changed("m.content.strip('\\n')")).trim is None
 
 
