@@ -105,7 +105,7 @@ def raise_exception(message: object) -> None:
 
 # The JSON of so small a value is kept, where it is indented no more than this.
 _MOST_PACKED = 10_000
-_USUAL_INDENTS = (None, 2, 4)
+_WIDE = 4
 
 
 def _to_json(
@@ -117,10 +117,14 @@ def _to_json(
 ) -> str:
     """A value as JSON; unlike Jinja's own filter it escapes nothing for HTML."""
     # Tools, which are the same each time.
-    if type(value) is dict and separators is None and indent in _USUAL_INDENTS:
+    if (
+        type(value) is dict
+        and separators is None
+        and (indent is None or (type(indent) is int and 0 <= indent <= _WIDE))
+    ):
         try:
             # Version 2 writes equal content as equal bytes.
-            packed = marshal.dumps(value, 2)
+            packed = marshal.dumps(cast("dict[str, Any]", value), 2)
         except ValueError:  # it holds a text that knows its origin, or what is no JSON value
             packed = b""
         if 0 < len(packed) < _MOST_PACKED:

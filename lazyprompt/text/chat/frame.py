@@ -236,10 +236,14 @@ def _trims(template: ChatJinja, frame: Frame) -> tuple[Trim, Trim, Trim]:
     chat = [{"role": role, "content": text} for role, text in zip(ROLES, said, strict=True)]
     chat.append({"role": "user", "content": LAST})
     written = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
-    found: list[Trim] = [
-        next((name for name, trim in _TRIMS.items() if trim(text) in written), "strip") for text in said
-    ]
-    return found[0], found[1], found[2]
+
+    def done_to(text: str) -> Trim:
+        for name, trim in _TRIMS.items():
+            if trim(text) in written:
+                return name
+        return "strip"
+
+    return done_to(said[0]), done_to(said[1]), done_to(said[2])
 
 
 def chats_for(frame: Frame) -> Iterator[PlainChat]:

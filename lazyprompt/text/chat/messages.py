@@ -74,7 +74,7 @@ def chat_messages(messages: Iterable[object], form: Callable[[dict[str, Any]], d
     for other in (*others, len(given)):
         run = given[start:other]
         if (found := _plain_texts(run)) is not None:
-            chat += map(dict.copy, run)
+            chat += [message.copy() for message in run]
             texts += found
             start = other
         for at in range(start, min(other + 1, len(given))):

@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 import pytest
 from chat_judges import SPECIAL, deepseek, judged, templates
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lazyprompt._json import JsonText
@@ -445,13 +445,12 @@ def test_whatever_a_template_does_to_texts_no_sequence_comes_of_it(
     changes: list[str], before: str, behind: str, contents: list[str]
 ) -> None:
     """A template that used ``replace`` or ``split`` was always rendered twice: now only where it could do harm."""
+    assume(f"{before}{behind}" not in ("<|im_end|>", "[CUT]"))  # which would be the template's own
     content = reduce(lambda value, change: f"({value}{change})", changes, "m.content")
     shown = f"{before}{{{{ {content} }}}}{behind}"
     template = ChatTemplate.load(f"{{% for m in messages %}}({shown}){{% endfor %}}\n<|im_end|>[CUT]")
     made = template.render([{"role": "user", "content": content} for content in contents])
-    own = f"{before}{behind}"
-    assert made.text.count("<|im_end|>") == 1 + len(contents) * own.count("<|im_end|>")
-    assert made.text.count("[CUT]") == 1 + len(contents) * own.count("[CUT]")
+    assert made.text.count("<|im_end|>") == made.text.count("[CUT]") == 1
     assert "".join(made.parts) == made.text
 
 
