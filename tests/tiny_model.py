@@ -5,9 +5,10 @@ It is a Qwen 2 of one layer, which llama.cpp loads in a hundredth of a second.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import contextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import gguf
 import numpy as np
@@ -126,6 +127,24 @@ class LlamaCpp:
         return [int(token) for token in answer["tokens"]]
 
 
+# Serves a model until it is killed, or its input ends.
+_SERVE = """
+import os, sys
+import xllamacpp
+
+params = xllamacpp.CommonParams()
+params.model.path, params.chat_template, params.n_ctx = sys.argv[1], sys.argv[2], int(sys.argv[3])
+params.hostnames, params.port = ["127.0.0.1"], 0
+params.n_parallel, params.cpuparams.n_threads, params.n_threads_http = 1, 1, 1
+params.use_jinja, params.offline, params.warmup, params.fit_params = True, True, False, False
+params.verbosity = -1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
 @contextmanager
 def llama_cpp(model: Path, template: str = "") -> Iterator[LlamaCpp]:
     """Serve a model while a test needs it.
@@ -137,17 +156,13 @@ def llama_cpp(model: Path, template: str = "") -> Iterator[LlamaCpp]:
     Yields:
         The server, which is stopped at the end.
     """
-    engine: Any = import_module("xllamacpp")
-    params = engine.CommonParams()
-    params.model.path = str(model)
-    params.chat_template = template
-    params.hostnames, params.port = ["127.0.0.1"], 0
-    params.n_ctx, params.n_parallel, params.cpuparams.n_threads, params.n_threads_http = CONTEXT, 1, 1, 1
-    params.use_jinja, params.offline, params.warmup, params.fit_params = True, True, False, False
-    params.verbosity = -1
-    server = engine.Server(params)
-    try:
-        yield LlamaCpp(server.listening_address)
-    finally:
-        # It stops where nothing refers to it any more; there is no other way.
-        del server
+    # In a process of its own, which can be ended: within one, the server's end was seen to wait for itself for ever.
+    command = [sys.executable, "-c", _SERVE, str(model), template, str(CONTEXT)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            address = cast("IO[str]", process.stdout).readline().strip()
+            if not address:
+                raise RuntimeError(f"llama.cpp does not serve {model}")
+            yield LlamaCpp(address)
+        finally:
+            process.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from jinja2 import nodes
 
@@ -41,6 +41,7 @@ _CHANGING = frozenset(
     )
 ) | {"rjust", "striptags", "swapcase", "translate", "truncate", "urlencode", "urlize", "wordwrap", "xmlattr", "zfill"}
 _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
+_STRIPPING = frozenset(("lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "trim"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
 _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
 # The words of OpenAI's form, some of which templates write tags of.
@@ -140,12 +141,14 @@ class _Risk(NamedTuple):
         between: Whether its own text stands so close before and behind a text that one could lie in all three.
         touches: Whether one could lie partly in its own text, partly in one beside it.
         any_case: Whether it changes the case of letters.
+        cuts: At what it cuts texts into pieces, which may then stand anywhere.
     """
 
     always: bool
     between: bool
     touches: bool
     any_case: bool
+    cuts: tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
@@ -158,15 +161,9 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
         calls: Whether there may be calls, results and tools.
     """
     tree = parsed(template.text)
-    used = {(node.name, _first(node.args)) for node in tree.find_all(nodes.Filter)}
-    used |= {
-        (node.node.attr, _first(node.args))
-        for node in tree.find_all(nodes.Call)
-        if isinstance(node.node, nodes.Getattr)
-    }
-    changing = any(
-        name in _CHANGING or (name in _CUTTING and (cut is None or controls.clean(cut))) for name, cut in used
-    )
+    used = {_Use.of(node.name, node.args) for node in tree.find_all(nodes.Filter)}
+    methods = [node for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Getattr)]
+    used |= {_Use.of(cast("nodes.Getattr", node.node).attr, node.args) for node in methods}
     cuts = [
         node
         for node in tree.find_all(nodes.Getitem)
@@ -179,17 +176,52 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     return _Risk(
-        changing or joins or any(_RESERVED_BEGUN.search(text) for text in begun),
+        joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun),
         bool(begun and ended),
         any(controls.may_cross(text) for text in around),
-        any(name in _CASES for name, _ in used),
+        any(use.name in _CASES for use in used),
+        tuple(sorted(use.first for use in used if use.first and use.cuts(controls))),
     )
 
 
-def _first(arguments: Sequence[nodes.Expr]) -> str | None:
-    """The first argument, where it is a text that stands in the template."""
-    first = arguments[0] if arguments else None
-    return first.value if isinstance(first, nodes.Const) and isinstance(first.value, str) else None
+class _Use(NamedTuple):
+    """A filter or method that a template uses on texts.
+
+    Attributes:
+        name: Its name.
+        first: Its first argument, where that is a text that stands in the template.
+        second: Its second argument.
+    """
+
+    name: str
+    first: str | None = None
+    second: str | None = None
+
+    @classmethod
+    def of(cls, name: str, arguments: Sequence[nodes.Expr]) -> _Use:
+        """The use with some arguments."""
+        return cls(name, *map(_text_of, arguments[:2]))
+
+    def makes(self, controls: Controls) -> bool:
+        """Whether it could make a control sequence of a text whose pieces hold none, nor begin or end with a part."""
+        if self.name in _STRIPPING:
+            return bool(self.first and self.first.strip())
+        if self.name not in _CUTTING:
+            return self.name in _CHANGING
+        if self.first and not controls.clean(self.first):
+            return False
+        # What is put between pieces keeps them apart, if no sequence could lie partly in it.
+        between = self.second if self.name == "replace" else ""
+        return not self.first or between is None or not controls.clean(between) or controls.may_cross(between)
+
+    def cuts(self, controls: Controls) -> bool:
+        """Whether it makes pieces of a text: at a control sequence it does not, for there is none."""
+        return self.name in _CUTTING and not self.second and controls.clean(self.first or "")
+
+
+def _text_of(argument: nodes.Expr) -> str | None:
+    """A text that stands in the template."""
+    return argument.value if isinstance(argument, nodes.Const) and isinstance(argument.value, str) else None
 
 
 @lru_cache(maxsize=64)
@@ -197,22 +229,32 @@ def _any_case(template: ChatJinja) -> Controls:
     return Controls(sequences_in(template) | COMMON_TAGS, any_case=True)
 
 
-def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], *, calls: bool) -> bool:
+def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> bool:
     """Whether texts hold no control sequence, nor what the template could make one of.
 
     Args:
         template: The template.
         controls: Its control sequences.
-        texts: The texts.
-        calls: Whether there may be calls, results and tools; else each text has turns of the template's own around it.
+        texts: The texts of messages, calls, tools and all.
     """
     # Joined by what is part of no sequence.
     joined = JOINT.join(texts)
     if not controls.clean(joined):
         return False
-    risk = _risk(template, controls, calls=calls)
-    if not calls:
-        return not (risk.between or risk.touches) or not controls.at_edge(texts)
+    risk = _risk(template, controls, calls=True)
     if risk.always or (risk.any_case and not _any_case(template).clean(joined)):
         return False
+    for cut in risk.cuts:
+        texts = [piece for text in texts for piece in text.split(cut)]
     return not controls.at_edge(texts) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
+
+
+def turns_may_be_touched(template: ChatJinja, controls: Controls) -> bool:
+    """Whether a control sequence could lie partly in what a template writes around the texts of a plain chat.
+
+    Args:
+        template: The template.
+        controls: Its control sequences.
+    """
+    risk = _risk(template, controls, calls=False)
+    return risk.between or risk.touches

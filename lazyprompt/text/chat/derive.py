@@ -9,7 +9,7 @@ from lazyprompt.errors import TemplateError
 from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.prompt import MARKERS
 from lazyprompt.text.chat.controls import sequences_in
-from lazyprompt.text.chat.frame import PlainChat, chats_for, frame_of, messages_of
+from lazyprompt.text.chat.frame import ALL_KEPT, ROLES, PlainChat, chats_for, frame_of, messages_of
 from lazyprompt.text.chat.probe import ANSWER, QUESTION, Probe
 from lazyprompt.text.chat.traced import common_start
 from lazyprompt.text.family_layout import FamilyLayout
@@ -40,7 +40,7 @@ def markers_of(template: ChatJinja) -> Markers:
     frame = frame_of(template)
     found = frame if isinstance(frame, str) else _markers(frame, template)
     if isinstance(found, Markers) and not isinstance(frame, str):
-        for chat in chats_for(frame._replace(trim=frozenset())):
+        for chat in chats_for(frame._replace(trim=ALL_KEPT)):
             if template.writes(messages_of(chat), add_generation_prompt=True) != _laid_out(found, chat):
                 found = f"they would lay out {chat.texts!r:.200} in another way"
                 break
@@ -64,7 +64,8 @@ def _markers(frame: Frame, template: ChatJinja) -> Markers | str:
     probe = Probe(template)
     bare = probe.around(("user", QUESTION), prompted=False)
     ended = probe.around(("user", QUESTION), ("assistant", ANSWER), prompted=False)
-    if bare is None or ended is None or frame.trim is None:
+    trim = frame.trim
+    if bare is None or ended is None or trim is None or not {"kept", "strip"}.issuperset(trim):
         return "what becomes of white space, or of a chat that nobody goes on with, is not simple"
     eoh, eoa = common_start(frame.asked, frame.end, bare[1]), common_start(frame.answered, ended[2])
     soh = frame.answered.removeprefix(eoa)
@@ -78,7 +79,7 @@ def _markers(frame: Frame, template: ChatJinja) -> Markers | str:
         generation=frame.end.removeprefix(eoh),
         stop=(eoa.strip(),) if eoa.strip() else (),
         exact=True,
-        trim=tuple(sorted(frame.trim)),
+        trim=tuple(sorted(role for role, done in zip(ROLES, trim, strict=True) if done == "strip")),
         controls=tuple(sorted(sequences_in(template))),
         family="chat template",
     )

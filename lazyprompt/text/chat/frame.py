@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from jinja2 import nodes
 
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from lazyprompt.text.chat.jinja import ChatJinja
 
-_ALL = frozenset(("system", "user", "assistant"))
-_TURN = ["user", "assistant"]
-_ROLE_AND_CONTENT = itemgetter("role", "content")
+ROLES = ("system", "user", "assistant")
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
+# What a template may do to the white space around a text.
+Trim: TypeAlias = Literal["kept", "rstrip", "lstrip", "strip"]
+_TRIMS: dict[Trim, Callable[[str], str]] = {"kept": str, "rstrip": str.rstrip, "lstrip": str.lstrip, "strip": str.strip}
+ALL_KEPT: tuple[Trim, Trim, Trim] = ("kept", "kept", "kept")
 # A template with larger numbers may treat a long chat, or a long text, in another way than those that are tried.
 _COUNTED = 9
-_DICTS, _TEXTS = {dict}, {str}
 
 
 class PlainChat(NamedTuple):
@@ -36,14 +38,16 @@ class PlainChat(NamedTuple):
     Attributes:
         texts: All texts.
         has_system: Whether the first is the system's.
+        joined: All texts as one, joined by what is part of no control sequence.
     """
 
     texts: list[str]
     has_system: bool
+    joined: str
 
 
 def plain_chat(messages: object) -> PlainChat | None:
-    """A plain chat, where messages are one; what is blank is for the template to judge.
+    """A plain chat, where messages are one: each has a role and a text, and nothing else.
 
     Args:
         messages: The messages.
@@ -52,24 +56,22 @@ def plain_chat(messages: object) -> PlainChat | None:
         return None
     given = cast("list[dict[str, Any]]", messages)
     try:
-        pairs = [*map(_ROLE_AND_CONTENT, given)]
-        roles, texts = map(list, zip(*pairs, strict=True))
-    except (KeyError, TypeError, ValueError):
+        # All of them in C: this is where the time of a long chat goes.
+        roles, texts = [*map(_ROLE, given)], [*map(_CONTENT, given)]
+        joined, fields = JOINT.join(texts), sum(map(len, given))
+    except (KeyError, TypeError):
         return None
-    has_system = roles[0] == "system"
-    if has_system:
-        del roles[0]
-    if not roles or roles != _turns(len(roles)) or {*map(type, given)} != _DICTS or {*map(type, texts)} != _TEXTS:
+    has_system = "system" in roles[:1]
+    if fields != 2 * len(given) or roles != _roles_of(len(given), has_system):
         return None
-    if sum(map(len, given)) != 2 * len(given) or not all(texts) or any(map(str.isspace, texts)):
-        return None
-    return PlainChat(texts, has_system)
+    return PlainChat(texts, has_system, joined)
 
 
 @lru_cache(maxsize=256)
-def _turns(count: int) -> list[str]:
-    """The roles of so many messages; for an even number, which no plain chat has, no roles at all."""
-    return _TURN * (count // 2) + ["user"] if count % 2 else []
+def _roles_of(count: int, has_system: bool) -> list[str] | None:  # noqa: FBT001 - by place, which is quicker
+    """The roles of a plain chat of so many messages; None where there is none."""
+    turns = count - has_system
+    return ["system"] * has_system + ["user", "assistant"] * (turns // 2) + ["user"] if turns % 2 else None
 
 
 class Frame(NamedTuple):
@@ -81,8 +83,9 @@ class Frame(NamedTuple):
         asked: Behind each of the user's but the last.
         answered: Behind each of the assistant's.
         end: Behind the last.
-        trim: The roles whose texts lose the white space around them; None where it is not so simple, and only texts
-            without any will do.
+        trim: What becomes of the white space around the texts of the system, the user and the assistant; None where it
+            is not so simple, and only texts without any will do.
+        blank: Whether what the user or the assistant says is treated as ever where it is nothing but white space.
         looked_for: What the template looks for in texts.
     """
 
@@ -91,7 +94,8 @@ class Frame(NamedTuple):
     asked: str
     answered: str
     end: str
-    trim: frozenset[str] | None
+    trim: tuple[Trim, Trim, Trim] | None
+    blank: bool
     looked_for: frozenset[str]
 
     def lay_out(self, chat: PlainChat) -> str | None:
@@ -100,37 +104,40 @@ class Frame(NamedTuple):
         Args:
             chat: The chat.
         """
-        if self.looked_for:
-            joined = JOINT.join(chat.texts)
-            if any(text in joined for text in self.looked_for):
-                return None
-        texts = chat.texts
+        texts, has_system, joined = chat
+        # To look for a sign takes a thirtieth of the time of looking for a text.
+        if self.looked_for and any(text[0] in joined and text in joined for text in self.looked_for):
+            return None
         if self.trim is None:
             if texts != [*map(str.strip, texts)]:
                 return None
-        elif self.trim:
-            texts = self._trimmed(chat)
-        parts: list[str] = [self.opening]
-        if chat.has_system:
-            if self.system is None:
+        elif self.trim != ALL_KEPT:
+            texts = self._trimmed(texts, has_system, *self.trim)
+        if not self.blank and not all(map(str.strip, texts)):
+            return None
+        opening, behind = self.opening, [self.asked, self.answered] * ((len(texts) - 1) // 2)
+        if has_system:
+            # A system text of nothing is none to most.
+            if self.system is None or not texts[0].strip():
                 return None
-            parts = [self.system[0], texts[0], self.system[1]]
-            texts = texts[1:]
-        turns = [self.asked, self.answered] * (len(texts) // 2)
-        turns.append(self.end)
-        around = texts * 2
-        around[0::2] = texts
-        around[1::2] = turns
-        return "".join(parts + around)
+            opening = self.system[0]
+            behind.insert(0, self.system[1])
+        behind.append(self.end)
+        pieces = [opening] * (2 * len(texts) + 1)
+        pieces[1::2] = texts
+        pieces[2::2] = behind
+        return "".join(pieces)
 
-    def _trimmed(self, chat: PlainChat) -> list[str]:
-        texts = [*map(str.strip, chat.texts)]
-        if self.trim == _ALL:
-            return texts
-        first = int(chat.has_system)
-        for role, start, step in (("system", 0, len(texts)), ("user", first, 2), ("assistant", first + 1, 2)):
-            if role not in (self.trim or ()) and (role != "system" or chat.has_system):
-                texts[start::step] = chat.texts[start::step]
+    @staticmethod
+    def _trimmed(texts: list[str], has_system: bool, system: Trim, user: Trim, assistant: Trim) -> list[str]:  # noqa: FBT001 - the chat's
+        """The texts without the white space that the template takes away."""
+        if system == user == assistant:
+            return [*map(_TRIMS[user], texts)]
+        texts = texts.copy()
+        places = slice(has_system), slice(has_system, None, 2), slice(has_system + 1, None, 2)
+        for trim, place in zip((system, user, assistant), places, strict=True):
+            if trim != "kept":
+                texts[place] = map(_TRIMS[trim], texts[place])
         return texts
 
 
@@ -154,7 +161,7 @@ def frame_of(template: ChatJinja) -> Frame | str:
     for trim in (_trims(template, found), None):
         frame = found._replace(trim=trim, looked_for=probe.looked_for)
         if all(_holds(frame, template, chat) for chat in chats_for(frame)):
-            return frame
+            return frame._replace(blank=all(_holds(frame, template, chat) for chat in blank_chats_for(frame)))
     return "it treats texts in a way of its own"
 
 
@@ -220,16 +227,23 @@ def _around(probe: Probe) -> Frame | str:
         return "its turns do not stand for themselves"
     with_system = probe.around(("system", SYSTEM), *turns)
     system = (with_system[0], with_system[1]) if with_system and with_system[2:] == [asked, answered, end] else None
-    return Frame(opening, system, asked, answered, end, None, frozenset())
+    return Frame(opening, system, asked, answered, end, trim=None, blank=True, looked_for=frozenset())
 
 
-def _trims(template: ChatJinja, frame: Frame) -> frozenset[str]:
-    """The roles whose texts lose the white space around them."""
-    words = {"system": SYSTEM, "user": QUESTION, "assistant": ANSWER}
-    chat = [{"role": role, "content": SPACED.format(word)} for role, word in words.items()]
+def _trims(template: ChatJinja, frame: Frame) -> tuple[Trim, Trim, Trim]:
+    """What becomes of the white space around the texts of each role."""
+    said = [SPACED.format(word) for word in (SYSTEM, QUESTION, ANSWER)]
+    chat = [{"role": role, "content": text} for role, text in zip(ROLES, said, strict=True)]
     chat.append({"role": "user", "content": LAST})
-    text = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
-    return frozenset(role for role, word in words.items() if SPACED.format(word) not in text)
+    written = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
+
+    def done_to(text: str) -> Trim:
+        for name, trim in _TRIMS.items():
+            if trim(text) in written:
+                return name
+        return "strip"
+
+    return done_to(said[0]), done_to(said[1]), done_to(said[2])
 
 
 def chats_for(frame: Frame) -> Iterator[PlainChat]:
@@ -247,8 +261,25 @@ def chats_for(frame: Frame) -> Iterator[PlainChat]:
     for said in turns:
         for system in systems if frame.system else (None,):
             for last in (LAST, spaced(LAST)) if frame.trim is not None else (LAST,):
-                texts = [*said, last]
-                yield PlainChat(texts if system is None else [system, *texts], system is not None)
+                yield _chat(system, *said, last)
+
+
+def blank_chats_for(frame: Frame) -> Iterator[PlainChat]:
+    """Plain chats with texts of nothing but white space.
+
+    Args:
+        frame: The frame that is to be proven.
+    """
+    for blank in ("", " ", "\n\n", "\u3000\t"):
+        for system in (None, SYSTEM) if frame.system else (None,):
+            for said in ((blank,), (blank, ANSWER, NEXT), (QUESTION, blank, NEXT), (QUESTION, ANSWER, blank)):
+                yield _chat(system, *said)
+        yield _chat(None, *[blank] * 5)
+
+
+def _chat(system: str | None, *said: str) -> PlainChat:
+    texts = [*said] if system is None else [system, *said]
+    return PlainChat(texts, system is not None, JOINT.join(texts))
 
 
 def _holds(frame: Frame, template: ChatJinja, chat: PlainChat) -> bool:
@@ -261,5 +292,5 @@ def messages_of(chat: PlainChat) -> list[Mapping[str, str]]:
     Args:
         chat: The chat.
     """
-    roles = ["system", *_TURN * len(chat.texts)] if chat.has_system else _TURN * len(chat.texts)
-    return [{"role": role, "content": text} for role, text in zip(roles, chat.texts, strict=False)]
+    roles = _roles_of(len(chat.texts), chat.has_system) or ()
+    return [{"role": role, "content": text} for role, text in zip(roles, chat.texts, strict=True)]

@@ -10,6 +10,7 @@ import json
 import marshal
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._json import MAX_DEPTH
@@ -18,9 +19,12 @@ from lazyprompt.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
+_TEXTS = {str}
 _FLAT = frozenset((str, int, float, bool, type(None)))
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
+_REASONING = frozenset(REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -60,23 +64,45 @@ def chat_messages(messages: Iterable[object], form: Callable[[dict[str, Any]], d
     Raises:
         FormatError: As :func:`chat_message`.
     """
+    given = cast("Sequence[dict[str, Any]]", messages if isinstance(messages, list) else [*messages])
     chat: list[dict[str, Any]] = []
     texts: list[str] = []
-    for at, message in enumerate(cast("Iterable[dict[str, Any]]", messages)):
-        # Most are a role and a text: this is where the time of a long chat would go.
-        if type(message) is dict and len(message) == 2 and "role" in message:  # noqa: PLR2004 - and a content
-            said = message.get("content")
-            if type(said) is str and type(message["role"]) is str:
-                texts.append(said)
-                texts.append(message["role"])
-                chat.append(message.copy())
-                continue
-        plain = chat_message(message, f"messages[{at}]")
-        if "tool_calls" in plain or plain.get("content", "") is None:
-            plain = form(plain)
-        texts += texts_in(plain)
-        chat.append(plain)
+    start = 0
+    # Most are a role and a text. Between those that are not, all is done in C: this is where the time of a long chat
+    # would go.
+    others = [at for at, message in enumerate(given) if type(message) is not dict or len(message) != 2]  # noqa: PLR2004
+    for other in (*others, len(given)):
+        run = given[start:other]
+        if (found := _plain_texts(run)) is not None:
+            chat += [message.copy() for message in run]
+            texts += found
+            start = other
+        for at in range(start, min(other + 1, len(given))):
+            plain = _flat(given[at]) or chat_message(given[at], f"messages[{at}]")
+            if "tool_calls" in plain or plain.get("content", "") is None:
+                plain = form(plain)
+            texts += texts_in(plain)
+            chat.append(plain)
+        start = other + 1
     return PlainData(chat, texts)
+
+
+def _plain_texts(messages: Sequence[dict[str, Any]]) -> list[str] | None:
+    """The texts of dicts with two keys, where these are a role and a text; else None."""
+    try:
+        texts = [*map(_CONTENT, messages), *map(_ROLE, messages)]
+    except KeyError:
+        return None
+    return texts if {*map(type, texts)} <= _TEXTS else None
+
+
+def _flat(message: object) -> dict[str, Any] | None:
+    """A copy of a message that is plain data as it is: texts, none of them reasoning; else None."""
+    if type(message) is not dict:
+        return None
+    fields = cast("dict[str, Any]", message)
+    is_flat = {*map(type, fields), *map(type, fields.values())} == _TEXTS and _REASONING.isdisjoint(fields)
+    return fields.copy() if is_flat else None
 
 
 def chat_message(message: object, where: str) -> dict[str, object]:
@@ -170,14 +196,20 @@ def _packed_tools(packed: bytes) -> PlainData:
 
 def texts_in(value: object) -> list[str]:
     """All texts in plain data, the keys of dicts too."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
-        return [text for key, item in items for part in (key, item) for text in texts_in(part)]
-    if isinstance(value, list | tuple):
-        return [text for item in cast("Sequence[object]", value) for text in texts_in(item)]
-    return []
+    texts: list[str] = []
+    level = [value]
+    while level:
+        inside: list[object] = []
+        for item in level:
+            if isinstance(item, str):
+                texts.append(item)
+            elif isinstance(item, dict):
+                inside += cast("dict[object, object]", item)
+                inside += cast("dict[object, object]", item).values()
+            elif isinstance(item, list | tuple):
+                inside += cast("Sequence[object]", item)
+        level = inside
+    return texts
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:

@@ -11,9 +11,10 @@ from lazyprompt.prompt import MARKERS, Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.derive import markers_of
-from lazyprompt.text.chat.frame import frame_of, messages_of, plain_chat
+from lazyprompt.text.chat.frame import messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in, with_json_arguments
+from lazyprompt.text.chat.plain import plain_form_of
 from lazyprompt.text.chat.source import ChatSource, read_source
 from lazyprompt.text.chat.trained import answer_end, trained_parts
 from lazyprompt.text.chat.untrusted import rendered_with_origins
@@ -153,9 +154,11 @@ class ChatTemplate:
         policy = checked_safety(safety)
         bare = tools is None and documents is None and now is None
         if bare and add_generation_prompt and not continue_final_message and not variables:
-            quick = self._plainly(messages, policy)
-            if quick is not None:
-                return quick
+            # A plain chat is laid out without a look at what else messages may hold.
+            chat = plain_chat(messages)
+            text = None if chat is None else self._plain_text(chat, policy)
+            if chat is not None and text is not None:
+                return Rendered.later(text, partial(self._plain_composition, text, chat, policy))
         jinja = self.jinja(tools=bool(tools), now=now)
         data, texts = jinja.prepared(dicts_from(messages, jinja))
         own = plain_tools(dicts_of(tools))
@@ -355,34 +358,22 @@ class ChatTemplate:
         """
         controls = self.controls(jinja)
         with_origins = chat if traced is None else traced
-        if safety != "off" and (texts is None or not is_clean(jinja, controls, texts, calls=True)):
+        if safety != "off" and (texts is None or not is_clean(jinja, controls, texts)):
             return Rendered(*_composition(jinja, with_origins, given, controls, safety))
-        text = self._framed(chat, jinja, given) if traced is not None else None
+        plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
+        text = None if plain is None else self._plain_text(plain, "off")
         text = jinja.run(chat, given) if text is None else text
         return Rendered.later(text, partial(_found_later, text, jinja, with_origins, given, controls, safety))
 
-    def _framed(self, chat: object, jinja: ChatJinja, given: Mapping[str, object]) -> str | None:
-        """The text of a plain chat without running the template; None where it is for the template itself."""
-        plain = plain_chat(chat) if given == _PROMPTED else None
-        frame = frame_of(jinja) if plain is not None else ""
-        return None if isinstance(frame, str) or plain is None else frame.lay_out(plain)
+    def _plain_text(self, chat: PlainChat, safety: Safety) -> str | None:
+        """A plain chat without running the template; None where it is for the template itself."""
+        form = plain_form_of(self._chats[0], self._tokens)
+        return None if form is None else form.text(chat, safety)
 
-    def _plainly(self, messages: object, safety: Safety) -> Rendered | None:
-        """A plain chat, laid out without a look at what else messages may hold."""
+    def _plain_composition(self, text: str, chat: PlainChat, safety: Safety) -> Composition:
+        """What the text of a plain chat is made of."""
         jinja = self._chats[0]
-        chat = plain_chat(messages)
-        frame = frame_of(jinja) if chat is not None else ""
-        if chat is None or isinstance(frame, str):
-            return None
-        controls = self.controls(jinja)
-        if safety != "off" and not is_clean(jinja, controls, chat.texts, calls=False):
-            return None
-        text = frame.lay_out(chat)
-        return (
-            None
-            if text is None
-            else Rendered.later(text, partial(_plainly_found_later, text, jinja, chat, controls, safety))
-        )
+        return _found_later(text, jinja, messages_of(chat), _PROMPTED, self.controls(jinja), safety)
 
     def controls(self, jinja: ChatJinja) -> Controls:
         """The control sequences of the template and of its tokenizer.
@@ -414,13 +405,6 @@ class ChatTemplate:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"
-
-
-def _plainly_found_later(
-    text: str, jinja: ChatJinja, chat: PlainChat, controls: Controls, safety: Safety
-) -> Composition:
-    """What the text of a plain chat is made of."""
-    return _found_later(text, jinja, messages_of(chat), _PROMPTED, controls, safety)
 
 
 def _found_later(

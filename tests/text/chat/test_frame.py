@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from chat_judges import SPECIAL, templates
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.chat.controls import sequences_in
-from lazyprompt.text.chat.frame import Frame, frame_of
+from lazyprompt.text.chat.frame import Frame, frame_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.template import ChatTemplate
 
@@ -173,8 +174,6 @@ def test_the_template_is_not_asked_for_a_plain_chat(monkeypatch: pytest.MonkeyPa
         [{**plain[0], "name": "x"}, *plain[1:]],
         [plain[0], *plain],
         [*plain[:1], *plain[2:]],
-        chat_of(" "),
-        chat_of("x", "", "y"),
         chat_of("<think>"),
         chat_of("a <|x|> b"),
     ):
@@ -246,15 +245,40 @@ def test_a_frame_is_what_stands_around_texts() -> None:
         "</><ai>",
     )
     assert frame.system == ("<system>", "</><user>")
-    assert frame.trim == frozenset()
+    assert frame.trim == ("kept", "kept", "kept")
     assert frame.looked_for == frozenset()
 
 
+@pytest.mark.parametrize("content", ["m.content", "m.content|trim"])
+def test_blank_texts_are_laid_out_where_a_template_treats_them_as_others(content: str) -> None:
+    blank = {"role": "assistant", "content": " "}
+    chat = [{"role": "user", "content": ""}, blank, {"role": "user", "content": "x"}]
+    plain = plain_chat(chat)
+    assert plain is not None
+    for text, laid_out in (
+        (changed(content), True),
+        (with_loop("{{ '!' if not m.content }}").replace("m.content }}<", f"{content} }}}}<"), False),
+        (with_loop("{{ '!' if not m.content|trim }}").replace("m.content }}<", f"{content} }}}}<"), False),
+    ):
+        template = ChatJinja(text)
+        assert framed(text).lay_out(plain) == (template.render(chat) if laid_out else None), text
+        assert ChatTemplate.load(text).render(chat).text == template.render(chat), text
+
+
+def test_texts_of_other_classes_are_laid_out_as_what_they_say() -> None:
+    class Word(str, Enum):  # noqa: UP042 - which is written as its name
+        HELLO = "hello"
+
+    chat = [{"role": "user", "content": Word.HELLO}]
+    assert ChatTemplate.load(PLAIN).render(chat).text == "<user>hello</><ai>"
+
+
 def test_what_becomes_of_white_space_is_found_for_each_role() -> None:
-    assert framed(changed("m.content|trim")).trim == frozenset(("system", "user", "assistant"))
-    assert framed(changed("m.content.strip() if m.role == 'user' else m.content")).trim == frozenset(("user",))
+    assert framed(changed("m.content|trim")).trim == ("strip", "strip", "strip")
+    assert framed(changed("m.content.strip() if m.role == 'user' else m.content")).trim == ("kept", "strip", "kept")
+    one_side = "m.content.lstrip() if m.role == 'system' else m.content.rstrip() if m.role == 'user' else m.content"
+    assert framed(changed(one_side)).trim == ("lstrip", "rstrip", "kept")
     # Where it is not so simple, only texts without any are laid out.
-    assert framed(changed("m.content.lstrip()")).trim is None
     assert framed(changed("m.content.strip('\\n')")).trim is None
 
 

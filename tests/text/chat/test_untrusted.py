@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 import pytest
 from chat_judges import SPECIAL, deepseek, judged, templates
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lazyprompt._json import JsonText
@@ -376,6 +376,16 @@ CROSSING = [
     ("{{ messages[0].content|reverse }}", ["]TUC["]),
     ("{{ messages[0].content[:2] ~ messages[0].content[3:] }}", ["[CxUT]"]),
     ("{{ messages[0].content|striptags }}", ["[C<b>UT]"]),
+    # It puts pieces of it in, or takes out what stood beside one.
+    ("{{ messages[0].content|replace('x', '[C') }}", ["xUT]"]),
+    ("{{ messages[0].content|replace('x', 'UT]') }}", ["[Cx"]),
+    ("{{ messages[0].content|replace('.', '<')|replace(',', '>') }}", [".|im_end|,"]),
+    ("{{ messages[0].content.split('.')[0] ~ messages[0].content.split('.')[1] }}", ["[C.UT]"]),
+    ("{{ messages[0].content.split('.')[0] }}UT]", ["[C.x"]),
+    ("<|im_{{ messages[0].content.split('.')[1] }}|>", ["x.end.x"]),
+    ("{{ messages[0].content.partition('.')[0] }}UT]", ["[C.x"]),
+    ("<|im_{{ messages[0].content.strip('-') }}", ["-end|>-"]),
+    ("<|im_{{ messages[0].content.removeprefix('-') }}", ["-end|>"]),
 ]
 
 
@@ -400,6 +410,47 @@ CONTENTS = st.lists(
 def test_the_text_is_that_of_its_parts_whatever_is_said(text: str, contents: list[str]) -> None:
     """The text was found clean, and its parts were made harmless later: they were not the text any more."""
     made = ChatTemplate.load(f"{text}\n<|im_end|>[CUT]").render([{"role": "user", "content": one} for one in contents])
+    assert "".join(made.parts) == made.text
+
+
+CHANGES = [
+    "|replace('x', '')",
+    "|replace('x', '-')",
+    "|replace('\\n', '\\\\n')",
+    "|replace('.', '<')",
+    "|trim",
+    "|upper",
+]
+CHANGES += [
+    ".split('.')[0]",
+    ".split('.')[-1]",
+    ".split('x')|join",
+    ".split('<')|join('-')",
+    ".strip('.x')",
+    "[1:]",
+    "[:-1]",
+]
+OWN_TEXTS = st.sampled_from(["", "", "\n", "[C", "UT]", "<|im_", "end|>", "<", ">", "-"])
+PIECES = st.lists(st.sampled_from([*"<>|.x- \n", "im_", "end", "|>", "[C", "UT]", "[cut]"]), max_size=7).map("".join)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.sampled_from(CHANGES), min_size=1, max_size=3),
+    OWN_TEXTS,
+    OWN_TEXTS,
+    st.lists(PIECES, min_size=1, max_size=2),
+)
+def test_whatever_a_template_does_to_texts_no_sequence_comes_of_it(
+    changes: list[str], before: str, behind: str, contents: list[str]
+) -> None:
+    """A template that used ``replace`` or ``split`` was always rendered twice: now only where it could do harm."""
+    assume(f"{before}{behind}" not in ("<|im_end|>", "[CUT]"))  # which would be the template's own
+    content = reduce(lambda value, change: f"({value}{change})", changes, "m.content")
+    shown = f"{before}{{{{ {content} }}}}{behind}"
+    template = ChatTemplate.load(f"{{% for m in messages %}}({shown}){{% endfor %}}\n<|im_end|>[CUT]")
+    made = template.render([{"role": "user", "content": content} for content in contents])
+    assert made.text.count("<|im_end|>") == made.text.count("[CUT]") == 1
     assert "".join(made.parts) == made.text
 
 
