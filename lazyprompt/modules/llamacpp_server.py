@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # Its message says nothing; llama.cpp writes why to the standard error, from a thread that our end would cut off.
+        # Its message says nothing. llama.cpp writes why, from a thread that our end would cut off.
         time.sleep(_LOGGING)
         return _failed(f"llama.cpp does not serve {known.model}; its own lines beside this one tell why")
     print(f"{known.model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
