@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, Self, cast
 
 SHOWN = "***"
 # Anything shorter is in many a text by chance.
@@ -14,11 +14,16 @@ class Secret:
 
     Args:
         value: The value.
+
+    Raises:
+        TypeError: It is no text.
     """
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
+        if not isinstance(cast("object", value), str):
+            raise TypeError(f"a secret is text, not a {type(value).__name__}")
         self._value = value
 
     def reveal(self) -> str:
@@ -47,6 +52,12 @@ class Secret:
 
     def __format__(self, spec: str) -> str:
         return format(SHOWN, spec)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not pickled; give it again where the pickle is loaded, or in the environment")

@@ -34,7 +34,10 @@ ROOMS = [
     ("prompters",),
     ("modules",),
     ("inspect", "files", "compat"),
-    ("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
+    (
+        *("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
+        *("_cli_chat", "_cli_model", "_cli_run", "_cli_screen"),
+    ),
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

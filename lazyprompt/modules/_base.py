@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from lazyprompt.errors import TemplateError
+from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.messages import Msg
@@ -57,19 +57,8 @@ class ChatModule(ABC):
             TemplateError: It is no prompter, or the instruction is wrong.
             HistoryError: The history has no accepted shape.
         """
-        self._history = History.of(history)
-        given = cast("object", prompter)
-        if isinstance(given, Prompter):
-            self._prompter = given
-        elif given is None:
-            self._prompter = ChatPrompter(system="")
-        elif isinstance(given, str | Mapping):
-            self._prompter = ChatPrompter(cast("str", given))
-        else:
-            raise TemplateError(
-                f"a prompter is a Prompter, an instruction, or None, not a {type(given).__name__}; of a file it is "
-                "PromptFile.load(path).prompter"
-            )
+        # Both or none: what is wrong leaves the module as it was.
+        self._prompter, self._history = _prompter_of(prompter), History.of(history)
         return self
 
     @property
@@ -115,7 +104,8 @@ class ChatModule(ABC):
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
         """The same as a call, in an event loop; cancelling it closes the connection."""
-        return await self._sender().asend(self._exchange(input, history, tools, response_format, params))
+        call = (input, history, tools, response_format, params)
+        return await self._sender().asend(lambda: self._exchange(*call))
 
     def stream(
         self,
@@ -152,10 +142,10 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> AsyncReplyStream:
-        """The same as :meth:`stream`, to be iterated over with ``async for``."""
-        exchange = self._exchange(input, history, tools, response_format, params)
+        """The same as :meth:`stream`, to be iterated over with ``async for``; the prompt is made then, too."""
+        call = (input, history, tools, response_format, params)
         sender = self._sender()
-        return AsyncReplyStream(lambda ended: sender.astream(exchange, ended))
+        return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(*call), ended))
 
     def payload(
         self,
@@ -232,8 +222,11 @@ class ChatModule(ABC):
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
         """The parameters of a call over those of every call; what stops the answer is a list."""
         given = {**self._params, **params}
-        stop = given.pop("stop", None) or ()
-        all_stops = [*((stop,) if isinstance(stop, str) else stop), *stops]
+        stop: object = given.pop("stop", None) or ()
+        own = [stop] if isinstance(stop, str) else stop
+        if not isinstance(own, list | tuple) or not all(isinstance(each, str) for each in cast("list[object]", own)):
+            raise ModuleError(f"stop is a text or a list of texts, not {stop!r}")
+        all_stops = [*cast("list[str]", own), *stops]
         return {
             **{name: value for name, value in given.items() if value is not None},
             **({"stop": list(dict.fromkeys(all_stops))} if all_stops else {}),
@@ -242,3 +235,22 @@ class ChatModule(ABC):
     @staticmethod
     def _structure(response_format: ResponseFormat | None) -> Structure | None:
         return None if response_format is None else Structure.of(response_format)
+
+
+def _prompter_of(prompter: PrompterLike) -> Prompter:
+    """A prompter.
+
+    Raises:
+        TemplateError: It is none, and no instruction.
+    """
+    given = cast("object", prompter)
+    if isinstance(given, Prompter):
+        return given
+    if given is None:
+        return ChatPrompter(system="")
+    if isinstance(given, str | Mapping):
+        return ChatPrompter(cast("str", given))
+    raise TemplateError(
+        f"a prompter is a Prompter, an instruction, or None, not a {type(given).__name__}; of a file it is "
+        "PromptFile.load(path).prompter"
+    )

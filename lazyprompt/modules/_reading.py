@@ -22,8 +22,13 @@ _ADVICE = {
     "content_filter": "the provider held the answer back for its content; what came of it is in .partial: change what "
     "is asked, or the provider's safety settings",
     "length": "the answer ended at the limit of tokens before it said anything: give a larger max_tokens",
+    "broken call": "the model wrote a call of a tool that is none: ask again; what came is in .partial",
 }
 _EMPTY = "the model answered nothing: ask again, or in another way"
+_CUT_CALL = (
+    "the answer ended at the limit of tokens in a call of a tool, which may have lost arguments: give a larger "
+    "max_tokens; what came is in .partial"
+)
 
 
 class Streamed(Protocol):
@@ -195,14 +200,20 @@ class Exchange(NamedTuple):
         """A whole answer as a reply.
 
         Raises:
-            ModuleError: It is a refusal, was held back, is empty, or has not the form that was asked for.
+            ModuleError: It is a refusal, was held back, is empty, has half a call, or has not the form that was asked
+                for.
         """
         reply = Reply(message, raw)
         if reply.finish in ("refusal", "content_filter"):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
+        if reply.finish == "broken call":
+            raise ModuleError(_ADVICE[reply.finish], kind="invalid", partial=reply)
+        # Not all providers show that arguments are cut off: what is left of them may be whole JSON, or nothing.
+        if reply.finish == "length" and message.blocks and message.blocks[-1].type == "tool_use":
+            raise ModuleError(_CUT_CALL, kind="invalid", partial=reply)
         if not reply.strip() and all(block.type in ("text", "thinking") for block in message.blocks):
             raise ModuleError(_ADVICE.get(reply.finish or "", _EMPTY), kind="empty", partial=reply)
-        if self.structure is None or (reply.tool_calls and not reply.strip()):
+        if self.structure is None or reply.tool_calls:  # with calls, the answer is yet to come
             return reply
         try:
             return Reply(message, raw, self.structure.read(reply))

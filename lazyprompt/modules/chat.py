@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, get_args, runtime_checkable
 
 from lazyprompt.errors import HistoryError
 from lazyprompt.history import messages_from
-from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._base import ChatModule
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
     from lazyprompt.prompt_maker import ToolsLike
 
 _FORMAT = "lazyprompt.chat/1"
+_BLOCKS = get_args(Block)
+
+
+@runtime_checkable
+class _Continues(Protocol):
+    """A model whose conversations can go on with what its engine knows of them."""
+
+    def continued(self) -> ChatModule:
+        """What is asked in its place."""
+        ...
 
 
 class Chat:
@@ -36,11 +48,16 @@ class Chat:
         module: The model.
         history: What was said before.
         tools: What the model may call in all of the conversation.
+
+    Raises:
+        HistoryError: The history has no accepted shape.
+        ToolsError: A tool cannot be described.
     """
 
     def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
         self.module = module
-        self._tools = tools
+        self._asked = module.continued() if isinstance(module, _Continues) else module
+        self._tools = None if tools is None else ToolSet.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
 
     @property
@@ -65,7 +82,7 @@ class Chat:
         Raises:
             ModuleError: There is no answer; the history is as before.
         """
-        reply = self.module(input, self._history, self._tools, response_format=response_format, **params)
+        reply = self._asked(input, self._history, self._tools, response_format=response_format, **params)
         self._keep(input)(reply)
         return reply
 
@@ -77,7 +94,7 @@ class Chat:
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
         """The same as a call, in an event loop."""
-        reply = await self.module.acall(input, self._history, self._tools, response_format=response_format, **params)
+        reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
         self._keep(input)(reply)
         return reply
 
@@ -89,7 +106,7 @@ class Chat:
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> ReplyStream:
         """The same as a call, with the answer as it is said; the turn is kept when it is whole."""
-        stream = self.module.stream(input, self._history, self._tools, response_format=response_format, **params)
+        stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
         return stream.then(self._keep(input))
 
     def astream(
@@ -100,7 +117,7 @@ class Chat:
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> AsyncReplyStream:
         """The same as :meth:`stream`, in an event loop."""
-        stream = self.module.astream(input, self._history, self._tools, response_format=response_format, **params)
+        stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)
         return stream.then(self._keep(input))
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
@@ -108,11 +125,12 @@ class Chat:
 
         Args:
             call: The call, out of ``reply.tool_calls``.
-            output: What it gave: text, blocks, or a JSON value.
+            output: What it gave: text, a list of blocks, or a JSON value.
+
+        Raises:
+            HistoryError: It is none of these.
         """
-        said = output if isinstance(output, str | list) else json.dumps(output, ensure_ascii=False)
-        block = ToolResultBlock(call.id, call.name, cast("str", said))
-        self._history += (Msg("tool", [block], "tool"),)
+        self._history += (Msg("tool", [ToolResultBlock(call.id, call.name, _output(output, call.name))], "tool"),)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the conversation to a JSON file, all of it or nothing.
@@ -124,17 +142,18 @@ class Chat:
             OSError: It cannot be written.
         """
         saved = {"format": _FORMAT, "messages": [_written(message) for message in self._history]}
+        text = json.dumps(saved, ensure_ascii=False, indent=1)
         target = Path(path)
         with tempfile.NamedTemporaryFile(
             "w", dir=target.parent, prefix=f".{target.name}.", encoding="utf-8", delete=False
         ) as file:
-            try:
-                json.dump(saved, file, ensure_ascii=False, indent=1)
+            beside = Path(file.name)
+            with _removed(beside):
+                file.write(text)
                 file.flush()
-                os.replace(file.name, target)  # noqa: PTH105 - the same, of a name
-            except BaseException:
-                os.unlink(file.name)  # noqa: PTH108 - the same
-                raise
+                os.fsync(file.fileno())
+        with _removed(beside):
+            beside.replace(target)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on with the conversation of a file that :meth:`save` wrote.
@@ -146,15 +165,16 @@ class Chat:
             HistoryError: It holds no conversation.
             OSError: It cannot be read.
         """
+        name = os.fspath(path)
         try:
             saved: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-            if saved["format"] != _FORMAT:
-                raise HistoryError(f"{os.fspath(path)} holds a conversation of the form {saved['format']!r}")
-            self._history = tuple(Msg(**message) for message in saved["messages"])
-        except (ValueError, TypeError, KeyError) as error:
-            if isinstance(error, HistoryError):
-                raise
-            raise HistoryError(f"{os.fspath(path)} holds no conversation: {error}") from error
+            form, messages = saved["format"], saved["messages"]
+            if form == _FORMAT:
+                self._history = tuple(Msg(**message) for message in messages)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise HistoryError(f"{name} holds no conversation that Chat.save wrote: {error}") from error
+        if form != _FORMAT:
+            raise HistoryError(f"{name} holds a conversation of the form {form!r}; this version reads {_FORMAT!r}")
 
     def _keep(self, input: object) -> Callable[[Reply], None]:  # noqa: A002 - as of a module
         """What keeps a turn when its answer is there."""
@@ -173,7 +193,31 @@ def _written(message: Msg) -> Mapping[str, Any]:
         "name": message.name,
         "role": message.role,
         "content": content,
-        **({"url": list(message.urls)} if message.urls else {}),
+        **({} if message.url is None else {"url": message.url}),
         **({"metadata": dict(message.metadata)} if message.metadata else {}),
         **({"usage": dict(message.usage)} if message.usage else {}),
     }
+
+
+def _output(output: object, name: str) -> str | list[Block]:
+    """What a tool gave back, as a result holds it."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list | tuple):
+        items = cast("Sequence[object]", output)
+        if items and all(isinstance(each, _BLOCKS) for each in items):
+            return [*cast("Sequence[Block]", items)]
+    try:
+        return json.dumps(output, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error
+
+
+@contextmanager
+def _removed(path: Path) -> Generator[None]:
+    """Remove a file if what is done fails."""
+    try:
+        yield
+    except BaseException:
+        path.unlink()
+        raise

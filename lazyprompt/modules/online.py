@@ -14,6 +14,7 @@ from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.contexts import context_of
 from lazyprompt.modules.sources import source_named
+from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompt_maker import ToolsLike
-    from lazyprompt.secret import Secret
     from lazyprompt.tokens.counter import CountsMessages
 
 TIMEOUT = 60.0
@@ -57,7 +57,7 @@ class OnlineChatModule(ChatModule):
             client's own.
 
     Raises:
-        ModuleError: There is no such source, no model is named, or there is no key.
+        ModuleError: There is no such source, no model is named, there is no key, or a setting is wrong.
     """
 
     def __init__(  # noqa: PLR0913 - all but one are given by name
@@ -87,12 +87,28 @@ class OnlineChatModule(ChatModule):
         self._budget = budget
         self._window = context or context_of(self.model)
         self._counter = counter
-        key = self.source.key(api_key)
-        self._settings = Settings(base_url or self.source.base_url, key, timeout, retries, dict(options or {}))
-        self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        self._formatter = ChatFormatter(self.source.provider, model=self.model)
+        self._key = Secret(api_key) if isinstance(api_key, str) else api_key
+        self._settings = Settings(
+            base_url or self.source.base_url, None, _seconds(timeout), retries, _checked(options or {})
+        )
+        self._open()
+
+    def _open(self) -> None:
+        """What belongs to this module, and to no copy: the client, and a key of the environment."""
+        self._settings = self._settings._replace(key=self.source.key(self._key))
         self._lock = Lock()
         self._made: Sender | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has connections of its own; a pickle holds no key, so a module that was given one has none."""
+        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_made")}
+        return {**state, "_settings": self._settings._replace(key=None)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
 
     def __call__(
         self,
@@ -129,7 +145,10 @@ class OnlineChatModule(ChatModule):
         return stream.reply
 
     def close(self) -> None:
-        """Close the connections of threads; the module can be used again."""
+        """Close the connections of threads; the module can be used again.
+
+        Calls that are under way may run into their time-out.
+        """
         if self._made is not None:
             self._made.client.close()
 
@@ -166,7 +185,9 @@ class OnlineChatModule(ChatModule):
         )
         payload = made if isinstance(made, Payload) else Payload(cast("dict[str, Any]", made))
         self._check_length(payload)
-        request = Request(self.model, payload, {**client.params(self._common(params)), **(asked or {})})
+        given = client.params(self._common(params))
+        _no_other(given, payload)
+        request = Request(self.model, payload, _joined(given, asked or {}))
         return Exchange(request, ProviderReader(self._formatter, client.collector), structure)
 
     def _model_asked(self) -> str | None:
@@ -187,6 +208,40 @@ class OnlineChatModule(ChatModule):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source.name!r}, model={self.model!r})"
+
+
+def _seconds(timeout: float) -> float:
+    given = cast("object", timeout)
+    if not isinstance(given, int | float) or not given > 0:
+        raise ModuleError(f"timeout is in seconds, and more than 0, not {given!r}")
+    return given
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the client's constructor; a key among them would show in errors."""
+    if "api_key" in options:
+        raise ModuleError("a key is given as api_key=, not among the options")
+    return dict(options)
+
+
+def _no_other(params: Mapping[str, Any], payload: Payload) -> None:
+    """Refuse parameters that would put something else in the place of what the prompter made, or of the model."""
+    for name in params:
+        if name in ("model", "stream") or name in payload:
+            raise ModuleError(
+                f"{name!r} is no parameter of a call: messages and tools are what the prompter makes of it, the model "
+                "is the module's, and module.stream(...) streams"
+            )
+
+
+def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with those that ask for a form; what both have is joined where it is a dict."""
+    both = {name: {**params[name], **value} for name, value in asked.items() if _is_dict(params.get(name), value)}
+    return {**params, **asked, **both}
+
+
+def _is_dict(*values: object) -> bool:
+    return all(isinstance(value, dict) for value in values)
 
 
 def _failed(message: str, fault: Fault, partial: Reply | None) -> ModuleError:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Why an answer ended: by itself, at the limit of tokens, to call tools, because the provider holds something back or
-# the model refuses, or for a reason of the provider's own.
-Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "other"]
+# the model refuses, with a call of a tool that is none, or for a reason of the provider's own.
+Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
 
 # Where the forms of answers say why they ended: the first path that is there counts.
 _PLACES: tuple[tuple[str | int, ...], ...] = (
@@ -20,18 +20,20 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("output", "choices", 0, "finish_reason"),
     ("candidates", 0, "finish_reason"),
     ("candidates", 0, "finishReason"),
-    ("prompt_feedback", "block_reason"),
-    ("promptFeedback", "blockReason"),
     ("stop_reason",),
     ("done_reason",),
     ("details", "finish_reason"),
 )
+# Where Gemini says why it takes a prompt for one that is not to be answered.
+_BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null"), "stop"),
     **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
     **dict.fromkeys(("tool_calls", "function_call", "tool_use", "pause_turn"), "tool_calls"),
     **dict.fromkeys(("content_filter", "sensitive", "safety", "recitation", "blocklist", "spii"), "content_filter"),
     **dict.fromkeys(("prohibited_content", "image_safety", "data_inspection_failed"), "content_filter"),
+    **dict.fromkeys(("image_prohibited_content", "image_recitation", "model_armor"), "content_filter"),
+    **dict.fromkeys(("malformed_function_call", "unexpected_tool_call", "malformed_response"), "broken call"),
     "refusal": "refusal",
 }
 
@@ -97,6 +99,8 @@ class Reply(str):
 
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
     """Why an answer ended."""
+    if any(at(raw, path) for path in _BLOCKED):
+        return "content_filter"
     found = next(filter(None, (at(raw, path) for path in _PLACES)), None)
     if found is None:
         return None

@@ -62,15 +62,17 @@ class Source(NamedTuple):
         """The key to use.
 
         Args:
-            given: The one that was given; None looks into the environment.
+            given: The one that was given; None, and one that is only white space, look into the environment.
 
         Raises:
             ModuleError: There is none, and nothing is answered without one.
+            TypeError: It is no text.
         """
-        if isinstance(given, Secret):
-            return given
-        found = given or next(filter(None, map(os.environ.get, self.keys)), None)
-        if found:
+        secret = Secret(given) if given is not None and not isinstance(given, Secret) else given
+        if secret is not None and secret.reveal().strip():
+            return secret
+        found = next((key for name in self.keys if (key := os.environ.get(name, "").strip())), None)
+        if found is not None:
             return Secret(found)
         if self.needs_key:
             raise ModuleError(
@@ -174,10 +176,10 @@ def source_named(name: str) -> Source:
     Raises:
         ModuleError: There is none of that name.
     """
-    found = _NAMES.get(name.lower())
+    found = _NAMES.get(str(name).lower())
     if found is None:
         raise ModuleError(
-            f"there is no source {name!r}{did_you_mean(name, _NAMES)}; there are {', '.join(SOURCES)}; whoever else "
-            'speaks like OpenAI is OnlineChatModule("openai", base_url=...)'
+            f"there is no source {name!r}{did_you_mean(str(name), _NAMES)}; there are {', '.join(SOURCES)}; whoever "
+            'else speaks like OpenAI is OnlineChatModule("openai", base_url=...)'
         )
     return found

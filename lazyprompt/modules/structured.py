@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+from lazyprompt._json import checked_object
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 ResponseFormat: TypeAlias = "type[BaseModel] | Mapping[str, Any]"
 
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
-_BEGIN = re.compile(r"[{\[]")
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL | re.IGNORECASE)
+# What the JSON of an answer begins with, by the type that its schema asks for.
+_OPENS = {"object": "{", "array": "["}
 
 
 class Structure(NamedTuple):
@@ -52,13 +54,16 @@ class Structure(NamedTuple):
             raise FormatError(
                 f"response_format is a pydantic model or a JSON schema as a dict, not {response_format!r}"
             )
-        schema: Any = dict(cast("Mapping[str, Any]", given))
-        named = schema.get("json_schema")
-        if isinstance(named, Mapping):
-            return cls(str(cast("Mapping[str, Any]", named).get("name", "answer")), dict(named["schema"]), None)
-        if schema.get("type") == "json_object":
+        fields = checked_object(cast("Mapping[str, object]", given), "response_format", FormatError)
+        if fields.get("type") == "json_object":
             return cls("answer", {"type": "object"}, None)
-        return cls(str(schema.get("title", "answer")), schema, None)
+        if "json_schema" not in fields:
+            return cls(str(fields.get("title", "answer")), fields, None)
+        named = fields["json_schema"]
+        schema = named.get("schema") if isinstance(named, dict) else None
+        if not isinstance(named, dict) or not isinstance(schema, dict):
+            raise FormatError('the "json_schema" of a response_format is a dict with the schema as its "schema"')
+        return cls(str(named.get("name", "answer")), schema, None)
 
     @property
     def instruction(self) -> str:
@@ -78,18 +83,39 @@ class Structure(NamedTuple):
         Raises:
             ValueError: There is no JSON, or it is none of the model.
         """
-        value = _json_in(text)
-        return value if self.model is None else self.model.model_validate(value)
+        kind = self.schema.get("type")
+        found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
+        # As JSON: of Python's values, a strict model would take no dates, and numbers would be rounded.
+        return cast("object", json.loads(found)) if self.model is None else self.model.model_validate_json(found)
 
 
-def _json_in(text: str) -> object:
-    """The JSON value in an answer."""
-    fenced = _FENCED.search(text)
-    found = (fenced[1] if fenced else text).strip()
+def _json_in(text: str, opens: str) -> str:
+    """The JSON value in an answer, as it is written there.
+
+    Args:
+        text: The answer.
+        opens: What the value begins with; ``""`` where it may be any.
+
+    Raises:
+        ValueError: There is none.
+    """
+    fenced = (match[1] for match in _FENCED.finditer(text))
     try:
-        return cast("object", json.loads(found))
-    except ValueError:
-        begin = _BEGIN.search(found)
+        for found in map(str.strip, (text, *fenced)):
+            if found.startswith(opens) and _is_json(found):
+                return found
+        # With words around it. Only the first place counts: behind it, there are parts of a value that is broken.
+        begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
         if begin is None:
-            raise
-        return cast("object", json.JSONDecoder().raw_decode(found, begin.start())[0])
+            raise ValueError("there is no JSON in it")
+        return text[begin : json.JSONDecoder().raw_decode(text, begin)[1]]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

@@ -6,13 +6,14 @@ is in no span.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator
 
     from opentelemetry.trace import Tracer
 
@@ -29,10 +30,15 @@ _PROVIDERS = {
 _PARAMS = {
     "temperature": "temperature",
     "top_p": "top_p",
+    "top_k": "top_k",
     "seed": "seed",
-    "stop": "stop_sequences",
-    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"), "max_tokens"),
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_tokens"),
+    **dict.fromkeys(("max_new_tokens", "num_predict"), "max_tokens"),
 }
+_USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
 
 class CallRecord(NamedTuple):
@@ -74,26 +80,29 @@ class Span:
     def __init__(self, span: Any = None) -> None:  # noqa: ANN401 - a type of a package that may not be there
         self._span = span
 
-    def answered(self, reply: Reply) -> None:
-        """Tell of the answer."""
+    def ended(self, reply: Reply | None, error: BaseException | None) -> None:
+        """Tell of the answer, as far as there is one, and of the kind of a failure, without their words."""
         if self._span is None:
             return
-        told: dict[str, Any] = {"gen_ai.response.model": reply.model} if reply.model else {}
-        if reply.finish:
-            told["gen_ai.response.finish_reasons"] = [reply.finish]
-        for name, count in (reply.usage or {}).items():
-            if name in ("prompt_tokens", "completion_tokens"):
-                told[f"gen_ai.usage.{'input' if name == 'prompt_tokens' else 'output'}_tokens"] = count
-        self._span.set_attributes(told)
-
-    def failed(self, error: BaseException) -> None:
-        """Tell of a failure: its kind, not its words."""
-        if self._span is not None:
+        if reply is not None:
+            self._span.set_attributes(dict(_told_of(reply)))
+        if error is not None:
             from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only where it is installed
 
             kind = getattr(error, "kind", "") or type(error).__name__
             self._span.set_attribute("error.type", kind)
             self._span.set_status(Status(StatusCode.ERROR, kind))
+
+
+def _told_of(reply: Reply) -> Iterator[tuple[str, Any]]:
+    """The attributes of an answer."""
+    if reply.model:
+        yield "gen_ai.response.model", reply.model
+    if reply.finish:
+        yield "gen_ai.response.finish_reasons", [reply.finish]
+    for name, count in (reply.usage or {}).items():
+        if name in _USAGE:
+            yield f"gen_ai.usage.{_USAGE[name]}", count
 
 
 @contextmanager
@@ -118,7 +127,9 @@ def span_of(source: str, request: Request) -> Generator[Span]:
         "gen_ai.provider.name": _PROVIDERS.get(source, source),
         "gen_ai.request.model": request.model,
     }
-    told |= {f"gen_ai.request.{name}": request.params[key] for key, name in _PARAMS.items() if key in request.params}
+    options = request.params.get("options")  # Ollama has them there
+    params = {**request.params, **(cast("Mapping[str, Any]", options) if isinstance(options, Mapping) else {})}
+    told |= {f"gen_ai.request.{name}": params[key] for key, name in _PARAMS.items() if key in params}
     name = f"{told['gen_ai.operation.name']} {request.model}"
     span = tracer.start_span(name, kind=SpanKind.CLIENT, attributes=told)
     try:

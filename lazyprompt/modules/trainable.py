@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt.answers.parser import ResponseParser
-from lazyprompt.errors import EngineError, TemplateError, missing_extra
+from lazyprompt.errors import EngineError
 from lazyprompt.modules._base import ChatModule
+from lazyprompt.modules._layout import Given, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, TextReader
 from lazyprompt.modules._sending import Limits, Sender
+from lazyprompt.modules._served import Served, added_by, address_of, checked, tokenizer_in
+from lazyprompt.modules.bridged import Asked, Bridged, Local, answer_ids
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.secret import Secret
-from lazyprompt.text.chat.template import ChatTemplate
-from lazyprompt.text.markers import Markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import tokenizers
-
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.encoding import TokenizerLike
     from lazyprompt.history import History, HistoryLike
+    from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from lazyprompt.prompt import Rendered
     from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.prompter import Prompter
+    from lazyprompt.text.chat.template import ChatTemplate
+    from lazyprompt.text.markers import Markers
 
 # An engine may load a long prompt for a while before its first word.
 TIMEOUT = 600.0
@@ -44,33 +47,11 @@ RETRIES = 2
 MAX_TOKENS = 1024
 # How long a process that dies may take to be seen to be gone, in seconds.
 _DYING = 2.0
-
-
-class _Layout(NamedTuple):
-    """How a model's prompts are laid out.
-
-    Attributes:
-        template: Its chat template; None where markers lay them out.
-        markers: Its markers.
-        answers: In which form it answers, as of :class:`~lazyprompt.ResponseParser`.
-    """
-
-    template: ChatTemplate | None
-    markers: Markers
-    answers: str
-
-    @property
-    def bos(self) -> str:
-        """What its prompts begin with, where that is the beginning of text."""
-        if self.template is not None:
-            return self.template.special_tokens.get("bos_token", "")
-        return self.markers.bos
-
-    def fitted(self, prompter: Prompter) -> Prompter:
-        """A prompter that lays prompts out so."""
-        if self.template is not None:
-            return prompter.with_chat_template(self.template)
-        return prompter.with_markers(self.markers)
+_NOWHERE = "http://127.0.0.1"
+# What a call may not put in the place of what the module sends.
+_OURS = frozenset(("model", "prompt", "stream"))
+# What no copy of a module has.
+_FLEETING = ("_lock", "_starting", "_process", "_server", "_voice")
 
 
 class TrainableModule(ChatModule):
@@ -81,13 +62,16 @@ class TrainableModule(ChatModule):
 
     Args:
         base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
-        engine: The engine; None takes the one that serves such a model.
+        engine: The engine; None takes the one that serves such a model. At a ``url`` nobody sees which one serves
+            weights: one that is not named is only sent what all of them know.
         url: Where an engine runs already.
-        chat_template: The model's chat template, its path or its text.
+        chat_template: The model's chat template, its path or its text; the special tokens are the model's own where the
+            template brings none.
         markers: The markers, or the family, in the place of a template.
         answers: In which form the model answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
-            takes that of its name, or of its template.
-        tokenizer: The model's tokenizer; None takes ``tokenizer.json`` of the directory where it is needed.
+            takes what its template writes, or else that of its name.
+        tokenizer: The model's tokenizer, with which conversations go on by token ids (:meth:`continued`); None takes
+            ``tokenizer.json`` of the directory where ids are sent.
         safe_tokens: Whether token ids are sent, in which nothing that users say can be a control token.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
         retries: How often a call is tried again where the engine is overloaded or the connection is lost.
@@ -125,21 +109,37 @@ class TrainableModule(ChatModule):
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> None:
         super().__init__({"max_tokens": MAX_TOKENS, **params})
-        self.base_model = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
+        self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
         self.engine = _engine_of(self.base_model, engine, url)
-        self._url = None if url is None else url.rstrip("/").removesuffix("/v1")
-        self._given = (chat_template, markers, answers)
+        self._url = None if url is None else address_of(url)
+        self._given = Given(chat_template, markers, answers)
+        self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
         key = Secret(api_key) if isinstance(api_key, str) else api_key
-        self._settings = Settings(None, key, timeout, retries, dict(options or {}))
+        self._settings = checked(Settings(None, key, timeout, retries, dict(options or {})))
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
         self._budget = budget
-        self._lock = Lock()
-        self._process: EngineProcess | None = None
-        self._made: tuple[str, Sender] | None = None
-        self._known_layout: _Layout | None = None
+        self._known_layout: Layout | None = None
+        self._open()
         if safe_tokens and not self.engine.takes_ids:
             raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
+
+    def _open(self) -> None:
+        """What belongs to this process, and to no copy."""
+        self._lock, self._starting = Lock(), Lock()
+        self._process: EngineProcess | None = None
+        self._server: Served | None = None
+        # It knows how things are said, wherever the engine will be.
+        self._voice = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is the same module, with no engine that it started."""
+        return {name: value for name, value in self.__dict__.items() if name not in _FLEETING}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._open()
 
     def start(
         self,
@@ -167,20 +167,26 @@ class TrainableModule(ChatModule):
             raise EngineError(f"the engine runs already, at {self._url}: with url= there is nothing to start")
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
-        with self._lock:
-            if self._process is None or self._process.status() != "running":
+        if not self.engine.program:
+            raise EngineError(
+                "what speaks like other engines is started by whoever knows it: give url= of one that runs"
+            )
+        with self._starting:
+            if self.status() != "running":
                 self._process = EngineProcess(
                     self.engine, self.base_model, port=port, options=options, log=log, timeout=timeout
                 )
-            process = self._process
-        process.start()
+                self._process.start()
         return self
 
     def stop(self) -> None:
-        """End the engine and wait until nothing is left of it; nothing if it does not run."""
-        self.close()
+        """End the engine and wait until nothing is left of it; nothing if it does not run.
+
+        Calls that are under way fail.
+        """
         if self._process is not None:
             self._process.stop()
+        self.close()
 
     def status(self) -> Status:
         """What the engine does: stopped, starting, running, or died by itself; with ``url`` it counts as running."""
@@ -203,13 +209,13 @@ class TrainableModule(ChatModule):
 
     def close(self) -> None:
         """Close the connections of threads; the engine runs on."""
-        if self._made is not None:
-            self._made[1].client.close()
+        if self._server is not None:
+            self._server.sender.client.close()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        if self._made is not None:
-            await self._made[1].client.aclose()
+        if self._server is not None:
+            await self._server.sender.client.aclose()
 
     def __enter__(self) -> Self:
         return self if self._url is not None else self.start()
@@ -233,27 +239,48 @@ class TrainableModule(ChatModule):
         return self._fitted(self._prompter).render(input, self._past(history), tools)
 
     @property
-    def layout(self) -> _Layout:
+    def layout(self) -> Layout:
         """How prompts are laid out; found out when it is first needed.
 
         Raises:
             TemplateError: There is neither a template nor a family for the model.
         """
         if self._known_layout is None:
-            self._known_layout = _layout_of(self.base_model, *self._given)
+            self._known_layout = layout_of(self.base_model, self._given)
         return self._known_layout
 
     def _fitted(self, prompter: Prompter) -> Prompter:
         fitted = self.layout.fitted(prompter)
         return fitted if self._budget is None else fitted.with_budget(self._budget)
 
+    def continued(self) -> ChatModule:
+        """The model for one conversation: each prompt goes on with the ids that the engine was given and said before.
+
+        Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer
+        (``tokenizer=``), an engine that gives its ids back, and a chat template that goes on with its own prompts; what
+        does not go so is sent as ever.
+
+        Returns:
+            What is asked in place of the module; one for each conversation.
+        """
+        ids = answer_ids(self.engine)
+        if self._tokenizer is None or ids is None:
+            return self
+        return Bridged(Local(self, self._sender, self._ask, lambda: self.layout.template, self._tokenizer, ids))
+
     def _sender(self) -> Sender:
+        return self._connected().sender
+
+    def _connected(self) -> Served:
         url = self.url
         with self._lock:
-            if self._made is None or self._made[0] != url:
-                client = self.engine.connect(self._settings._replace(base_url=url + self.engine.path))
-                self._made = (url, Sender(client, self.engine.name, self._limits, self._hooks, self._failed))
-            return self._made[1]
+            if self._server is None or self._server.url != url:
+                self.close()
+                settings = self._settings._replace(base_url=url + self.engine.path)
+                client = self.engine.connect(settings)
+                sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed)
+                self._server = Served(url, settings._replace(base_url=None), sender)
+            return self._server
 
     def _exchange(
         self,
@@ -263,28 +290,59 @@ class TrainableModule(ChatModule):
         response_format: ResponseFormat | None,
         params: Mapping[str, Any],
     ) -> Exchange:
-        client, layout = self._sender().client, self.layout
+        return self._ask(input, history, tools, response_format, params).exchange
+
+    def _ask(
+        self,
+        input: object,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        response_format: ResponseFormat | None,
+        params: Mapping[str, Any],
+        *,
+        as_ids: bool = False,
+    ) -> Asked:
+        """How a call is put: as text, or as ids where they are asked for here or by ``safe_tokens``."""
+        client, layout = self._voice, self.layout
         structure = self._structure(response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
         prompter = self._prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
-        prompter = self._fitted(prompter)
-        rendered = prompter.render(input, self._past(history), tools)
-        text = rendered.text
-        own_bos = bool(layout.bos) and text.startswith(layout.bos)
-        prompt: str | list[int] = text
-        if self._safe_tokens:
-            prompt = rendered.encode(self.tokenizer)
-        elif own_bos and self.engine.no_bos is None and self._adds_bos():
-            prompt = text.removeprefix(layout.bos)
-        further = [client.params(self._common(params, layout.markers.stop)), *([asked] if asked else [])]
+        prompter, past = self._fitted(prompter), self._past(history)
+        rendered = prompter.render(input, past, tools)
+        own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
+        prompt = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
+        common = self._common(params, layout.markers.stop)
+        if taken := _OURS.intersection(common):
+            raise EngineError(
+                f"{min(taken)!r} is no parameter of a call: the prompt is what the prompter makes, the model is the "
+                "module's, and module.stream(...) streams"
+            )
+        further = [client.params(common), *([asked] if asked else [])]
         request = Request(
             self.base_model or "default", {"prompt": prompt}, self.engine.params(*further, own_bos=own_bos)
         )
-        offered = prompter.fill(input, self._past(history), tools).tools
-        parser = ResponseParser(layout.answers, thinking=_opens_thought(text), tools=list(offered))
-        return Exchange(request, TextReader(parser, client.collector), structure)
+        offered = list(prompter.fill(input, past, tools).tools)
+        parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
+        return Asked(Exchange(request, TextReader(parser, client.collector), structure), offered)
+
+    def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
+        """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""
+        if own_bos and self.engine.no_bos is None and self._added() != []:
+            return rendered.text.removeprefix(self.layout.bos)
+        return rendered.text
+
+    def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
+        """A prompt as ids, which are those of the text at the engine: it adds nothing to ids by itself."""
+        ids = rendered.encode(self.tokenizer)
+        return ids if own_bos else [*(self._added() or ()), *ids]
+
+    def _added(self) -> list[int] | None:
+        """What the engine puts before each text, as a BOS; None where that is not known."""
+        if self.engine.name == "llama.cpp":
+            return self._connected().added_by_llama_cpp()
+        return None if self._known_tokenizer is None else added_by(self._known_tokenizer)
 
     @property
     def tokenizer(self) -> TokenizerLike:
@@ -293,23 +351,22 @@ class TrainableModule(ChatModule):
         Raises:
             EngineError: There is none.
         """
-        if self._tokenizer is None:
-            path = Path(self.base_model) / "tokenizer.json"
-            if not path.is_file():
-                raise EngineError(
-                    f"token ids need the model's tokenizer, and {self.base_model or 'the model'} has no tokenizer.json "
-                    "beside it: give tokenizer="
-                )
-            self._tokenizer = _tokenizer_in(path)
-        return self._tokenizer
+        if self._known_tokenizer is None:
+            raise EngineError(
+                f"token ids need the model's tokenizer, and {self.base_model or 'the model'} has no tokenizer.json "
+                "beside it: give tokenizer="
+            )
+        return self._known_tokenizer
 
-    def _adds_bos(self) -> bool:
-        """Whether the engine's tokenizer puts a beginning of text before each text; most do that have one."""
+    @cached_property
+    def _known_tokenizer(self) -> TokenizerLike | None:
         path = Path(self.base_model) / "tokenizer.json"
-        return not path.is_file() or bool(_tokenizer_in(path).encode("").ids)
+        if self._tokenizer is not None or not self.base_model or not path.is_file():
+            return self._tokenizer
+        return tokenizer_in(path)
 
     def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
-        lost = self._process is not None and fault.kind in ("connection", "cut", "timeout", "server")
+        lost = self._process is not None and fault.kind in ("connection", "cut")
         why = self._process.why(_DYING) if lost and self._process is not None else ""
         told = f"{message}\n{why}" if why else message
         return EngineError(told, kind=fault.kind, status=fault.status, partial=partial)
@@ -325,57 +382,8 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     if url is None:
         return engine_for(base_model)
     try:
-        return engine_for(base_model)
+        found = engine_for(base_model)
     except EngineError:  # what runs there is known to whoever started it
         return OTHER
-
-
-def _layout_of(
-    base_model: str, template: ChatTemplate | str | Path | None, markers: Markers | str | None, answers: str | None
-) -> _Layout:
-    """How a model's prompts are laid out: as it was said, by the template that it brings, or by its family."""
-    if template is not None and markers is not None:
-        raise TemplateError("chat_template= and markers= both say how prompts are laid out; give one of them")
-    if markers is None and template is None and base_model and Path(base_model).exists():
-        template = _own_template(base_model)
-    if template is not None:
-        found = template if isinstance(template, ChatTemplate) else ChatTemplate.load(template)
-        return _Layout(found, found.markers, answers or _answers_of(base_model, found.text))
-    if markers is None and not base_model:
-        raise TemplateError("how prompts are laid out is not to be seen: give base_model, chat_template= or markers=")
-    known = markers if isinstance(markers, Markers) else Markers.for_model(markers or base_model)
-    return _Layout(None, known, answers or known.family or "hermes")
-
-
-def _own_template(base_model: str) -> ChatTemplate | None:
-    """The chat template in a model's file or directory; None where it has none."""
-    try:
-        return ChatTemplate.load(base_model)
-    except TemplateError:
-        return None
-
-
-def _answers_of(base_model: str, template: str) -> str:
-    """In which form a model answers."""
-    try:
-        ResponseParser(base_model)
-    except TemplateError:
-        return ResponseParser.form_in(template)
-    return base_model
-
-
-def _opens_thought(prompt: str) -> bool:
-    """Whether a prompt ends within a thought, so that the answer begins in it."""
-    tail = prompt[-100:]
-    return any(tail.rfind(begin) > tail.rfind(end) for begin, end in _THOUGHTS)
-
-
-_THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<thought>", "</thought>"))
-
-
-def _tokenizer_in(path: Path) -> tokenizers.Tokenizer:
-    try:
-        import tokenizers  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_extra("tokenizers", "hf") from error
-    return tokenizers.Tokenizer.from_file(str(path))
+    # Weights do not tell, nor does what is installed here.
+    return found if found.name in ("llama.cpp", "ollama") else OTHER
