@@ -208,13 +208,18 @@ class Sender:
         step of its own: then the longest step was 16 to 45 ms. (A bound on how many are under way did less, and costs
         time.) And the first one imports its client, which takes up to two seconds: in a thread.
         """
+        if self._loaded:
+            await self._turn()
+            return make()
         async with self._loop().turn:
-            if not self._loaded:
-                exchange = await asyncio.to_thread(make)
-                self._loaded = True
-                return exchange
+            exchange = await asyncio.to_thread(make)
+        self._loaded = True
+        return exchange
+
+    async def _turn(self) -> None:
+        """Wait for a step of the event loop of one's own."""
+        async with self._loop().turn:
             await asyncio.sleep(0)
-        return make()
 
     def _opened(self, exchange: Exchange) -> Generator[object]:
         """The events of a stream that has begun."""
@@ -316,6 +321,7 @@ class Sender:
             yield
             return
         async with places:
+            await self._turn()
             yield
 
     def _loop(self) -> _Loop:

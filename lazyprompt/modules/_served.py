@@ -105,7 +105,7 @@ def checked(settings: Settings) -> Settings:
     Raises:
         EngineError: They cannot.
     """
-    given: object = settings.timeout
+    given = cast("object", settings.timeout)
     if not isinstance(given, int | float) or not given > 0:
         raise EngineError(f"timeout is in seconds, and more than 0, not {given!r}")
     if "api_key" in settings.options:  # where it would show
