@@ -271,7 +271,7 @@ class Sender:
 
     def _as_error(self, error: Exception, watch: _Watch) -> Exception:
         """What went wrong, as an error of ours; what is no fault of a call comes as it is."""
-        if isinstance(error, FormatError):
+        if isinstance(error, FormatError | RecursionError):  # too deep for Python's reader of JSON
             fault = Fault("malformed", str(error))
         elif isinstance(error, LazyPromptError):
             return error

@@ -13,12 +13,26 @@ if TYPE_CHECKING:
     from lazyprompt.modules.reply import Reply
 
 
+class _End:
+    """What waits for the whole answer. It knows nothing of its stream, so one that is dropped is closed at once."""
+
+    __slots__ = ("reply", "then")
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self.then: tuple[Callable[[Reply], object], ...] = ()
+
+    def __call__(self, reply: Reply) -> None:
+        self.reply = reply
+        for call in self.then:
+            call(reply)
+
+
 class _Stream:
     """What both kinds share: the whole answer at the end."""
 
     def __init__(self) -> None:
-        self._reply: Reply | None = None
-        self._then: tuple[Callable[[Reply], object], ...] = ()
+        self._end = _End()
 
     @property
     def reply(self) -> Reply:
@@ -27,9 +41,9 @@ class _Stream:
         Raises:
             ModuleError: The stream is not at its end.
         """
-        if self._reply is None:
+        if self._end.reply is None:
             raise ModuleError("the answer is not whole yet: iterate over the stream to its end first")
-        return self._reply
+        return self._end.reply
 
     def then(self, call: Callable[[Reply], object]) -> Self:
         """Call something with the whole answer at the end.
@@ -40,13 +54,8 @@ class _Stream:
         Returns:
             The stream itself.
         """
-        self._then += (call,)
+        self._end.then += (call,)
         return self
-
-    def _ended(self, reply: Reply) -> None:
-        self._reply = reply
-        for call in self._then:
-            call(reply)
 
 
 class ReplyStream(_Stream):
@@ -60,7 +69,7 @@ class ReplyStream(_Stream):
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], Generator[Delta]]) -> None:
         super().__init__()
-        self._deltas = deltas(self._ended)
+        self._deltas = deltas(self._end)
 
     def __iter__(self) -> Iterator[str]:
         """The pieces of the text."""
@@ -90,7 +99,7 @@ class AsyncReplyStream(_Stream):
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], AsyncGenerator[Delta]]) -> None:
         super().__init__()
-        self._deltas = deltas(self._ended)
+        self._deltas = deltas(self._end)
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """The pieces of the text."""

@@ -99,11 +99,14 @@ def _json_in(text: str, opens: str) -> str:
     Raises:
         ValueError: There is none.
     """
-    fenced = (match[1] for match in _FENCED.finditer(text))
+    whole = text.strip()
+    fenced = (match[1].strip() for match in _FENCED.finditer(text))
     try:
-        for found in map(str.strip, (text, *fenced)):
-            if found.startswith(opens) and _is_json(found):
-                return found
+        found = next((each for each in (whole, *fenced) if each.startswith(opens) and _is_json(each)), None)
+        if found is not None:
+            return found
+        if _is_json(whole):
+            raise ValueError(f"it is JSON, and does not begin with {opens}")
         # With words around it. Only the first place counts: behind it, there are parts of a value that is broken.
         begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
         if begin is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from client_scenes import KEY, TIMEOUT, WHOLE
 from model_server import (
+    PATHS,
     Answer,
     Cut,
     Drop,
@@ -28,7 +29,8 @@ from model_server import (
     Status,
     Unknown,
 )
-from online_scenes import ASKED, FEW, LITELLM, NAMES, PROMPTER, module, said, ways
+from odd_server import odd_server
+from online_scenes import ASKED, FEW, LITELLM, MODELS, NAMES, PROMPTER, close_all, module, said, ways
 
 from lazyprompt import ModuleError, OnlineChatModule
 from lazyprompt.modules.sources import SOURCES
@@ -67,6 +69,7 @@ SHORT = 0.02
 def server() -> Iterator[ModelServer]:
     with ModelServer() as server:
         yield server
+        close_all()
 
 
 @contextmanager
@@ -238,6 +241,25 @@ def test_a_stream_that_stands_still_is_a_timeout(server: ModelServer, source: st
     for error in failures(module(server, source, timeout=0.4), ASKED, streams=True):
         assert error.kind == "timeout"
         assert error.partial is not None
+
+
+@ALL
+@pytest.mark.parametrize(
+    "body", [b"null", b"{}", b'"x"', b"[]", b"[" * 100_000, b"\xff"], ids=lambda body: repr(body[:4])
+)
+def test_what_is_no_answer_is_an_error_of_ours(source: str, body: bytes) -> None:
+    written = body.replace(b"\n", b" ")
+    for media_type, sent in (("application/json", body), ("text/event-stream", b"data: " + written + b"\n\n")):
+        with odd_server(sent, media_type) as url:
+            base_url = f"{url}/{source}{PATHS[source][0]}"
+            model = OnlineChatModule(
+                source, model=MODELS.get(source, "m"), base_url=base_url, api_key=KEY, retries=0, timeout=TIMEOUT
+            ).prompt(PROMPTER)
+            for way in list(ways(model, ASKED))[media_type != "application/json" :: 2]:
+                with pytest.raises(ModuleError) as caught:
+                    way()
+                assert caught.value.kind in ("malformed", "cut", "empty", "server", "connection")
+            model.close()
 
 
 # What the model itself does.

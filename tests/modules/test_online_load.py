@@ -1,4 +1,4 @@
-"""Many calls at once, and calls that are given up: nothing is lost or doubled or left, and no loop stands still."""
+"""Many calls at once: no answer is lost or doubled, no loop stands still, and no more are under way than may be."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,9 +16,9 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from client_scenes import KEY, TIMEOUT, opened_sockets, until
+from client_scenes import KEY, TIMEOUT, until
 from model_server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
-from online_scenes import ASKED, FEW, LITELLM, NAMES, looped, marked, module
+from online_scenes import ASKED, FEW, LITELLM, Counted, close_all, looped, marked, module
 
 from lazyprompt import ModuleError, OnlineChatModule
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from model_server import Seen
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
-ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
 CALLS = 1_000
 AT_ONCE = 500
@@ -36,17 +36,11 @@ STALL = 250
 FAULTS: tuple[Misbehaviour, ...] = (Status(429, retry_after=0.01), Status(500, retry_after=0.01), Drop())
 
 
-class Counted(ModelServer):
-    """Knows how many requests came to their end."""
-
-    def over(self) -> int:
-        return self._over
-
-
 @pytest.fixture
 def server() -> Iterator[Counted]:
     with Counted() as server:
         yield server
+        close_all()
 
 
 class Flaky:
@@ -139,9 +133,9 @@ with ModelServer(judges=False) as server:
 def served_elsewhere(source: str) -> Iterator[str]:
     """The address of a slow server in a process of its own, whose threads take no time from ours."""
     script = _SERVE.format(tests=str(Path(__file__).parents[1]), source=source)
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:  # noqa: S603 - ours
+    pipe = subprocess.PIPE
+    started = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - ours
+    with started as server:
         assert server.stdout is not None
         assert server.stdin is not None
         yield server.stdout.readline().strip()
@@ -274,6 +268,26 @@ def test_no_more_than_so_many_are_under_way_in_a_loop(server: Counted, source: s
         assert highest() == 3
 
 
+@SOME
+def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, source: str) -> None:
+    """A loop that waited for a place was kept as long as its module."""
+    model = module(server, source, concurrency=2)
+    server.answer = marked
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def asked(number: int) -> list[str]:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        calls = [{"language": "Dutch", "input": f"<m-{number}-{each}>"} for each in range(6)]
+        return [str(reply) for reply in await asyncio.gather(*map(model.acall, calls))]
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda number: looped(model, asked(number)), range(8)))
+    assert answers == [[f"<m-{number}-{each}>" for each in range(6)] for number in range(8)]
+    looped(model, asked(8))
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 1
+
+
 def watched(server: Counted) -> Any:
     """Counts how many requests are under way at the server at once; each takes a while."""
     counts: list[int] = []
@@ -319,109 +333,4 @@ def test_failures_and_what_is_given_up_leave_their_places(server: Counted, sourc
         return str(await model.acall(ASKED))
 
     assert looped(model, given_up()) == "pong"
-    model.close()
-
-
-# Given up.
-
-
-@ALL
-def test_cancelling_closes_the_connection(server: Counted, source: str) -> None:
-    model = module(server, source)
-    server.answer = Answer("one two three four five")
-    server.faults = lambda seen: Slow(first=0.0, between=TIMEOUT) if seen.streamed else Slow(first=TIMEOUT)
-
-    async def drained() -> None:
-        async for _ in model.astream(ASKED):
-            pass
-
-    async def given_up() -> None:
-        def arrived(number: int) -> bool:
-            return until(lambda: len(server.seen) == number)
-
-        for number, doing in enumerate((model.acall(ASKED), drained()), 1):
-            task = asyncio.ensure_future(doing)
-            assert await asyncio.to_thread(arrived, number)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await asyncio.to_thread(server.wait_for, number, TIMEOUT)
-
-    looped(model, given_up())
-    assert [seen.client_left for seen in server.seen] == [True, True]
-
-
-@ALL
-def test_a_time_limit_of_the_caller_closes_the_connection(server: Counted, source: str) -> None:
-    model = module(server, source)
-    server.faults = lambda _: Slow(first=TIMEOUT)
-
-    async def limited() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await model.acall(ASKED)
-        await asyncio.to_thread(until, lambda: not server.seen or server.over() == len(server.seen))
-
-    looped(model, limited())
-    assert all(seen.client_left for seen in server.seen)
-
-
-@SOME
-def test_cancelled_between_two_attempts_it_is_not_tried_again(server: Counted, source: str) -> None:
-    model = module(server, source, retries=5)
-    server.faults = lambda _: Status(429, retry_after=50)
-
-    async def given_up() -> None:
-        task = asyncio.ensure_future(model.acall(ASKED))
-        assert await asyncio.to_thread(until, lambda: server.over() == 1)
-        await asyncio.sleep(0.05)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    looped(model, given_up())
-    assert len(server.seen) == 1
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="where open files are listed")
-@pytest.mark.parametrize("source", sorted({*NAMES} - {"litellm"}))  # whose connections are its own
-def test_closing_leaves_no_socket(server: Counted, source: str) -> None:
-    before = opened_sockets()
-    model = module(server, source)
-
-    async def asked() -> None:
-        await model.acall(ASKED)
-        async with model.astream(ASKED) as stream:
-            async for _ in stream:
-                break
-
-    for _ in range(2):
-        with model.stream(ASKED) as stream:
-            next(iter(stream))
-        model(ASKED)
-        looped(model, asked())
-        assert opened_sockets() > before
-        model.close()
-        model.close()
-        assert until(lambda: opened_sockets() == before)
-
-
-@SOME
-def test_closed_in_the_midst_of_calls_it_goes_on(server: Counted, source: str) -> None:
-    """Calls that are under way may fail, with an error of ours; the next ones get their answer."""
-    model = module(server, source, timeout=1.0)
-    server.faults = lambda _: Slow(first=0.1)
-
-    def ask(_: int) -> str:
-        try:
-            return str(model(ASKED))
-        except ModuleError as error:
-            return error.kind
-
-    with ThreadPoolExecutor(8) as pool:
-        answers = pool.map(ask, range(16))
-        for _ in range(5):
-            model.close()
-        assert {"pong"} <= set(answers) <= {"pong", "connection", "cut", "timeout"}
-    assert model(ASKED) == "pong"
     model.close()
