@@ -51,7 +51,7 @@ class OnlineChatModule(ChatModule):
         budget: What makes each prompt fit.
         context: The tokens of the model's context window, where they are not known of its name.
         counter: What counts the tokens of a prompt: one that does not fit the window is not sent.
-        hooks: What is told of each call when it is over.
+        hooks: What is told of each call when it is over; an error in one is logged (``lazyprompt``), and no more.
         options: Further arguments of the client's constructor.
         params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or the
             client's own.

@@ -31,8 +31,9 @@ pytestmark = pytest.mark.filterwarnings(*LITELLM)
 SOME = pytest.mark.parametrize("source", FEW)
 CALLS = 1_000
 AT_ONCE = 500
-# Milliseconds; a busy machine with two cores keeps to it. On one that has nothing else to do, it is 15 to 50.
-STALL = 250
+# Milliseconds, by how many calls may be under way; a busy machine with two cores keeps to it. On one that has nothing
+# else to do, it is 15 to 50, and 8 to 25.
+STALLS = {None: 500, 200: 250}
 FAULTS: tuple[Misbehaviour, ...] = (Status(429, retry_after=0.01), Status(500, retry_after=0.01), Drop())
 
 
@@ -192,12 +193,12 @@ def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concu
         options = {"http_options": {"async_client_args": {"limits": limits}}}
     with served_elsewhere(source) as url:
         stalls: list[Stall] = []
-        while not stalls or (min(stalls).busy > STALL and len(stalls) < 3):
+        while not stalls or (min(stalls).busy > STALLS[concurrency] and len(stalls) < 3):
             settings: dict[str, Any] = {"timeout": TIMEOUT, "retries": 0, "options": options}
             model = OnlineChatModule(source, model="m", base_url=url, api_key=KEY, concurrency=concurrency, **settings)
             stalls.append(asyncio.run(stall_of(model)))
     print(f"{source}, {concurrency} at once: {min(stalls).busy:.0f} ms busy, {min(stalls).waited:.0f} ms late at most")  # noqa: T201 - the figures
-    assert min(stalls).busy <= STALL
+    assert min(stalls).busy <= STALLS[concurrency]
 
 
 @pytest.mark.parametrize("source", ["anthropic", "gemini"])
