@@ -139,9 +139,9 @@ with ModelServer(judges=False) as server:
 def served_elsewhere(source: str) -> Iterator[str]:
     """The address of a slow server in a process of its own, whose threads take no time from ours."""
     script = _SERVE.format(tests=str(Path(__file__).parents[1]), source=source)
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603 - ours
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:  # noqa: S603 - ours
+    ) as server:
         assert server.stdout is not None
         assert server.stdin is not None
         yield server.stdout.readline().strip()

@@ -20,6 +20,7 @@ import sys
 from asyncio import to_thread
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from importlib import import_module
 from os import environ
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,7 +34,6 @@ from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-    from types import ModuleType
 
     import httpx
 
@@ -175,10 +175,10 @@ class LiteLLMClient:
         return {**usage, **self._call(request), "stream": True}
 
 
-def _sdk() -> ModuleType:
+def _sdk() -> Any:  # noqa: ANN401 - a package that may not be there
     try:
         with nullcontext() if "litellm" in sys.modules else _offline():
-            import litellm as sdk  # noqa: PLC0415 - an extra, and very slow
+            sdk: Any = import_module("litellm")  # an extra, and very slow
     except ImportError as error:
         raise missing_extra("litellm", "litellm") from error
     sdk.suppress_debug_info = True  # there is no such thing for a call alone
