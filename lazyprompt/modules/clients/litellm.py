@@ -16,12 +16,12 @@ Sources: LiteLLM's documentation, "Input Params", "Exception Mapping" and "Strea
 
 from __future__ import annotations
 
+import os
 import sys
 from asyncio import to_thread
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from importlib import import_module
-from os import environ
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import missing_extra
@@ -188,14 +188,14 @@ def _sdk() -> Any:  # noqa: ANN401 - a package that may not be there
 @contextmanager
 def _offline() -> Generator[None]:
     """Keep LiteLLM from asking the network while it is imported, unless somebody said what it is to do."""
-    if _LOCAL in environ:
+    if _LOCAL in os.environ:
         yield
         return
-    environ[_LOCAL] = "True"
+    os.environ[_LOCAL] = "True"
     try:
         yield
     finally:
-        del environ[_LOCAL]
+        del os.environ[_LOCAL]
 
 
 def _behind(error: BaseException) -> list[BaseException]:

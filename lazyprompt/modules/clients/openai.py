@@ -5,9 +5,9 @@ Sources: OpenAI's API reference, "Create chat completion" and "Create completion
 
 from __future__ import annotations
 
+import os
 from contextlib import aclosing
 from operator import attrgetter
-from os import environ
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from lazyprompt.errors import ModuleError, did_you_mean, missing_extra
@@ -59,7 +59,7 @@ def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
     Raises:
         ModuleError: There is no such server, or the key is none.
     """
-    base_url = settings.base_url or environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     known = _known(SERVERS, server) if server is not None else server_at(base_url)
     way = _Way(attrgetter("chat.completions.create"), ChatCollector, *known[1:])
     return OpenAIClient(settings, way)
