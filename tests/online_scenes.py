@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from client_scenes import KEY, TIMEOUT
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     from lazyprompt import Reply
 
-# LiteLLM is not installed beside the judges of payloads in CI: it has an environment of its own there.
-NAMES = tuple(name for name in SOURCES if name != "litellm" or find_spec("litellm"))
+NAMES = tuple(SOURCES)
 FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each form
 PROMPTER = ChatPrompter("Answer in {language}.")
 ASKED = {"language": "Dutch", "input": "ping"}

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import tenacity
 
@@ -20,7 +20,7 @@ from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules._reading import Exchange, Streamed
@@ -46,6 +46,8 @@ _ADVICE: dict[FaultKind, str] = {
 }
 # Packages that raise a RuntimeError where their client was closed under a call, be it of threads or of a loop.
 _HTTP = frozenset(("httpx", "httpx2", "aiohttp"))
+_Asked = TypeVar("_Asked")
+_Given = TypeVar("_Given")
 _LOG = logging.getLogger("lazyprompt")
 
 
@@ -136,9 +138,8 @@ class Sender:
         self._threads = None if limits.concurrency is None else BoundedSemaphore(limits.concurrency)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._loaded = False
-        attempts = 1 if client.retries_itself else 1 + limits.retries
         self._again: dict[str, Any] = {
-            "stop": tenacity.stop_after_attempt(attempts),
+            "stop": tenacity.stop_after_attempt(1 + limits.retries),
             "wait": self._wait,
             "retry": tenacity.retry_if_exception(self._may_pass),
             "reraise": True,
@@ -151,7 +152,7 @@ class Sender:
             ModuleError: There is none.
         """
         with self._watched(exchange, None) as watch, self._place():
-            answer: object = tenacity.Retrying(**self._again)(self.client.send, exchange.request)
+            answer: object = self._tried(self.client.send, exchange.request)
             watch.reply = exchange.reply(*exchange.reader.message(answer))
             return watch.reply
 
@@ -164,7 +165,7 @@ class Sender:
         exchange = await self._in_turn(make)
         with self._watched(exchange, None) as watch:
             async with self._aplace():
-                answer: object = await tenacity.AsyncRetrying(**self._again)(self.client.asend, exchange.request)
+                answer: object = await self._atried(self.client.asend, exchange.request)
             watch.reply = exchange.reply(*exchange.reader.message(answer))
             return watch.reply
 
@@ -180,7 +181,7 @@ class Sender:
         """
         said = exchange.reader.stream()
         with self._watched(exchange, said) as watch, self._place():
-            with closing(tenacity.Retrying(**self._again)(self._opened, exchange)) as events:
+            with closing(self._tried(self._opened, exchange)) as events:
                 for event in events:
                     yield from watch.feed(event)
             yield from _finished(said)
@@ -193,7 +194,7 @@ class Sender:
         said = exchange.reader.stream()
         with self._watched(exchange, said) as watch:
             async with self._aplace():
-                opened: AsyncGenerator[object] = await tenacity.AsyncRetrying(**self._again)(self._aopened, exchange)
+                opened: AsyncGenerator[object] = await self._atried(self._aopened, exchange)
                 async with aclosing(opened) as events:
                     async for event in events:
                         for delta in watch.feed(event):
@@ -224,6 +225,16 @@ class Sender:
         """Wait for a step of the event loop of one's own."""
         async with self._loop().turn:
             await asyncio.sleep(0)
+
+    def _tried(self, call: Callable[[_Asked], _Given], asked: _Asked) -> _Given:
+        """What a call gives, made again where that may help; most clients do that by themselves."""
+        return call(asked) if self.client.retries_itself else tenacity.Retrying(**self._again)(call, asked)
+
+    async def _atried(self, call: Callable[[_Asked], Awaitable[_Given]], asked: _Asked) -> _Given:
+        """The same in an event loop."""
+        if self.client.retries_itself:
+            return await call(asked)
+        return await tenacity.AsyncRetrying(**self._again)(call, asked)
 
     def _opened(self, exchange: Exchange) -> Generator[object]:
         """The events of a stream that has begun."""

@@ -553,6 +553,7 @@ class Terminal(StringIO):
 def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
     with llama(model) as engine:
         assert f"llama.cpp is loading {model}, its log is {engine.log}" in terminal.getvalue()
 

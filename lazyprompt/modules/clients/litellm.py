@@ -16,11 +16,12 @@ Sources: LiteLLM's documentation, "Input Params", "Exception Mapping" and "Strea
 
 from __future__ import annotations
 
+import os
 import sys
 from asyncio import to_thread
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from os import environ
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import missing_extra
@@ -33,7 +34,6 @@ from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-    from types import ModuleType
 
     import httpx
 
@@ -175,10 +175,10 @@ class LiteLLMClient:
         return {**usage, **self._call(request), "stream": True}
 
 
-def _sdk() -> ModuleType:
+def _sdk() -> Any:  # noqa: ANN401 - a package that may not be there
     try:
         with nullcontext() if "litellm" in sys.modules else _offline():
-            import litellm as sdk  # noqa: PLC0415 - an extra, and very slow
+            sdk: Any = import_module("litellm")  # an extra, and very slow
     except ImportError as error:
         raise missing_extra("litellm", "litellm") from error
     sdk.suppress_debug_info = True  # there is no such thing for a call alone
@@ -188,14 +188,14 @@ def _sdk() -> ModuleType:
 @contextmanager
 def _offline() -> Generator[None]:
     """Keep LiteLLM from asking the network while it is imported, unless somebody said what it is to do."""
-    if _LOCAL in environ:
+    if _LOCAL in os.environ:
         yield
         return
-    environ[_LOCAL] = "True"
+    os.environ[_LOCAL] = "True"
     try:
         yield
     finally:
-        del environ[_LOCAL]
+        del os.environ[_LOCAL]
 
 
 def _behind(error: BaseException) -> list[BaseException]:

@@ -5,9 +5,9 @@ Sources: OpenAI's API reference, "Create chat completion" and "Create completion
 
 from __future__ import annotations
 
+import os
 from contextlib import aclosing
 from operator import attrgetter
-from os import environ
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from lazyprompt.errors import ModuleError, did_you_mean, missing_extra
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     import openai as sdk
-    from httpx import Response
 
     from lazyprompt._json import JsonObject
     from lazyprompt.modules.client import Collector, Fault, FaultKind, Request, Settings
@@ -60,7 +59,7 @@ def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
     Raises:
         ModuleError: There is no such server, or the key is none.
     """
-    base_url = settings.base_url or environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     known = _known(SERVERS, server) if server is not None else server_at(base_url)
     way = _Way(attrgetter("chat.completions.create"), ChatCollector, *known[1:])
     return OpenAIClient(settings, way)
@@ -167,17 +166,17 @@ class OpenAIClient:
     def _events(self, request: Request) -> Generator[object]:
         made: sdk.Stream[object] = self._way.create(self._opened.client())(**self._streamed(request))
         with made as events:
-            _no_page_in(events.response)
+            _no_page_in(events.response.headers.get("content-type", ""))
             for event in events:
-                yield _no_error(event, events.response)
+                yield _no_error(event, events.response.request)
 
     async def _aevents(self, request: Request) -> AsyncGenerator[object]:
         client = await self._opened.aclient()
         made: sdk.AsyncStream[object] = await self._way.create(client)(**self._streamed(request))
         async with made as events:
-            _no_page_in(events.response)
+            _no_page_in(events.response.headers.get("content-type", ""))
             async for event in events:
-                yield _no_error(event, events.response)
+                yield _no_error(event, events.response.request)
 
     def _made(self, name: str) -> object:
         """One of the official clients."""
@@ -223,13 +222,13 @@ def _no_page(answer: object) -> object:
     return answer
 
 
-def _no_page_in(response: Response) -> None:
+def _no_page_in(content_type: str) -> None:
     """Refuse a web page as a stream, which the client would find empty."""
-    if "text/html" in response.headers.get("content-type", ""):
+    if "text/html" in content_type:
         raise PageError("text/html")
 
 
-def _no_error(event: object, response: Response) -> object:
+def _no_error(event: object, request: Any) -> object:  # noqa: ANN401 - of httpx or httpx2, as the client's version has it
     """An event; SiliconFlow and LMDeploy tell of an error in a stream without the ``error`` that the client looks for.
 
     Raises:
@@ -237,5 +236,5 @@ def _no_error(event: object, response: Response) -> object:
     """
     more: object = None if getattr(event, "choices", None) else getattr(event, "model_extra", None)
     if isinstance(more, dict) and "code" in more and (message := cast("dict[str, object]", more).get("message")):
-        raise _sdk().APIError(str(message), response.request, body=more)
+        raise _sdk().APIError(str(message), request, body=more)
     return event

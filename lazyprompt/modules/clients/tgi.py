@@ -249,9 +249,9 @@ class _Shared:
         made = _clients()[1]
         from huggingface_hub import get_async_session  # noqa: PLC0415 - loaded by now
 
-        self.http: httpx.AsyncClient = get_async_session()
+        self.http: Any = get_async_session()  # of httpx or httpx2, as the client's version has it
 
-        async def lent(_client: AsyncInferenceClient) -> httpx.AsyncClient:
+        async def lent(_client: AsyncInferenceClient) -> Any:  # noqa: ANN401 - the same
             return self.http
 
         # Without this, a client opens connections of its own, and closes them: right as well, but slow.
