@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
@@ -14,6 +14,7 @@ from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
 from lazyprompt.modules.structured import Structure
 from lazyprompt.prompter import Prompter
 from lazyprompt.prompters import ChatPrompter
+from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +25,34 @@ if TYPE_CHECKING:
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.structured import ResponseFormat
+    from lazyprompt.prompt import Prompt
     from lazyprompt.prompt_maker import ToolsLike
 
     PrompterLike = Prompter | str | Mapping[str, str] | None
+
+
+class Turn(NamedTuple):
+    """A call, as the hooks of the prompter leave it.
+
+    Attributes:
+        prompter: The prompter, without hooks.
+        input: What it is given.
+        history: What was said before.
+        tools: What the model may call.
+        filled: The prompt, before it takes any form.
+    """
+
+    prompter: Prompter
+    input: object
+    history: HistoryLike | None
+    tools: ToolsLike
+    filled: Prompt
+
+    @property
+    def said(self) -> tuple[Msg, ...]:
+        """What the user says, as a message of the history of later calls; nothing where the history waits."""
+        text = str(self.filled.user) + (self.filled.input or "")
+        return (Msg("user", text, "user"),) if text or self.filled.input is not None else ()
 
 
 class ChatModule(ABC):
@@ -184,20 +210,6 @@ class ChatModule(ABC):
 
         return Chat(self, history, tools)
 
-    def said(self, input: object, history: HistoryLike | None = None) -> tuple[Msg, ...]:  # noqa: A002 - the name of the documents
-        """What the user says with an input, as a message of the history of later calls.
-
-        Args:
-            input: As of a call.
-            history: What was said before.
-
-        Returns:
-            The message; nothing where the history waits for an answer.
-        """
-        filled = self._prompter.fill(input, self._past(history))
-        text = str(filled.user) + (filled.input or "")
-        return (Msg("user", text, "user"),) if text or filled.input is not None else ()
-
     @abstractmethod
     def _sender(self) -> Sender:
         """What sends requests, made when it is first needed."""
@@ -212,6 +224,14 @@ class ChatModule(ABC):
         params: Mapping[str, Any],
     ) -> Exchange:
         """The request of a call, and how its answer is read."""
+
+    def _turn(self, input: object, history: HistoryLike | History | None, tools: ToolsLike) -> Turn:  # noqa: A002 - the name of the documents
+        """A call after the hooks of the prompter, which run once."""
+        prompter, given, past, offered = self._prompter.after_hooks(input, self._past(history), tools)
+        # Read once, for what follows takes them twice.
+        read = None if past is None else cast("HistoryLike", History.of(past))
+        all_tools = None if offered is None else ToolSet.of(offered)
+        return Turn(prompter, given, read, all_tools, prompter.fill(given, read, all_tools))
 
     def _past(self, history: HistoryLike | History | None) -> Sequence[Any] | None:
         """What was said before: what every conversation begins with, and what the call brings."""

@@ -190,11 +190,13 @@ class Exchange(NamedTuple):
         request: What is sent.
         reader: What reads the answer.
         structure: The form that the answer is to have.
+        said: What the user says with it, as messages of the history.
     """
 
     request: Request
     reader: Reader
     structure: Structure | None = None
+    said: tuple[Msg, ...] = ()
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
         """A whole answer as a reply.
@@ -203,7 +205,7 @@ class Exchange(NamedTuple):
             ModuleError: It is a refusal, was held back, is empty, has half a call, or has not the form that was asked
                 for.
         """
-        reply = Reply(message, raw)
+        reply = Reply(message, raw, said=self.said)
         if reply.finish in ("refusal", "content_filter"):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
         if reply.finish == "broken call":
@@ -216,7 +218,7 @@ class Exchange(NamedTuple):
         if self.structure is None or reply.tool_calls:  # with calls, the answer is yet to come
             return reply
         try:
-            return Reply(message, raw, self.structure.read(reply))
+            return Reply(message, raw, self.structure.read(reply), self.said)
         except ValueError as error:
             raise ModuleError(
                 f"the answer is no {self.structure.name}: {error}; it is in .partial: ask again, or give a larger "

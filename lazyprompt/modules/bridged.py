@@ -88,7 +88,6 @@ class Local(NamedTuple):
     """A local model, as a conversation needs it.
 
     Attributes:
-        module: The module.
         sender: What sends its requests.
         ask: What puts its calls.
         template: Its chat template.
@@ -96,7 +95,6 @@ class Local(NamedTuple):
         ids: How its engine tells the ids of answers.
     """
 
-    module: ChatModule
     sender: Callable[[], Sender]
     ask: Ask
     template: Callable[[], ChatTemplate | None]
@@ -124,10 +122,6 @@ class Bridged(ChatModule):
         self._local = local
         self._told: _Told | None = None
 
-    def said(self, input: object, history: HistoryLike | None = None) -> tuple[Msg, ...]:  # noqa: A002 - the name of the documents
-        """What the user says with an input; as of the module."""
-        return self._local.module.said(input, history)
-
     def _sender(self) -> Sender:
         return self._local.sender()
 
@@ -144,7 +138,7 @@ class Bridged(ChatModule):
             return local.ask(input, history, tools, response_format, params).exchange
         exchange, offered = local.ask(input, history, tools, response_format, params, as_ids=True)
         past = History.of(history).messages
-        known = (*past, *self.said(input, past))
+        known = (*past, *exchange.said)
         whole = cast("list[int]", exchange.request.payload["prompt"])
         prompt = self._going_on(template, known, offered, whole) or whole
 

@@ -16,7 +16,7 @@ from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._base import ChatModule
@@ -83,7 +83,7 @@ class Chat:
             ModuleError: There is no answer; the history is as before.
         """
         reply = self._asked(input, self._history, self._tools, response_format=response_format, **params)
-        self._keep(input)(reply)
+        self._keep(reply)
         return reply
 
     async def acall(
@@ -95,7 +95,7 @@ class Chat:
     ) -> Reply:
         """The same as a call, in an event loop."""
         reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
-        self._keep(input)(reply)
+        self._keep(reply)
         return reply
 
     def stream(
@@ -107,7 +107,7 @@ class Chat:
     ) -> ReplyStream:
         """The same as a call, with the answer as it is said; the turn is kept when it is whole."""
         stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
-        return stream.then(self._keep(input))
+        return stream.then(self._keep)
 
     def astream(
         self,
@@ -118,7 +118,7 @@ class Chat:
     ) -> AsyncReplyStream:
         """The same as :meth:`stream`, in an event loop."""
         stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)
-        return stream.then(self._keep(input))
+        return stream.then(self._keep)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
         """Tell what a tool that the model called gave back; ``chat()`` lets the model go on.
@@ -176,14 +176,9 @@ class Chat:
         if form != _FORMAT:
             raise HistoryError(f"{name} holds a conversation of the form {form!r}; this version reads {_FORMAT!r}")
 
-    def _keep(self, input: object) -> Callable[[Reply], None]:  # noqa: A002 - as of a module
-        """What keeps a turn when its answer is there."""
-        said = self.module.said(input, self._history)
-
-        def keep(reply: Reply) -> None:
-            self._history += (*said, reply.message)
-
-        return keep
+    def _keep(self, reply: Reply) -> None:
+        """Keep a turn, now that its answer is there."""
+        self._history += reply.turn
 
 
 def _written(message: Msg) -> Mapping[str, Any]:

@@ -175,20 +175,21 @@ class OnlineChatModule(ChatModule):
         client = self._sender().client
         structure = self._structure(response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
-        prompter = self._prompter
+        turn = self._turn(input, history, tools)
+        prompter = turn.prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
         if self._budget is not None:
             prompter = prompter.with_budget(self._budget)
         made = prompter.generate_prompt(
-            input, self._past(history), tools, format=self.source.provider, model=self._model_asked()
+            turn.input, turn.history, turn.tools, format=self.source.provider, model=self._model_asked()
         )
         payload = made if isinstance(made, Payload) else Payload(cast("dict[str, Any]", made))
         self._check_length(payload)
         given = client.params(self._common(params))
         _no_other(given, payload)
         request = Request(self.model, payload, _joined(given, asked or {}))
-        return Exchange(request, ProviderReader(self._formatter, client.collector), structure)
+        return Exchange(request, ProviderReader(self._formatter, client.collector), structure, turn.said)
 
     def _model_asked(self) -> str | None:
         """The model whose rules the prompt keeps; OpenAI's own form has no such rules."""

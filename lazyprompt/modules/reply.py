@@ -47,28 +47,36 @@ class Reply(str):
         finish: Why it ended; None where nobody says.
         model: The model that answered, as the provider names it; ``""`` where it does not.
         parsed: What the text says as an object of the ``response_format`` that was asked for; else ``None``.
+        said: What the user said, as messages of the history; nothing where the history waited for an answer.
     """
 
-    __slots__ = ("finish", "message", "model", "parsed", "raw")
+    __slots__ = ("finish", "message", "model", "parsed", "raw", "said")
     message: Msg
     raw: Mapping[str, Any]
     finish: Finish | None
     model: str
     parsed: Any
+    said: tuple[Msg, ...]
 
-    def __new__(cls, message: Msg, raw: Mapping[str, Any], parsed: object = None) -> Self:
+    def __new__(cls, message: Msg, raw: Mapping[str, Any], parsed: object = None, said: tuple[Msg, ...] = ()) -> Self:
         """A reply.
 
         Args:
             message: The answer.
             raw: The provider's own answer.
             parsed: What its text says as an object.
+            said: What the user said.
         """
         made = super().__new__(cls, message.text)
-        made.message, made.raw, made.parsed = message, raw, parsed
+        made.message, made.raw, made.parsed, made.said = message, raw, parsed, said
         made.finish = _finish(raw, called=bool(made.tool_calls))
         made.model = str(raw.get("model") or raw.get("model_version") or "")
         return made
+
+    @property
+    def turn(self) -> tuple[Msg, ...]:
+        """What the user said and what the model answered: what the history of the next call ends with."""
+        return (*self.said, self.message)
 
     @property
     def tool_calls(self) -> Sequence[ToolUseBlock]:
@@ -87,7 +95,7 @@ class Reply(str):
         return self.message.usage
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message, self.raw, self.parsed)
+        return type(self), (self.message, self.raw, self.parsed, self.said)
 
     def __repr__(self) -> str:
         calls = "".join(f", {call.name}({call.input!r})" for call in self.tool_calls)

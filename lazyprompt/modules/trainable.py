@@ -266,7 +266,7 @@ class TrainableModule(ChatModule):
         ids = answer_ids(self.engine)
         if self._tokenizer is None or ids is None:
             return self
-        return Bridged(Local(self, self._sender, self._ask, lambda: self.layout.template, self._tokenizer, ids))
+        return Bridged(Local(self._sender, self._ask, lambda: self.layout.template, self._tokenizer, ids))
 
     def _sender(self) -> Sender:
         return self._connected().sender
@@ -306,11 +306,11 @@ class TrainableModule(ChatModule):
         client, layout = self._voice, self.layout
         structure = self._structure(response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
-        prompter = self._prompter
+        turn = self._turn(input, history, tools)
+        prompter = turn.prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
-        prompter, past = self._fitted(prompter), self._past(history)
-        rendered = prompter.render(input, past, tools)
+        rendered = self._fitted(prompter).render(turn.input, turn.history, turn.tools)
         own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
         prompt = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
         common = self._common(params, layout.markers.stop)
@@ -323,9 +323,9 @@ class TrainableModule(ChatModule):
         request = Request(
             self.base_model or "default", {"prompt": prompt}, self.engine.params(*further, own_bos=own_bos)
         )
-        offered = list(prompter.fill(input, past, tools).tools)
+        offered = list(turn.filled.tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
-        return Asked(Exchange(request, TextReader(parser, client.collector), structure), offered)
+        return Asked(Exchange(request, TextReader(parser, client.collector), structure, turn.said), offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
         """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from model_server import Answer, Cut, Ends, ModelServer, Slow, Status
@@ -92,6 +92,33 @@ def test_a_prompter_with_slots_keeps_what_the_user_said(
     assert len(chat.history) == 4
 
 
+def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    """It ran three times, and what the history kept was not what had been sent."""
+    fetched: list[str] = []
+
+    def fetch(given: Any, *rest: Any) -> Any:
+        fetched.append(f"page {len(fetched)}")
+        return (f"{given} ({fetched[-1]})", *rest)
+
+    chat = module.prompt(ChatPrompter(system="Be kind.").pre_hook(fetch)).chat()
+    chat("one?")
+    assert list(chat.stream("two?"))
+    assert fetched == ["page 0", "page 1"]
+    assert [text for role, text in words(chat) if role == "user"] == ["one? (page 0)", "two? (page 1)"]
+    assert all(text in sent(server) for text in ("one? (page 0)", "two? (page 1)"))
+
+
+def test_the_turn_of_a_reply_goes_on_as_history(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    reply = module("one?", history=[["zero", "0"]])
+    assert [(each.role, each.text) for each in reply.turn] == [("user", "one?"), ("assistant", "pong")]
+    module("two?", history=reply.turn)
+    assert "one?" in sent(server)
+
+
 def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule | TrainableModule) -> None:
     module.prompt(AlpacaPrompter("Answer: {input}"))
     chat = module.chat()
@@ -101,6 +128,12 @@ def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule
     with pytest.raises(HistoryError, match="takes no history; use ChatPrompter"):
         chat("again")
     assert chat.history is before
+
+
+def test_tools_out_of_an_iterator_are_offered(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
+    """A call reads them twice, and the second time there were none."""
+    module("hi", tools=(tool for tool in [weather]))
+    assert "weather" in json.dumps(server.seen[-1].body)
 
 
 def test_tools_of_a_conversation_are_offered_in_each_turn(
