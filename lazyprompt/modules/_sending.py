@@ -34,15 +34,15 @@ _PASSING_STATUSES = frozenset((408, 409))
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _ADVICE: dict[FaultKind, str] = {
     "key": "give a right key: api_key=, or the variable of the environment",
-    "not found": "look at model= and base_url=",
+    "not found": "look at the model's name and the server's address",
     "overflow": "shorten it, or give a budget: budget=Budget(tokens, counter)",
     "request": "the request breaks a rule of the server; payload(...) shows what is sent",
     "rate limit": "send less at once (concurrency=), try again later, or raise the quota",
     "server": "try again later",
     "timeout": "try again, or give a larger timeout=",
-    "connection": "is the server up, and base_url right?",
+    "connection": "is the server up, and its address right?",
     "cut": "what came is in .partial; ask again",
-    "malformed": "is base_url that of an API of this source?",
+    "malformed": "is its address that of such an API?",
 }
 # Packages that raise a RuntimeError where their client was closed under a call, be it of threads or of a loop.
 _HTTP = frozenset(("httpx", "httpx2", "aiohttp"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import pickle
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +21,6 @@ from online_scenes import (
     close_all,
     common_for,
     looped,
-    marked,
     module,
     said,
     settings_in,
@@ -269,47 +266,3 @@ def test_the_prompter_and_what_is_given_stay_as_they_are(server: ModelServer, so
         way()
     assert pickle.dumps(prompter) == before
     assert (given, history, tools, stop) == held
-
-
-def test_one_prompter_serves_four_sources_at_once() -> None:
-    """64 calls at once over 4 sources, whole and streamed, in threads and a loop: each gets what it asked for."""
-    with ModelServer(marked) as server:
-        prompter = ChatPrompter("Answer in {language}.")
-        before = pickle.dumps(prompter)
-        models = [module(server, source).prompt(prompter) for source in FEW]
-        expected = {}
-
-        def ask(number: int) -> bool:
-            model, mark = models[number % 4], f"<m-{number}>"
-            given = {"language": f"L{number}", "input": f"say {mark}"}
-            expected[mark] = as_sent(model.source.name, dict(model.payload(given, [[f"h{number}", "k"]])))
-            if number % 8 < 4:
-                return model(given, [[f"h{number}", "k"]]) == mark
-            with model.stream(given, [[f"h{number}", "k"]]) as stream:
-                return "".join(stream) == mark
-
-        with ThreadPoolExecutor(64) as pool:
-            assert all(pool.map(ask, range(64)))
-
-        async def aask(number: int) -> bool:
-            model, mark = models[number % 4], f"<m-{number}>"
-            given = {"language": f"L{number}", "input": f"say {mark}"}
-            expected[mark] = as_sent(model.source.name, dict(model.payload(given, [[f"h{number}", "k"]])))
-            return await model.acall(given, [[f"h{number}", "k"]]) == mark
-
-        async def all_at_once() -> bool:
-            right = await asyncio.gather(*map(aask, range(64, 128)))
-            for model in models:
-                await model.aclose()
-            return all(right)
-
-        assert asyncio.run(all_at_once())
-        for model in models:
-            model.close()
-        assert pickle.dumps(prompter) == before
-        assert len(server.seen) == 128
-        for seen in server.seen:
-            mark = marked(seen).text
-            dry = expected.pop(mark)
-            assert written(seen.payload) == written({name: dry[name] for name in seen.payload})
-        assert not expected

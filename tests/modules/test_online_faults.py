@@ -48,7 +48,7 @@ FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
     (Status(400), "request", "request", "payload(...) shows what is sent"),
     (Status(401), "key", "key", "give a right key: api_key="),
     (Status(403), "key", "key", "give a right key: api_key="),
-    (Status(404), "not found", "not found", "look at model= and base_url="),
+    (Status(404), "not found", "not found", "look at the model's name and the server's address"),
     (Status(408), "timeout", "timeout", "give a larger timeout="),
     (Status(409), "request", "request", "payload(...) shows what is sent"),
     (Status(413), "overflow", "overflow", "give a budget"),
@@ -58,8 +58,8 @@ FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
     (Status(529), "server", "server", "try again later"),
     (Cut(0), "connection", "connection", "is the server up"),
     (Drop(), "connection", "connection", "is the server up"),
-    (Malformed(page=True), "malformed", "malformed", "is base_url that of an API"),
-    (Malformed(), "malformed", "malformed", "is base_url that of an API"),
+    (Malformed(page=True), "malformed", "malformed", "is its address that of"),
+    (Malformed(), "malformed", "malformed", "is its address that of"),
 )
 PATIENT = 3
 SHORT = 0.02
@@ -216,7 +216,7 @@ def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) 
         url = f"http://127.0.0.1:{taken.getsockname()[1]}{server.url(source).partition(source)[2]}"
         for error in failures(module(server, source, base_url=url), ASKED):
             assert (error.kind, error.partial) == ("connection", None)
-            assert "is the server up, and base_url right?" in str(error)
+            assert "is the server up, and its address right?" in str(error)
 
 
 @ALL
@@ -224,7 +224,7 @@ def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> N
     url = server.url(source).replace(f"/{source}", "/nowhere")
     for error in failures(module(server, source, base_url=url), ASKED):
         assert error.kind == "not found"
-        assert "look at model= and base_url=" in str(error)
+        assert "look at the model's name and the server's address" in str(error)
 
 
 @ALL

@@ -57,7 +57,7 @@ class PageError(Exception):
     """The server answered with text where an API answers with JSON: a web page, as a wrong address does."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"the server answered with no JSON, as if it were no API (is base_url right?): {text[:200]}")
+        super().__init__(f"the server answered with no JSON, as if it were no API: {text[:200]}")
 
 
 def chat_fault(error: Exception, classes: Mapping[str, FaultKind], body: object, key: Secret | None) -> Fault | None:

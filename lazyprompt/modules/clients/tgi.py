@@ -221,7 +221,7 @@ def _checked(answer: Any) -> object:  # noqa: ANN401 - the client's types end at
 def _not_silent(begun: bool) -> None:  # noqa: FBT001 - the one thing there is
     """That there was an event: of a web page, the client says nothing at all."""
     if not begun:
-        raise MalformedError("the server answered with no event of a stream, as if it were no TGI (is base_url right?)")
+        raise MalformedError("the server answered with no event of a stream, as if it were no TGI")
 
 
 def _cut(error: Exception, begun: bool) -> bool:  # noqa: FBT001 - as unbroken asks
