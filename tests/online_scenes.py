@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lazyprompt import Reply
 
 NAMES = tuple(SOURCES)
+# One source for each client, the first of its table: what a client does is the same for all of its sources.
+CLIENTS = tuple({source.connect: name for name, source in reversed(SOURCES.items())}.values())
 FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each form
 PROMPTER = ChatPrompter("Answer in {language}.")
 ASKED = {"language": "Dutch", "input": "ping"}

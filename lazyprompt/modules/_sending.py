@@ -14,7 +14,6 @@ import tenacity
 
 from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._wire import raised_by
 from lazyprompt.modules.reply import Reply
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
@@ -44,8 +43,6 @@ _ADVICE: dict[FaultKind, str] = {
     "cut": "what came is in .partial; ask again",
     "malformed": "is its address that of such an API?",
 }
-# Packages that raise a RuntimeError where their client was closed under a call, be it of threads or of a loop.
-_HTTP = frozenset(("httpx", "httpx2", "aiohttp"))
 _Asked = TypeVar("_Asked")
 _Given = TypeVar("_Given")
 _LOG = logging.getLogger("lazyprompt")
@@ -294,8 +291,6 @@ class Sender:
             fault = cut if watch.begun else Fault("malformed", "the stream was empty")
         else:
             found = self.client.fault(error)
-            if found is None and isinstance(error, RuntimeError) and raised_by(error) in _HTTP:
-                found = Fault("connection", "the connections were closed while the call was under way")
             if found is None:
                 return error
             fault = found

@@ -30,7 +30,7 @@ from model_server import (
     Unknown,
 )
 from odd_server import odd_server
-from online_scenes import ASKED, FEW, LITELLM, MODELS, NAMES, PROMPTER, close_all, module, said, ways
+from online_scenes import ASKED, CLIENTS, FEW, LITELLM, MODELS, NAMES, PROMPTER, close_all, module, said, ways
 
 from lazyprompt import ModuleError, OnlineChatModule
 from lazyprompt.modules.sources import SOURCES
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from model_server import Seen
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
-ALL = pytest.mark.parametrize("source", NAMES)
+EACH = pytest.mark.parametrize("source", CLIENTS)
 SOME = pytest.mark.parametrize("source", FEW)
 # A fault, its kind of an answer, its kind of a stream, and what to do.
 FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
@@ -99,7 +99,7 @@ def failures(model: OnlineChatModule, *call: Any, streams: bool = False, **more:
         yield error
 
 
-@ALL
+@EACH
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: repr(fault[0]))
 def test_each_misbehaviour_is_one_error(
     server: ModelServer, source: str, fault: tuple[Misbehaviour, str, str, str], caplog: pytest.LogCaptureFixture
@@ -117,7 +117,7 @@ def test_each_misbehaviour_is_one_error(
         assert {error.partial for error in errors} == {None}
 
 
-@ALL
+@EACH
 @pytest.mark.parametrize("fault", [Cut(4), Ends(4), Fails(4)], ids=repr)
 def test_what_came_of_a_stream_that_breaks_is_kept(server: ModelServer, source: str, fault: Misbehaviour) -> None:
     server.answer = Answer("one two three four five six seven eight", thinking="hm")
@@ -149,7 +149,7 @@ def test_pieces_come_before_the_stream_breaks(server: ModelServer, source: str) 
     assert list(stream) == []
 
 
-@ALL
+@EACH
 def test_half_a_call_is_an_error(server: ModelServer, source: str) -> None:
     server.answer = Answer("", calls=(("c1", "weather", {"city": "Paris"}), ("c2", "weather", {"city": "Rome"})))
     server.faults = lambda _: HalfCall()
@@ -160,7 +160,7 @@ def test_half_a_call_is_an_error(server: ModelServer, source: str) -> None:
         assert {"city": "Rome"} not in [call.input for call in error.partial.tool_calls]
 
 
-@ALL
+@EACH
 def test_unknown_fields_and_events_change_nothing(server: ModelServer, source: str) -> None:
     server.answer = WHOLE
     model = module(server, source)
@@ -169,7 +169,7 @@ def test_unknown_fields_and_events_change_nothing(server: ModelServer, source: s
     assert [said(way()) for way in ways(model, ASKED)] == known
 
 
-@ALL
+@EACH
 @pytest.mark.parametrize(
     ("key", "name", "text", "kind"),
     [("wrong", "m", "hi", "key"), (KEY, "no-such-model", "hi", "not found"), (KEY, "m", "OVERFLOW", "overflow")],
@@ -186,7 +186,7 @@ def test_the_servers_own_refusals(
     assert all(error.status in (400, 401, 404) for error in errors)
 
 
-@ALL
+@EACH
 def test_a_key_that_the_server_quotes_is_not_shown(
     server: ModelServer, source: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,7 +209,7 @@ def test_no_key_names_the_variable(source: str, monkeypatch: pytest.MonkeyPatch)
         assert caught.value.kind == "key"
 
 
-@ALL
+@EACH
 def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -219,7 +219,7 @@ def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) 
             assert "is the server up, and its address right?" in str(error)
 
 
-@ALL
+@EACH
 def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> None:
     url = server.url(source).replace(f"/{source}", "/nowhere")
     for error in failures(module(server, source, base_url=url), ASKED):
@@ -227,7 +227,7 @@ def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> N
         assert "look at the model's name and the server's address" in str(error)
 
 
-@ALL
+@EACH
 def test_an_answer_that_does_not_come_is_a_timeout(server: ModelServer, source: str) -> None:
     server.faults = lambda _: Slow(first=TIMEOUT)
     for error in failures(module(server, source, timeout=0.3), ASKED):
@@ -243,7 +243,7 @@ def test_a_stream_that_stands_still_is_a_timeout(server: ModelServer, source: st
         assert error.partial is not None
 
 
-@ALL
+@EACH
 @pytest.mark.parametrize(
     "body", [b"null", b"{}", b'"x"', b"[]", b"[" * 100_000, b"\xff"], ids=lambda body: repr(body[:4])
 )
@@ -265,7 +265,7 @@ def test_what_is_no_answer_is_an_error_of_ours(source: str, body: bytes) -> None
 # What the model itself does.
 
 
-@ALL
+@EACH
 def test_an_empty_answer_is_an_error(server: ModelServer, source: str) -> None:
     for answer in (Answer("", completion_tokens=0), Answer(" \n", thinking="hm"), Answer("", finish="length")):
         server.answer = answer
@@ -311,7 +311,7 @@ def bodies(server: ModelServer) -> set[str]:
     return {f"{seen.headers['content-length']} {json.dumps(seen.body)}" for seen in server.seen}
 
 
-@ALL
+@EACH
 @pytest.mark.parametrize(
     ("fault", "some"),
     [
@@ -335,7 +335,7 @@ def test_what_may_pass_is_tried_again_with_the_same_bytes(
         server.seen.clear()
 
 
-@ALL
+@EACH
 def test_the_server_says_when_to_try_again(server: ModelServer, source: str) -> None:
     """It asks for more than any client would wait by itself before a second attempt."""
     at: list[float] = []
@@ -352,7 +352,7 @@ def test_nobody_waits_for_an_hour(server: ModelServer, source: str) -> None:
     assert len(server.seen) == 4
 
 
-@ALL
+@EACH
 def test_it_is_tried_as_often_as_it_was_said(server: ModelServer, source: str) -> None:
     server.faults = lambda _: Status(503, retry_after=SHORT)
     for error in failures(module(server, source, retries=2), ASKED):

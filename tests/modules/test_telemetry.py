@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from client_scenes import KEY, TIMEOUT, until
 from model_server import Answer, Cut, ModelServer, Slow, Status
-from online_scenes import ASKED, FEW, LITELLM, NAMES, close_all, looped, module, ways
+from online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module, ways
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
-ALL = pytest.mark.parametrize("source", NAMES)
+EACH = pytest.mark.parametrize("source", CLIENTS)
 SOME = pytest.mark.parametrize("source", FEW)
 SECRETS = ("Dutch", "ping", "the answer", "Zürich")
 ANSWER = Answer(
@@ -64,7 +64,7 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
 # Hooks.
 
 
-@ALL
+@EACH
 def test_each_call_is_one_record(server: ModelServer, source: str) -> None:
     records: list[CallRecord] = []
     more: list[CallRecord] = []
@@ -218,7 +218,7 @@ def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str
         }
 
 
-@ALL
+@EACH
 def test_no_word_of_what_was_said_is_in_a_span(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
     model = module(server, source)
     for way in ways(model, ASKED):

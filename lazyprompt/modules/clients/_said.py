@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # A message that quotes the whole of a broken answer is cut here.
 _LONGEST = 1_000
 _SERVER = 500
+# Packages that raise a RuntimeError where their client was closed under a call.
+_HTTP = frozenset(("httpx", "httpx2", "aiohttp"))
 _STATUSES: dict[int, FaultKind] = {
     401: "key",
     402: "rate limit",  # nothing is left to pay with
@@ -54,7 +56,17 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind]) -> Fault
         kinds: Classes as ``package.Name``, special ones first; httpx2 counts as the httpx it was made from.
     """
     names = classes_of(error)
-    return next((kind for name, kind in kinds.items() if name in names), None)
+    found = next((kind for name, kind in kinds.items() if name in names), None)
+    closed = found is None and isinstance(error, RuntimeError) and raised_by(error) in _HTTP
+    return "connection" if closed else found
+
+
+def raised_by(error: BaseException) -> str:
+    """The package whose code raised an error: clients that trust their server stumble over what is no answer."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "" if at is None else str(at.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def classes_of(error: BaseException) -> set[str]:

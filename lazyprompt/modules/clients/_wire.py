@@ -105,11 +105,3 @@ async def aunbroken(events: AsyncGenerator[_Event], cut: Cut) -> AsyncGenerator[
             if cut(error, begun):
                 raise CutError(str(error)) from error
             raise
-
-
-def raised_by(error: BaseException) -> str:
-    """The package whose code raised an error: clients that trust their server stumble over what is no answer."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return "" if at is None else str(at.tb_frame.f_globals.get("__name__", "")).partition(".")[0]

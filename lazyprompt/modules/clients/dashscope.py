@@ -16,8 +16,16 @@ from lazyprompt.formatters._answers import as_dict
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._dashscope_lines import AsyncLines, Lines
 from lazyprompt.modules.clients._opened import Opened, key_of
-from lazyprompt.modules.clients._said import kind_of_class, kind_of_status, kind_of_words, one_line, seconds, told
-from lazyprompt.modules.clients._wire import aunbroken, hiding, raised_by, unbroken
+from lazyprompt.modules.clients._said import (
+    kind_of_class,
+    kind_of_status,
+    kind_of_words,
+    one_line,
+    raised_by,
+    seconds,
+    told,
+)
+from lazyprompt.modules.clients._wire import aunbroken, hiding, unbroken
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:

@@ -24,10 +24,11 @@ from lazyprompt.modules.clients._said import (
     kind_of_status,
     kind_of_words,
     one_line,
+    raised_by,
     seconds,
     told,
 )
-from lazyprompt.modules.clients._wire import aunbroken, hiding, raised_by, unbroken
+from lazyprompt.modules.clients._wire import aunbroken, hiding, unbroken
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
