@@ -238,27 +238,6 @@ class Prompter(PromptMaker):
             tools=self._tools if tools is None else self._all_tools(tools),
         )
 
-    def after_hooks(
-        self,
-        input: object = None,  # noqa: A002 - the name of the documents
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-    ) -> tuple[Self, object, HistoryLike | None, ToolsLike]:
-        """A call as its hooks leave it, for whoever makes several things of one call: a hook is to run once.
-
-        Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
-
-        Returns:
-            A copy without hooks (this prompter itself if it has none), and what it is to be given.
-        """
-        if not self._hooks:
-            return self, input, history, tools
-        given, past, offered, _ = self._prepared(input, history, tools, None)
-        return self._changed(self._markers, hooks=()), given, past, offered
-
     def render(
         self,
         input: object = None,  # noqa: A002 - the name of the documents

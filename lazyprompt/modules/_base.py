@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.history import EMPTY_HISTORY, History
-from lazyprompt.messages import Msg
 from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
 from lazyprompt.modules.structured import Structure
 from lazyprompt.prompter import Prompter
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.structured import ResponseFormat
-    from lazyprompt.prompt import Prompt
     from lazyprompt.prompt_maker import ToolsLike
 
     PrompterLike = Prompter | str | Mapping[str, str] | None
@@ -39,20 +37,14 @@ class Turn(NamedTuple):
         input: What it is given.
         history: What was said before.
         tools: What the model may call.
-        filled: The prompt, before it takes any form.
+        said: What the user says; None where nothing is said, and the history waits for an answer.
     """
 
     prompter: Prompter
     input: object
     history: HistoryLike | None
     tools: ToolsLike
-    filled: Prompt
-
-    @property
-    def said(self) -> tuple[Msg, ...]:
-        """What the user says, as a message of the history of later calls; nothing where the history waits."""
-        text = str(self.filled.user) + (self.filled.input or "")
-        return (Msg("user", text, "user"),) if text or self.filled.input is not None else ()
+    said: str | None
 
 
 class ChatModule(ABC):
@@ -231,7 +223,7 @@ class ChatModule(ABC):
         # Read once, for what follows takes them twice.
         read = None if past is None else cast("HistoryLike", History.of(past))
         all_tools = None if offered is None else ToolSet.of(offered)
-        return Turn(prompter, given, read, all_tools, prompter.fill(given, read, all_tools))
+        return Turn(prompter, given, read, all_tools, prompter.said(given, read))
 
     def _past(self, history: HistoryLike | History | None) -> Sequence[Any] | None:
         """What was said before: what every conversation begins with, and what the call brings."""

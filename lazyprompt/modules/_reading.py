@@ -190,13 +190,13 @@ class Exchange(NamedTuple):
         request: What is sent.
         reader: What reads the answer.
         structure: The form that the answer is to have.
-        said: What the user says with it, as messages of the history.
+        said: What the user says with it; None where the history waits for an answer.
     """
 
     request: Request
     reader: Reader
     structure: Structure | None = None
-    said: tuple[Msg, ...] = ()
+    said: str | None = None
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
         """A whole answer as a reply.
@@ -205,7 +205,7 @@ class Exchange(NamedTuple):
             ModuleError: It is a refusal, was held back, is empty, has half a call, or has not the form that was asked
                 for.
         """
-        reply = Reply(message, raw, said=self.said)
+        reply = Reply(message, raw, None, self.said)
         if reply.finish in ("refusal", "content_filter"):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
         if reply.finish == "broken call":

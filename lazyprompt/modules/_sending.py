@@ -141,6 +141,8 @@ class Sender:
             "retry": tenacity.retry_if_exception(self._may_pass),
             "reraise": True,
         }
+        # Each thread has a state of its own in it; tasks of one loop would share theirs.
+        self._retrying = tenacity.Retrying(**self._again)
 
     def send(self, exchange: Exchange) -> Reply:
         """The answer.
@@ -225,7 +227,7 @@ class Sender:
 
     def _tried(self, call: Callable[[_Asked], _Given], asked: _Asked) -> _Given:
         """What a call gives, made again where that may help; most clients do that by themselves."""
-        return call(asked) if self.client.retries_itself else tenacity.Retrying(**self._again)(call, asked)
+        return call(asked) if self.client.retries_itself else self._retrying(call, asked)
 
     async def _atried(self, call: Callable[[_Asked], Awaitable[_Given]], asked: _Asked) -> _Given:
         """The same in an event loop."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.history import History
 from lazyprompt.modules._base import ChatModule
-from lazyprompt.modules.reply import at
+from lazyprompt.modules.reply import at, user_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +138,7 @@ class Bridged(ChatModule):
             return local.ask(input, history, tools, response_format, params).exchange
         exchange, offered = local.ask(input, history, tools, response_format, params, as_ids=True)
         past = History.of(history).messages
-        known = (*past, *exchange.said)
+        known = (*past, *user_turn(exchange.said))
         whole = cast("list[int]", exchange.request.payload["prompt"])
         prompt = self._going_on(template, known, offered, whole) or whole
 

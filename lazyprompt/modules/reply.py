@@ -56,9 +56,9 @@ class Reply(str):
     finish: Finish | None
     model: str
     parsed: Any
-    said: tuple[Msg, ...]
+    said: str | None
 
-    def __new__(cls, message: Msg, raw: Mapping[str, Any], parsed: object = None, said: tuple[Msg, ...] = ()) -> Self:
+    def __new__(cls, message: Msg, raw: Mapping[str, Any], parsed: object = None, said: str | None = None) -> Self:
         """A reply.
 
         Args:
@@ -76,7 +76,7 @@ class Reply(str):
     @property
     def turn(self) -> tuple[Msg, ...]:
         """What the user said and what the model answered: what the history of the next call ends with."""
-        return (*self.said, self.message)
+        return (*user_turn(self.said), self.message)
 
     @property
     def tool_calls(self) -> Sequence[ToolUseBlock]:
@@ -105,6 +105,11 @@ class Reply(str):
         return str.__str__(self)
 
 
+def user_turn(said: str | None) -> tuple[Msg, ...]:
+    """What a user says, as messages of a history; none where nothing is said."""
+    return () if said is None else (Msg("user", said, "user"),)
+
+
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
     """Why an answer ended."""
     if any(at(raw, path) for path in _BLOCKED):
@@ -120,7 +125,7 @@ def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
 def at(value: object, path: Sequence[str | int]) -> object:
     """What lies in an answer at a path of keys and places; None where there is nothing."""
     for key in path:
-        if isinstance(value, Mapping):
+        if type(value) is dict or isinstance(value, Mapping):  # the first of them is ten times as fast
             value = cast("Mapping[str | int, object]", value).get(key)
         elif isinstance(value, list) and isinstance(key, int):
             value = next(iter(cast("list[object]", value)[key:]), None)

@@ -84,7 +84,7 @@ class Span:
         """Tell of the answer, as far as there is one, and of the kind of a failure, without their words."""
         if self._span is None:
             return
-        if reply is not None:
+        if reply is not None and self._span.is_recording():
             self._span.set_attributes(dict(_told_of(reply)))
         if error is not None:
             from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only where it is installed

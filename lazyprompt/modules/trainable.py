@@ -323,7 +323,7 @@ class TrainableModule(ChatModule):
         request = Request(
             self.base_model or "default", {"prompt": prompt}, self.engine.params(*further, own_bos=own_bos)
         )
-        offered = list(turn.filled.tools)
+        offered = list(prompter.fill(turn.input, turn.history, turn.tools).tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
         return Asked(Exchange(request, TextReader(parser, client.collector), structure, turn.said), offered)
 

@@ -56,7 +56,7 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind]) -> Fault
         kinds: Classes as ``package.Name``, special ones first; httpx2 counts as the httpx it was made from.
     """
     names = classes_of(error)
-    found = next((kind for name, kind in kinds.items() if name in names), None)
+    found: FaultKind | None = next((kind for name, kind in kinds.items() if name in names), None)
     closed = found is None and isinstance(error, RuntimeError) and raised_by(error) in _HTTP
     return "connection" if closed else found
 

@@ -106,9 +106,8 @@ class GeminiClient:
         """
         params = {_NAMES.get(name, name): value for name, value in common.items()}
         fields = _sdk().types.GenerateContentConfig.model_fields
-        known = {*fields, *(field.alias for field in fields.values())}
         for name in params:
-            if name not in known:
+            if name not in fields and all(name != field.alias for field in fields.values()):
                 raise ModuleError(f"GenerateContentConfig has no {name!r}{did_you_mean(name, fields)}; leave it out")
         if _calls_in_pieces(params.get("tool_config", params.get("toolConfig"))):
             raise ModuleError(
