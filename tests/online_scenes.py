@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAMES = tuple(SOURCES)
 # One source for each client, the first of its table: what a client does is the same for all of its sources.
-CLIENTS = tuple({source.connect: name for name, source in reversed(SOURCES.items())}.values())
+CLIENTS = tuple({source.connect: name for name, source in reversed([*SOURCES.items()])}.values())
 FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each form
 PROMPTER = ChatPrompter("Answer in {language}.")
 ASKED = {"language": "Dutch", "input": "ping"}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from local_helpers import MAKES, WORDS, posted, received, served
 from tiny_model import LlamaCpp
-from torch_model import greedy
 
 from lazyprompt import ChatPrompter, Markers, TrainableModule
 
@@ -211,15 +209,3 @@ def test_an_answer_of_a_form_is_held_to_it_by_the_engine(model: Served) -> None:
     module = model.module(extra_body=None)
     assert module(CALL, response_format=schema).parsed in ("red", "blue")
     assert module.payload(CALL, response_format=schema)["extra_body"] == {"json_schema": schema}
-
-
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch, which is no test dependency")
-def test_transformers_says_the_same_with_the_same_weights(model: Served) -> None:
-    module, tokenizer = model.module(extra_body=None, max_tokens=24, stop=None), model.make.tokenizer()
-    ids = tokenizer.encode(module.render(CALL, HISTORY).text).ids
-    said = greedy(model.path, ids, 24, tokenizer.encode(model.make.eos).ids[0])
-    reply = module(CALL, HISTORY)
-    assert reply.usage is not None
-    assert (reply.usage["prompt_tokens"], reply.usage["completion_tokens"]) == (len(ids), len(said))
-    given = {"prompt": module.payload(CALL, HISTORY)["prompt"], "max_tokens": 24, "temperature": 0}
-    assert posted(model.url, "/completion", **given, return_tokens=True)["tokens"] == said
