@@ -84,7 +84,7 @@ class TrainableModule(ChatModule):
             ``stop``, ``seed``, or the client's own.
 
     Raises:
-        EngineError: There is no such engine, or it is not to be seen which one serves the model.
+        EngineError: There is no such engine, no such file, or the directory holds no model.
         TemplateError: There is no such family, or the template is wrong.
     """
 
@@ -168,6 +168,7 @@ class TrainableModule(ChatModule):
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
         if not self.engine.program:
+            engine_for(self.base_model)  # says why it is none
             raise EngineError(
                 "what speaks like other engines is started by whoever knows it: give url= of one that runs"
             )
@@ -376,14 +377,18 @@ class TrainableModule(ChatModule):
 
 
 def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
-    """The engine: the one that is named, or that serves such a model, or any other at a url."""
+    """The engine: the one that is named, or that serves such a model, or any other."""
     if engine is not None:
         return engine_named(engine)
-    if url is None:
-        return engine_for(base_model)
+    if not base_model:
+        return OTHER
     try:
         found = engine_for(base_model)
-    except EngineError:  # what runs there is known to whoever started it
+    except EngineError:
+        # What runs at a url is known to whoever started it; and a mere name is enough to lay prompts out.
+        path = Path(base_model)
+        if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
+            raise
         return OTHER
-    # Weights do not tell, nor does what is installed here.
-    return found if found.name in ("llama.cpp", "ollama") else OTHER
+    # At a url, weights do not tell, nor does what is installed here.
+    return found if url is None or found.name in ("llama.cpp", "ollama") else OTHER

@@ -160,6 +160,9 @@ def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
         ("Qwen/Qwen2.5-7B-Instruct", NOWHERE, "other"),
         ("not-here.gguf", NOWHERE, "other"),
         ("", NOWHERE, "other"),
+        # A mere name, as the documents have it.
+        ("internlm2-chat-7b", None, "other"),
+        ("", None, "other"),
     ],
 )
 def test_the_engine_is_chosen_by_the_model(
@@ -170,15 +173,30 @@ def test_the_engine_is_chosen_by_the_model(
     assert TrainableModule(model, url=url, markers="chatml").engine.name == engine
 
 
+@pytest.mark.parametrize("model", ["nowhere/not-here.gguf", "not-here.gguf", "org/model-GGUF", "a/b/c", "."])
+def test_a_model_that_is_not_there_is_told_of_at_once(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EngineError, match=f"{model}"):
+        TrainableModule(model)
+
+
+def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() -> None:
+    """The name that the documents print was refused before anything could be made of it."""
+    made = TrainableModule("internlm2-chat-7b").prompt("Help.")
+    assert made.render("hi").text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
+    with pytest.raises(EngineError, match=r"which engine serves 'internlm2-chat-7b' .* name the engine, one of llama"):
+        made.start()
+    with pytest.raises(EngineError, match="give base_model"):
+        TrainableModule().start()
+    with pytest.raises(EngineError, match="give url= of one that runs"):
+        TrainableModule("owner/name", engine="other").start()
+
+
 def test_weights_are_for_vllm_where_it_is_installed(folder: Path) -> None:
     wanted = "vllm" if ENGINES["vllm"].installed() else "transformers"
     assert TrainableModule(folder).engine.name == TrainableModule("owner/name").engine.name == wanted
-
-
-@pytest.mark.parametrize("model", ["", "not-here.gguf", "a name", "org/model-GGUF"])
-def test_a_model_that_no_engine_serves_is_told(model: str) -> None:
-    with pytest.raises(EngineError):
-        TrainableModule(model)
 
 
 def test_the_home_directory_is_known_by_its_sign(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
