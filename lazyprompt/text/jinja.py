@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import UndefinedError
 
 from lazyprompt._json import JsonText, checked, well_formed
@@ -21,6 +21,7 @@ from lazyprompt.text.sandbox import (
     said,
 )
 from lazyprompt.text.slots import value_text
+from lazyprompt.text.values import JsonValue, Opaque, Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,28 +29,23 @@ if TYPE_CHECKING:
     from jinja2.compiler import Frame
 
 
-class _Value(str):
-    """Text that an expression gave: not the developer's."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return self
+# A filter of ours, by a name that no template can write.
+_NAMED = " named"
 
 
-class _JsonValue(JsonText, _Value):
-    """The same, where the value was a dict or list."""
-
-    __slots__ = ()
-
-
-def _finalize(value: object) -> _Value:
+def _finalize(value: object, source: str = "") -> Value:
     """What Jinja calls with the value of each expression, before it becomes output."""
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Opaque):
+        return Value("", source, value)
+    if isinstance(value, ChainableUndefined):
+        return Value("", source)
     if not isinstance(value, str):
         weigh(value)
-    text = value_text(value, "a Jinja expression")
+    text = value_text(value, source or "a Jinja expression")
     check_length(len(text))
-    return _JsonValue(text) if isinstance(text, JsonText) else _Value(text)
+    return JsonValue(text, source) if isinstance(text, JsonText) else Value(text, source)
 
 
 class _Generator(BoundedGenerator):
@@ -73,10 +69,13 @@ class _Environment(BoundedEnvironment):
     code_generator_class = _Generator
 
 
-@lru_cache(maxsize=1)
-def _environment() -> _Environment:
-    """The one environment all templates share; nothing ever changes it."""
-    return _Environment(undefined=StrictUndefined, finalize=_finalize, keep_trailing_newline=True)
+@lru_cache(maxsize=2)
+def _environment(*, lenient: bool) -> _Environment:
+    """The environment that all templates of a kind share; nothing ever changes it."""
+    undefined = ChainableUndefined if lenient else StrictUndefined
+    made = _Environment(undefined=undefined, finalize=_finalize, keep_trailing_newline=True)
+    made.filters[_NAMED] = _finalize
+    return made
 
 
 class JinjaTemplate:
@@ -86,24 +85,25 @@ class JinjaTemplate:
 
     Args:
         text: The template.
-        own: What all of it counts as, among the slots: which expression a value came from is not kept.
+        own: What all of it counts as, among the slots.
+        lenient: Whether what is not there is empty text, at any depth; else it is an error.
 
     Raises:
         TemplateError: It is no text, or the syntax is wrong; the message names the line.
     """
 
-    __slots__ = ("_own", "_template", "literals", "slots", "text")
+    __slots__ = ("_lenient", "_own", "_template", "literals", "slots", "text")
 
-    def __init__(self, text: str, own: str = "instruction") -> None:
+    def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
         well_formed(text, "the template", TemplateError)
-        jinja = _environment()
+        jinja = _environment(lenient=lenient)
         try:
             tree = jinja.parse(text)
             found = meta.find_undeclared_variables(tree) - set(jinja.globals)
             self.literals: tuple[str, ...] = tuple(data.data for data in tree.find_all(nodes.TemplateData))
-            self._template = jinja.from_string(count_loops(tree))
+            self._template = jinja.from_string(count_loops(_named(tree)))
         except TemplateSyntaxError as error:
             raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -112,7 +112,7 @@ class JinjaTemplate:
         if escaped := tree.find(nodes.ScopedEvalContextModifier):
             raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
         self.text = text
-        self._own = own
+        self._own, self._lenient = own, lenient
         self.slots: tuple[str, ...] = tuple(sorted(found, key=lambda name: (text.find(name), name)))
 
     @staticmethod
@@ -126,10 +126,10 @@ class JinjaTemplate:
         """Render the template.
 
         Args:
-            values: Plain data for each slot.
+            values: Plain data for each slot, or an :class:`~lazyprompt.text.values.Opaque`.
 
         Returns:
-            The parts: the template's own text and what its expressions gave in turn.
+            The parts: the template's own text and what its expressions gave, as values, in turn.
 
         Raises:
             SlotError: An expression looks for something a value does not have.
@@ -148,7 +148,7 @@ class JinjaTemplate:
                         else f"of more than {MAX_PIECES} pieces"
                     )
                     raise TemplateError(f"Jinja: the output is {what}")
-                if isinstance(chunk, _Value):
+                if isinstance(chunk, Value):
                     parts += (chunk, "")
                 else:
                     parts[-1] += chunk
@@ -164,6 +164,29 @@ class JinjaTemplate:
         """The slot of each part."""
         return (self._own,) * len(parts)
 
-    def __reduce__(self) -> tuple[type[JinjaTemplate], tuple[str, str]]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text: compiled code cannot travel."""
-        return JinjaTemplate, (self.text, self._own)
+        return partial(JinjaTemplate, lenient=self._lenient), (self.text, self._own)
+
+
+def _named(tree: nodes.Template) -> nodes.Template:
+    """A parsed template whose values know the names that they are from."""
+    for output in tree.find_all(nodes.Output):
+        output.nodes = [
+            nodes.Filter(node, _NAMED, [nodes.Const(name)], [], None, None, lineno=node.lineno)
+            if (name := _path(node))
+            else node
+            for node in output.nodes
+        ]
+    tree.set_environment(cast("_Environment", tree.environment))
+    return tree
+
+
+def _path(node: nodes.Node) -> str:
+    """An expression that is a name, or names one behind the other, as a template writes it; ``""`` for any other."""
+    if isinstance(node, nodes.Name):
+        return node.name
+    if isinstance(node, nodes.Getattr):
+        before = _path(node.node)
+        return f"{before}.{node.attr}" if before else ""
+    return ""
