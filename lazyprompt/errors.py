@@ -11,6 +11,7 @@ Every error of this package is a :class:`LazyPromptError`, and also the built-in
     ├── BudgetError (ValueError)        even what is protected does not fit
     ├── TemplateError (ValueError)      a template, an instruction or a marker table that is wrong in itself
     ├── PromptFileError (ValueError)    a prompt file that cannot be used; says file:line:column
+    │   └── PromptFileMissingError (FileNotFoundError)  it, or a file that it refers to, is not there
     ├── SafetyError (ValueError)        a control sequence in untrusted text, where ``safety="raise"`` refuses it
     ├── TokenizerError (LookupError)    a vocabulary or tokenizer that is not at hand
     ├── ModuleError (RuntimeError)      a model adapter that could not get an answer
@@ -66,6 +67,10 @@ class TemplateError(LazyPromptError, ValueError):
 
 class PromptFileError(LazyPromptError, ValueError):
     """A prompt file cannot be used; the message names file, line and column."""
+
+
+class PromptFileMissingError(PromptFileError, FileNotFoundError):
+    """A prompt file, or a file that it refers to, is not there."""
 
 
 class SafetyError(LazyPromptError, ValueError):

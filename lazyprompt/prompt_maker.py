@@ -73,6 +73,8 @@ class PromptMaker:
         self._history = History.of(history)
         self._show = show
         self._hooks: tuple[Hook, ...] = ()
+        # Whether the arguments of a call are made into others by the prompter itself: see _prepared.
+        self._expands = False
         self._safety: Safety = self._default_safety
         self._budget = None if budget is None else self._checked_budget(budget)
         self._chat_template: ChatTemplate | None = None
@@ -141,10 +143,10 @@ class PromptMaker:
         Returns:
             A copy without hooks (this prompter itself if it has none), and what it is to be given.
         """
-        if not self._hooks:
+        if not self._hooks and not self._expands:
             return self, input, history, tools
         given, past, offered, _ = self._prepared(input, history, tools, None)
-        return self._changed(self._markers, hooks=()), given, past, offered
+        return self._changed(self._markers, hooks=(), expands=False), given, past, offered
 
     def said(self, input: object, history: PastLike) -> str | None:  # noqa: A002 - the name of the documents
         """What the user says with a call: the user's part of the instruction, and the input.
@@ -158,7 +160,7 @@ class PromptMaker:
         """
         _, user, text = self._instruction.parts(input)
         said = "".join(user) + (text or "")
-        return said or said_now(text, self._past(history))
+        return said or self._now(text, self._past(history))
 
     def _within(
         self, budget: Budget, form: str | None, model: str | None, args: CallArgs
@@ -271,7 +273,7 @@ class PromptMaker:
         past = self._history if history is None else self._past(history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
         slots = self._instruction.origins(system, user)
-        return Fields(self._system_text, system, slots[0], user, slots[1], said_now(text, past), past, all_tools)
+        return Fields(self._system_text, system, slots[0], user, slots[1], self._now(text, past), past, all_tools)
 
     def _ready(self, fields: Fields) -> TextWriter:
         """What lays the fields of any prompt out: made on first use; two threads that come at once make the same."""
@@ -303,7 +305,7 @@ class PromptMaker:
         if past is not EMPTY_HISTORY:
             messages += past.to_openai()
         said = "".join(user_parts) + (text or "")
-        if said or said_now(text, past) is not None:
+        if said or self._now(text, past) is not None:
             messages.append({"role": "user", "content": said})
         if label is not None:
             messages.append({"role": "assistant", "content": label})
@@ -330,10 +332,14 @@ class PromptMaker:
             model,
             (self._system_text, "".join(system_parts)),
             past.messages if past.has_messages else past.to_openai(),
-            said or said_now(text, past),
+            said or self._now(text, past),
             self._tools if tools is None else self._all_tools(tools),
             label,
         )
+
+    def _now(self, text: str | None, past: History) -> str | None:
+        """What the user says now; nothing at all where nothing was given and nobody is waited for."""
+        return said_now(text, past) if self._instruction.asks else text
 
     def _past(self, history: PastLike) -> History:
         return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)

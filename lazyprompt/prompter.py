@@ -13,7 +13,7 @@ from lazyprompt._json import checked_text
 from lazyprompt.errors import BudgetError, FormatError, TemplateError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompt import Prompt, Rendered
-from lazyprompt.prompt_maker import OWN_FORMS, PromptMaker, said_now
+from lazyprompt.prompt_maker import OWN_FORMS, PromptMaker
 from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import checked_safety
 
@@ -159,7 +159,7 @@ class Prompter(PromptMaker):
             return self._for_model(model, chat_template).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
-        if self._hooks or label is not None:
+        if self._hooks or self._expands or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
         made: str | OpenAIPrompt | Payload
@@ -225,7 +225,7 @@ class Prompter(PromptMaker):
         Raises:
             SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
         """
-        if self._hooks:
+        if self._hooks or self._expands:
             input, history, tools, _ = self._prepared(input, history, tools, None)  # noqa: A001
         filled = self._instruction.fill(input)
         past = self._past(history)
@@ -233,7 +233,7 @@ class Prompter(PromptMaker):
             system=self._system,
             instruction=filled.system_text,
             user=filled.user_text,
-            input=said_now(filled.input, past),
+            input=self._now(filled.input, past),
             history=past,
             tools=self._tools if tools is None else self._all_tools(tools),
         )
@@ -266,7 +266,7 @@ class Prompter(PromptMaker):
         """
         if model is not None or chat_template is not None:
             return self._for_model(model, chat_template).render(input, history, tools, label)
-        if self._hooks or label is not None:
+        if self._hooks or self._expands or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         if self._budget is not None:
             (given, past), _ = self._fitted(self._budget, None, None, (input, history, tools, label))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
-from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, TOO_LARGE, Node, Reader, Source
+from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, Node, Reader, Source, decoded, plain
 from lazyprompt.history import History
 from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
 from lazyprompt.text.slots import escape
@@ -67,7 +67,7 @@ class PromptFile:
                 data = file.read(MAX_BYTES + 1)
         except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
             raise PromptFileError(f"{name}:1:1: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        return cls._made(_decoded(data, name), name, Path(name))
+        return cls._made(decoded(data, name), name, Path(name))
 
     @classmethod
     def loads(cls, text: str, name: str = "<string>") -> PromptFile:
@@ -97,17 +97,6 @@ class PromptFile:
             with _placed(source, fields["model"]):
                 prompter = prompter.with_markers(model)
         return cls(prompter, model, name, path)
-
-
-def _decoded(data: bytes, name: str) -> str:
-    if len(data) > MAX_BYTES:
-        raise PromptFileError(f"{name}:1:1: {TOO_LARGE}")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = Source(data[: error.start].decode("utf-8"), name, whole=False)
-        what = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise before.error(len(before.text), what) from error
 
 
 def _fields(source: Source) -> dict[str, Node]:
@@ -202,12 +191,12 @@ def _extra_keys(source: Source, node: Node) -> str | list[str]:
 def _tools(source: Source, node: Node) -> ToolSet:
     items = _items_of(source, node, "tools", "tools in the OpenAI form")
     with _placed(source, node):
-        return ToolSet.of(cast("list[ToolLike]", [_plain(item) for item in items]))
+        return ToolSet.of(cast("list[ToolLike]", [plain(item) for item in items]))
 
 
 def _history(source: Source, node: Node) -> HistoryLike:
     items = _items_of(source, node, "history", "pairs [question, answer] or messages")
-    history = cast("HistoryLike", [_plain(item) for item in items])
+    history = cast("HistoryLike", [plain(item) for item in items])
     with _placed(source, node):
         History.of(history)
     return history
@@ -233,15 +222,6 @@ def _examples(source: Source, node: Node) -> list[tuple[str, str]]:
             raise source.error(item.at, f"{where} is {KINDS[type(item.value)]}{has}; {form}")
         pairs.append((_text_of(source, input_node, f"{where} input"), _text_of(source, output_node, f"{where} output")))
     return pairs
-
-
-def _plain(node: Node) -> object:
-    """The value of a node, without places; what an alias repeats is made anew."""
-    if isinstance(node.value, list):
-        return [_plain(item) for item in node.value]
-    if isinstance(node.value, dict):
-        return {name: _plain(item) for name, item in node.value.items()}
-    return node.value
 
 
 def _with_examples(instruction: str | dict[str, str] | None, examples: list[tuple[str, str]]) -> str | dict[str, str]:

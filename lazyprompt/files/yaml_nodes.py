@@ -27,6 +27,8 @@ MAX_DEPTH = 100
 
 TOO_LARGE = f"the file is larger than {MAX_BYTES} bytes"
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
+_NOT_A_BREAK = re.compile(r"[^\r\n]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_IN_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # How much of a long line a syntax error shows, before and after the place.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
@@ -41,7 +43,7 @@ class Source:
         whole: Whether it is the whole text, and so to be checked.
 
     Raises:
-        PromptFileError: The text is too long, or has characters that no YAML has.
+        PromptFileError: The text is too long, or cannot be written as UTF-8.
     """
 
     def __init__(self, text: str, name: str, *, whole: bool = True) -> None:
@@ -51,11 +53,27 @@ class Source:
             self._check()
 
     def _check(self) -> None:
-        if alien := _NOT_IN_YAML.search(self.text):
-            what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
-            raise self.error(alien.start(), what)
+        if alone := _SURROGATE.search(self.text):
+            raise self.error(
+                alone.start(), f"the character U+{ord(alone[0]):04X} is half of a pair, which no UTF-8 has"
+            )
         if len(self.text.encode()) > MAX_BYTES:
             raise self.error(0, TOO_LARGE)
+
+    def check_yaml(self, begin: int = 0, end: int | None = None) -> None:
+        """Refuse characters that no YAML has.
+
+        Args:
+            begin: Where the YAML begins.
+            end: Where it ends; None is the end of the text.
+
+        Raises:
+            PromptFileError: There is one.
+        """
+        stop = len(self.text) if end is None else end
+        if alien := _NOT_IN_YAML.search(self.text, begin, stop):
+            what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
+            raise self.error(alien.start(), what)
 
     def place(self, at: int) -> tuple[int, int]:
         """The line and column of an index, both from 1, as editors count them."""
@@ -67,17 +85,21 @@ class Source:
         line, column = self.place(at)
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
+    def pointed(self, at: int, what: str) -> PromptFileError:
+        """An error at an index, with its line and a caret below."""
+        column = self.place(at)[1]
+        line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
+        start = max(column - 1 - _SHOWN_BEFORE, 0)
+        indent = " " * sum(map(_cells, visible(line[start : column - 1])))
+        return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
+
     def syntax_error(self, error: yaml.MarkedYAMLError) -> PromptFileError:
         """What the parser found wrong, with the line it found it in."""
         mark = error.problem_mark or error.context_mark
         # The end of the file is better shown behind the last thing in it.
         at = min(mark.index if mark else 0, len(self.text.rstrip()))
-        column = self.place(at)[1]
-        line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
-        start = max(column - 1 - _SHOWN_BEFORE, 0)
-        indent = " " * sum(map(_cells, visible(line[start : column - 1])))
         what = ", ".join(filter(None, (error.context, error.problem)))
-        return self.error(at, f"{what}{self._advice(at, what)}\n{visible(line[start:])}\n{indent}^")
+        return self.pointed(at, f"{what}{self._advice(at, what)}")
 
     def _advice(self, at: int, what: str) -> str:
         """What to do about the mistakes that people make most."""
@@ -140,11 +162,19 @@ class Reader:
 
     Args:
         source: The text.
+        begin: Where the YAML begins in it.
+        end: Where it ends; None is the end of the text.
+
+    Raises:
+        PromptFileError: It has characters that no YAML has.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, begin: int = 0, end: int | None = None) -> None:
         self._source = source
-        self._events = yaml.parse(source.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        source.check_yaml(begin, end)
+        # What stands before it is blanked, so that places are those of the whole text.
+        text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
+        self._events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self._anchors: dict[str, tuple[Node, int, int]] = {}
         self._nodes = 0
         self._characters = 0
@@ -250,3 +280,32 @@ class Reader:
 
 def _index(event: yaml.Event) -> int:
     return event.start_mark.index if event.start_mark else 0
+
+
+def plain(node: Node) -> object:
+    """The value of a node, without places; what an alias repeats is made anew."""
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    if isinstance(node.value, dict):
+        return {name: plain(item) for name, item in node.value.items()}
+    return node.value
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The text of a file.
+
+    Args:
+        data: Its bytes.
+        name: How errors call it.
+
+    Raises:
+        PromptFileError: It is too large, or no UTF-8.
+    """
+    if len(data) > MAX_BYTES:
+        raise PromptFileError(f"{name}:1:1: {TOO_LARGE}")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = Source(data[: error.start].decode("utf-8"), name, whole=False)
+        what = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise before.error(len(before.text), what) from error

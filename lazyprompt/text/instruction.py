@@ -74,6 +74,9 @@ class InstructionTemplate:
     accepts_input: ClassVar[bool] = True
     """Whether a text that fills no slot is what the user says (else it is an error)."""
 
+    asks: ClassVar[bool] = True
+    """Whether a prompt ends with a turn of the user's, empty where nothing is said."""
+
     preamble: ClassVar[str] = ""
     """What stands before a system-level instruction."""
 

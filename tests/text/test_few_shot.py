@@ -1,4 +1,5 @@
 import pickle
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import FewShotTemplate
 from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.text.example_selection import FirstExamples, MostSimilar
 
 ADDITION = FewShotTemplate(
     "Add, {name}.",
@@ -121,6 +123,87 @@ def test_an_example_that_is_no_dict_is_refused_with_its_index(example: Any) -> N
 def test_examples_that_are_no_list_are_refused(examples: Any) -> None:
     with pytest.raises(TemplateError, match=f"^examples are a list of dicts, not a {type(examples).__name__}$"):
         FewShotTemplate("", examples, "{q}", "")
+
+
+def test_without_a_selector_all_examples_are_shown() -> None:
+    assert ADDITION.chosen(name="Bob", question="3+3") == (0, 1)
+    with pytest.raises(SlotError, match="no value for 'question'"):
+        ADDITION.chosen(name="Bob")
+
+
+def test_a_selector_decides_at_each_rendering_which_are_shown() -> None:
+    def same_letter(values: Mapping[str, object], example: Mapping[str, object]) -> float:
+        return values["x"] == example["q"]
+
+    template = FewShotTemplate("", [{"q": "a"}, {"q": "b"}], "{q}", "{x}", "-", select=MostSimilar(1, same_letter))
+    assert template.render(x="b") == "b-b"
+    assert template.render(x="a") == "a-a"
+    assert template.chosen(x="b") == (1,)
+
+
+@given(st.text(), st.text())
+def test_chosen_examples_and_values_are_data(example: str, value: str) -> None:
+    """Elsewhere the chosen examples are put into the template, which is then filled: a brace in one is an error."""
+    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=FirstExamples(1))
+    assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
+
+
+def test_values_are_checked_before_a_selector_sees_them() -> None:
+    def never(values: Mapping[str, object], example: Mapping[str, object]) -> float:
+        raise AssertionError((values, example))
+
+    with pytest.raises(SlotError, match="no value for 'x'"):
+        FewShotTemplate("", [{"q": "1"}], "{q}", "{x}", select=MostSimilar(1, never)).render()
+
+
+def test_a_selector_sees_the_examples_as_they_were() -> None:
+    """The texts were kept and the dicts shared: an example changed later was chosen by what it no longer said."""
+    seen: list[object] = []
+
+    def score(_values: Mapping[str, object], example: Mapping[str, object]) -> float:
+        seen.append(example["q"])
+        return 0
+
+    tags = ["1"]
+    example = {"q": tags}
+    template = FewShotTemplate("", [example], "{q}", "{x}", select=MostSimilar(1, score))
+    tags.append("2")
+    example["q"] = ["3"]
+    assert template.render(x="y") == '["1"]\ny'
+    assert seen == [["1"]]
+
+
+def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
+    """A label or a vector that is not to be shown had no place: only what a slot takes was let in."""
+    vectors = [{"q": "a", "vector": [0.0, 1.0]}, {"q": "b", "vector": [1.0, 0.0]}]
+
+    def first_part(_values: Mapping[str, object], example: Mapping[str, Any]) -> float:
+        return float(example["vector"][0])
+
+    template = FewShotTemplate("", vectors, "{q}", "{x}", "-", select=MostSimilar(1, first_part))
+    assert template.render(x="?") == "b-?"
+    with pytest.raises(SlotError, match=r"^examples\[0\]: no slot named 'vector'; the slots are 'q'$"):
+        FewShotTemplate("", vectors, "{q}", "{x}", "-")
+
+
+def test_with_a_selector_too_an_example_has_a_value_for_each_slot() -> None:
+    with pytest.raises(SlotError, match=r"^examples\[1\]: no value for 'a'; the slots are 'q', 'a'$"):
+        FewShotTemplate("", [{"q": "1", "a": "2"}, {"q": "1", "b": "2"}], "{q}{a}", "", select=FirstExamples(1))
+    with pytest.raises(TemplateError, match=r"^examples\[0\] is a str; an example is a dict"):
+        FewShotTemplate("", ["text"], "{q}{a}", "", select=FirstExamples(1))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        (2, r"select is a int; give a selector: something with a method select\(offer\) that gives indices"),
+        (len, "select is a builtin_function_or_method; give a selector"),
+        (FirstExamples, "select is the class FirstExamples; give a selector made with it"),
+    ],
+)
+def test_what_is_no_selector_is_refused(select: Any, said: str) -> None:
+    with pytest.raises(TemplateError, match=f"^{said}"):
+        FewShotTemplate("", [], "{q}", "", select=select)
 
 
 @pytest.mark.parametrize("place", range(4))

@@ -1,0 +1,137 @@
+"""The dialect of agent definitions: tools before the text, calls and results as turns, media in Markdown.
+
+Source: the prompt section of the specification of agent definitions (AgentSchema).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, cast
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.inputs import MEDIA, Thread
+from lazyprompt.files.roles import ROLES, attributes_in
+from lazyprompt.files.scanned import Scanned
+from lazyprompt.files.slotted_yaml import slotted_yaml
+from lazyprompt.files.turns import Called, Returned, Said, Shown, Turn, said, steps_of
+from lazyprompt.openai_form import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.roles import Section
+    from lazyprompt.files.turns import Item, Step
+
+AGENT_ROLES: Final = (*ROLES, "function", "tool", "tools", "thread")
+"""The names that begin a section."""
+
+# Neither part holds a bracket of its own, so that no text takes long to search.
+_MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
+
+
+def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
+    """The turns of an agent definition; its tools are not among them.
+
+    Args:
+        sections: The sections of the filled template.
+
+    Yields:
+        Turns and threads.
+
+    Raises:
+        PromptFileError: A call is no YAML, or a ``thread`` section holds no thread.
+    """
+    for section in sections:
+        if section.role == "tools":
+            continue
+        if section.role == "thread":
+            yield from _threads(section)
+        elif section.role in ("tool", "function"):
+            attributes = {key: value for key, value in section.attributes.items() if key != "type"}
+            yield Turn("tool", (Returned(_all_said(section)),), attributes)
+        elif section.attributes.get("type") == "tool_call":
+            attributes = {key: value for key, value in section.attributes.items() if key != "type"}
+            yield Turn(section.role, tuple(_calls(section)), attributes)
+        else:
+            for step in steps_of(section):
+                yield step if isinstance(step, Thread) else Turn(step.role, tuple(_with_media(step)), step.attributes)
+
+
+def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
+    """The tools that an agent definition names before its text.
+
+    Args:
+        sections: The sections of the filled template.
+
+    Raises:
+        PromptFileError: They are no list of mappings.
+    """
+    found: list[JsonObject] = []
+    for section in sections:
+        if section.role != "tools":
+            continue
+        read = slotted_yaml(section.parts, "tools")
+        if read is None:
+            continue
+        if not isinstance(read, list) or not all(isinstance(each, dict) for each in read):
+            raise PromptFileError("tools: this section is a list of tools, each of them a mapping")
+        found += cast("list[JsonObject]", read)
+    return found
+
+
+def _threads(section: Section) -> Iterator[Step]:
+    steps = [*steps_of(section)]
+    if not any(isinstance(step, Thread) for step in steps):
+        raise PromptFileError("a thread section holds the slot of an input of the kind thread, as {{conversation}}")
+    yield from (step for step in steps if isinstance(step, Thread))
+
+
+def _calls(section: Section) -> Iterator[Called]:
+    """The calls that a turn makes: one mapping, or a list of them."""
+    read: Json = slotted_yaml(section.parts, f'{section.role}[type="tool_call"]')
+    for call in read if isinstance(read, list) else [read]:
+        if not isinstance(call, dict):
+            raise PromptFileError(f"a tool_call is a mapping: id, type, function; not {call!r}")
+        yield Called(call)
+
+
+def _all_said(section: Section) -> Said:
+    items = said(section.parts)
+    return items[0] if items and isinstance(items[0], Said) else Said(())
+
+
+def _with_media(turn: Turn) -> Iterator[Item]:
+    """The items of a turn, with the media that its text has in Markdown."""
+    for item in turn.items:
+        if isinstance(item, Said):
+            yield from _media_in(item)
+        else:
+            yield item
+
+
+def _media_in(text: Said) -> Iterator[Item]:
+    """Text and the media in it. What is in a value is text."""
+    filled = Scanned(text.parts)
+    if "](" not in filled.text:
+        yield text
+        return
+    end = 0
+    for match in _MEDIUM.finditer(filled.text):
+        medium = _medium(match, filled)
+        if medium is not None:
+            yield from said(filled.between(end, match.start()))
+            yield medium
+            end = match.end()
+    yield from said(filled.between(end, len(filled.text)))
+
+
+def _medium(match: re.Match[str], filled: Scanned) -> Shown | None:
+    """What is shown; None where the words in brackets name no medium, as in any other Markdown."""
+    label = match[1].strip()
+    attributes: dict[str, Json] = {} if label in MEDIA else attributes_in(label)
+    kind = label if label in MEDIA else attributes.pop("type", None)
+    if not isinstance(kind, str) or kind not in MEDIA:
+        return None
+    address = "".join(filled.between(*match.span(2)))
+    return Shown(MEDIA[kind](source_of(address)), attributes)

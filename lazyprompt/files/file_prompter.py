@@ -1,0 +1,157 @@
+"""A prompt file as a prompter: all that prompters can do, it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+
+from lazyprompt.errors import SlotError
+from lazyprompt.files.inputs import Thread
+from lazyprompt.files.turns import messages_of
+from lazyprompt.history import History
+from lazyprompt.prompt import Text
+from lazyprompt.prompter import Prompter
+from lazyprompt.text.instruction import Filled, InstructionTemplate
+from lazyprompt.text.template import ChatPromptTemplate
+from lazyprompt.text.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.turns import Step
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.prompt_maker import HookArgs, ToolsLike
+
+
+class _Said(NamedTuple):
+    """What the text of a file says that is a prompter's own: its system text, and the user's last turn.
+
+    Attributes:
+        system: The system text: the template's own and values in turn.
+        user: The last turn, in the same way.
+    """
+
+    system: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+
+
+_KEY = ""
+
+
+class _FileInstruction(InstructionTemplate):
+    """An instruction that is filled already: it takes the parts as they are."""
+
+    accepts_input: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
+
+    def __init__(self, slots: tuple[str, ...]) -> None:
+        super().__init__()
+        self.slots = slots
+
+    @property
+    def constant(self) -> frozenset[str]:
+        """Nothing: each prompt is filled anew."""
+        return frozenset()
+
+    def by_name(self, given: object) -> dict[str, object]:
+        """What is given, as values by slots: one, which is no text and so is not cut."""
+        return {_KEY: given}
+
+    def fill(self, input: object = None) -> Filled:  # noqa: A002 - as of its base
+        """The parts as texts."""
+        system, user, text = self.parts(input)
+        return Filled(_text(system), _text(user), text)
+
+    def parts(self, given: object) -> tuple[Sequence[str], Sequence[str], str | None]:
+        """The parts themselves."""
+        said = cast("Mapping[str, object]", given)[_KEY] if isinstance(given, dict) else given
+        if not isinstance(said, _Said):
+            raise SlotError(f"a prompt file takes a dict of inputs, not {type(said).__name__}")
+        return said.system, said.user, None
+
+    def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The inputs that the parts are from."""
+        return _slots(system), _slots(user)
+
+
+class FilePrompter(Prompter):
+    """A prompter whose input are the inputs of a prompt file.
+
+    The file's first system turn is its system text, its last turn, if that is the user's and only text, what the user
+    says; all between is history. A history that is given stands in the place of the file's thread, or before that last
+    turn.
+
+    Args:
+        prompty: The prompt file.
+    """
+
+    def __init__(self, prompty: Prompty) -> None:
+        functions = [each.function() for each in prompty.tools if each.kind == "function"]
+        super().__init__(_FileInstruction(prompty.slots), ChatPromptTemplate(), system="", tools=functions or None)
+        self._prompty = prompty
+        self._expands = True
+
+    def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
+        given, history, tools, label = super()._prepared(*args)
+        if not self._expands:
+            return given, history, tools, label
+        inputs = self._inputs(given)
+        has_thread = any(each.kind == "thread" and inputs.get(each.name) is None for each in self._prompty.inputs)
+        made = self._prompty.rendered(inputs, history if has_thread else None)
+        said, steps = _taken(made.steps)
+        past = messages_of(steps)
+        if history is not None and not has_thread:
+            past += History.of(history).messages
+        return said, past, tools, label
+
+    def _inputs(self, given: object) -> Mapping[str, object]:
+        """The inputs by their names: a value alone is that of the only one."""
+        if given is None:
+            return {}
+        if isinstance(given, dict):
+            return cast("dict[str, object]", given)
+        names = [each.name for each in self._prompty.inputs] or [*self._prompty.slots]
+        plain = [each.name for each in self._prompty.inputs if each.kind != "thread"] or names
+        if len(plain) == 1:
+            return {plain[0]: given}
+        raise SlotError(
+            f"the inputs of {self._prompty.name or 'the prompt'} are a dict: {', '.join(names) or 'it takes none'}; given "
+            f"was a {type(given).__name__}"
+        )
+
+
+def _taken(steps: Sequence[Step]) -> tuple[_Said, list[Step]]:
+    """What is the prompter's own of a conversation, and the rest of it."""
+    left = [*steps]
+    system: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    first = left[0] if left else None
+    if first is not None and not isinstance(first, Thread) and first.role == "system" and first.only_text is not None:
+        system = _in_turn(first.only_text.parts)
+        del left[0]
+    last = left[-1] if left else None
+    if last is not None and not isinstance(last, Thread) and last.role == "user" and not last.attributes:
+        only = last.only_text
+        if only is not None and only.text:
+            user = _in_turn(only.parts)
+            del left[-1]
+    return _Said(system, user), left
+
+
+def _in_turn(parts: Sequence[str]) -> tuple[str, ...]:
+    """The template's own text and values in turn: own text stands at the even places."""
+    found = [""]
+    for part in parts:
+        if isinstance(part, Value):
+            found += (part, "")
+        else:
+            found[-1] += part
+    return tuple(found)
+
+
+def _slots(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.source.partition(".")[0] or "instruction" if isinstance(part, Value) else "" for part in parts)
+
+
+def _text(parts: Sequence[str]) -> Text:
+    return Text(tuple(parts), _slots(parts))

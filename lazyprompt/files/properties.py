@@ -1,0 +1,257 @@
+"""Properties: what a prompt takes and gives, and the parameters of its tools, each of a kind.
+
+The kinds and their JSON Schema are those of Prompty v2 (its specification, sections 2.5, 2.9 and 7.1).
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from lazyprompt.errors import did_you_mean
+from lazyprompt.files.yaml_nodes import KINDS, Node, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.yaml_nodes import Source
+
+SCALARS: Final[Mapping[str, str]] = {"string": "string", "integer": "integer", "float": "number", "boolean": "boolean"}
+"""The kinds of plain values, and what JSON Schema calls them."""
+
+RICH: Final = ("thread", "image", "file", "audio")
+"""The kinds of what has no text."""
+
+KINDS_OF_PROPERTY: Final = (*SCALARS, "array", "object", "union", *RICH)
+"""All kinds."""
+
+_TEXTS = ("name", "description")
+_FLAGS = ("required", "nullable")
+_FIELDS = (*_TEXTS, *_FLAGS, "kind", "default", "example", "enumValues", "items", "properties", "oneOf", "anyOf")
+_OF_VALUE = {bool: "boolean", int: "integer", float: "float", str: "string", list: "array", dict: "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """An input, an output, a parameter of a tool, or a part of one.
+
+    Args:
+        name: Its name; ``""`` for the items of an array and the choices of a union.
+        kind: One of :data:`KINDS_OF_PROPERTY`.
+        description: What it is.
+        required: Whether it must be given.
+        default: What it is where it is not given; None is no default. Not to be changed: see :meth:`own_default`.
+        example: What it may be like; never used as a value.
+        enum_values: The values that it may have; none are all.
+        nullable: Whether it may be null.
+        items: What an array holds.
+        properties: What an object holds.
+        choices: What a union may be.
+    """
+
+    name: str
+    kind: str = "string"
+    description: str | None = None
+    required: bool = False
+    default: Json = None
+    example: Json = None
+    enum_values: tuple[Json, ...] = ()
+    nullable: bool = False
+    items: Property | None = None
+    properties: tuple[Property, ...] = field(default=())
+    choices: tuple[Property, ...] = field(default=())
+
+    def own_default(self) -> Json:
+        """The default, which whoever gets it may change."""
+        return deepcopy(self.default)
+
+    def to_dict(self) -> JsonObject:
+        """The property as a front matter says it."""
+        told: dict[str, Json | None] = {
+            "name": self.name or None,
+            "kind": self.kind,
+            "description": self.description,
+            "required": self.required or None,
+            "default": self.own_default(),
+            "example": deepcopy(self.example),
+            "enumValues": [*self.enum_values] or None,
+            "nullable": self.nullable or None,
+            "items": None if self.items is None else self.items.to_dict(),
+            "properties": [each.to_dict() for each in self.properties] or None,
+            "oneOf": [each.to_dict() for each in self.choices] or None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def schema(self, *, strict: bool = False) -> JsonObject:
+        """The property as a JSON Schema.
+
+        Args:
+            strict: Whether it keeps the rules of strict schemas: everything is required, and may be null where it is
+                not; nothing else may be there.
+        """
+        made = self._bare_schema(strict=strict)
+        if (self.nullable or (strict and not self.required and self.name)) and isinstance(made.get("type"), str):
+            made["type"] = [made["type"], "null"]
+        if self.description:
+            made["description"] = self.description
+        if self.enum_values:
+            made["enum"] = [*self.enum_values]
+        return made
+
+    def _bare_schema(self, *, strict: bool) -> JsonObject:
+        if self.kind == "array":
+            items: JsonObject = {"type": "string"} if self.items is None else self.items.schema(strict=strict)
+            return {"type": "array", "items": items}
+        if self.kind == "object":
+            return schema_of(self.properties, strict=strict) if self.properties else {"type": "object"}
+        if self.kind == "union":
+            return {"anyOf": [each.schema(strict=strict) for each in self.choices]}
+        return {"type": SCALARS.get(self.kind, "string")}
+
+
+def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> JsonObject:
+    """The JSON Schema of an object with some properties.
+
+    Args:
+        properties: The properties.
+        strict: As of :meth:`Property.schema`.
+    """
+    made: JsonObject = {
+        "type": "object",
+        "properties": {each.name: each.schema(strict=strict) for each in properties},
+    }
+    required: list[Json] = [each.name for each in properties if each.required or strict]
+    if required:
+        made["required"] = required
+    if strict:
+        made["additionalProperties"] = False
+    return made
+
+
+class PropertyReader:
+    """Reads properties out of a front matter.
+
+    Args:
+        source: The file.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def listed(self, node: Node, where: str) -> tuple[Property, ...]:
+        """Properties as a list of mappings with names, or as a mapping by names.
+
+        Args:
+            node: What is written.
+            where: How errors call it.
+
+        Raises:
+            PromptFileError: It is neither, or two have one name.
+        """
+        found: dict[str, Property] = {}
+        if isinstance(node.value, dict):
+            return tuple(self._of_name(name, item, f"{where}.{name}") for name, item in node.value.items())
+        if node.value is None:
+            return ()
+        if not isinstance(node.value, list):
+            what = f"{where} are {KINDS[type(node.value)]}; they are a list, or a mapping by their names"
+            raise self._source.pointed(node.at, what)
+        for index, item in enumerate(node.value):
+            made = self.one(item, f"{where}[{index}]")
+            if not made.name:
+                raise self._source.pointed(item.at, f"{where}[{index}] has no name")
+            if made.name in found:
+                raise self._source.pointed(
+                    item.at, f"{where}[{index}]: there is a second one of the name {made.name!r}"
+                )
+            found[made.name] = made
+        return tuple(found.values())
+
+    def one(self, node: Node, where: str, name: str = "") -> Property:
+        """A property that is written as a mapping.
+
+        Args:
+            node: What is written.
+            where: How errors call it.
+            name: Its name, where that stands before it.
+
+        Raises:
+            PromptFileError: It is no property.
+        """
+        if not isinstance(node.value, dict):
+            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}; a property is a mapping")
+        fields = node.value
+        for key, item in fields.items():
+            if key not in _FIELDS:
+                what = f"{where} has the field {key!r}{did_you_mean(key, _FIELDS)}; a property has {', '.join(_FIELDS)}"
+                raise self._source.pointed(item.key_at, what)
+        kind = self._text(fields.get("kind"), f"{where}.kind") or "string"
+        if kind not in KINDS_OF_PROPERTY:
+            known = f"{did_you_mean(kind, KINDS_OF_PROPERTY)}; the kinds are {', '.join(KINDS_OF_PROPERTY)}"
+            raise self._source.pointed(fields["kind"].at, f"{where}.kind is {kind!r}{known}")
+        texts = {key: self._text(fields.get(key), f"{where}.{key}") for key in _TEXTS}
+        flags = {key: self._flag(fields.get(key), f"{where}.{key}") for key in _FLAGS}
+        choices = fields.get("oneOf") or fields.get("anyOf")
+        enum = fields.get("enumValues")
+        return Property(
+            name or texts["name"] or "",
+            kind,
+            texts["description"],
+            flags["required"],
+            _json(fields.get("default")),
+            _json(fields.get("example")),
+            () if enum is None else tuple(cast("list[Json]", self._list(enum, f"{where}.enumValues"))),
+            flags["nullable"],
+            self._items(fields.get("items"), f"{where}.items"),
+            self.listed(fields["properties"], f"{where}.properties") if "properties" in fields else (),
+            self._choices(choices, where),
+        )
+
+    def _of_name(self, name: str, node: Node, where: str) -> Property:
+        """A property under its name: a mapping with fields of one, or a value, which is its default."""
+        if isinstance(node.value, dict) and node.value and node.value.keys() <= set(_FIELDS):
+            return self.one(node, where, name)
+        if node.value is None:
+            return Property(name)
+        return Property(name, _OF_VALUE[type(node.value)], default=_json(node))
+
+    def _items(self, node: Node | None, where: str) -> Property | None:
+        if node is None:
+            return None
+        if isinstance(node.value, str):  # the kind alone
+            node = Node({"kind": node}, node.at, node.key_at)
+        return self.one(node, where)
+
+    def _choices(self, node: Node | None, where: str) -> tuple[Property, ...]:
+        if node is None:
+            return ()
+        if not isinstance(node.value, list):
+            raise self._source.pointed(node.at, f"{where}: the choices of a union are a list")
+        return tuple(
+            self._items(item, f"{where}.oneOf[{index}]") or Property("") for index, item in enumerate(node.value)
+        )
+
+    def _text(self, node: Node | None, where: str) -> str | None:
+        if node is None or node.value is None:
+            return None
+        if not isinstance(node.value, str):
+            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}, and must be text")
+        return node.value
+
+    def _flag(self, node: Node | None, where: str) -> bool:
+        if node is None or node.value is None:
+            return False
+        if not isinstance(node.value, bool):
+            raise self._source.pointed(node.at, f"{where} is true or false, not {KINDS[type(node.value)]}")
+        return node.value
+
+    def _list(self, node: Node, where: str) -> list[Any]:
+        if not isinstance(node.value, list):
+            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}, and must be a list")
+        return [plain(item) for item in node.value]
+
+
+def _json(node: Node | None) -> Json:
+    return None if node is None else cast("Json", plain(node))

@@ -1,0 +1,208 @@
+"""What the strings of a front matter refer to: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
+
+A string that is one reference becomes what is referred to, whatever kind that has; references within text become text.
+They are looked up once, when a file is loaded: nothing that is put into a template later is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from lazyprompt._json import checked
+from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
+from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, TOO_LARGE, Node, Reader, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lazyprompt._json import Json
+    from lazyprompt.files.yaml_nodes import Value
+
+# Other protocols are text: they are those of whoever runs the prompt.
+_REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
+_YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Where references lead.
+
+    Args:
+        base: The directory that paths are relative to, and stay in; None where there is none.
+        roots: Further directories that files may lie in.
+        params: The values of ``${params:name}``.
+    """
+
+    base: Path | None = None
+    roots: tuple[Path, ...] = ()
+    params: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def resolved(self, fields: dict[str, Node], source: Source) -> dict[str, Node]:
+        """The fields of a front matter with all references looked up.
+
+        Args:
+            fields: The fields.
+            source: The file that they are from.
+
+        Raises:
+            PromptFileError: A reference leads to nothing, or where it may not; the message has its place.
+        """
+        looking = _Looking(self, source)
+        return {name: looking.resolved(node) for name, node in fields.items()}
+
+    def path_of(self, given: str) -> Path:
+        """The file of a path, if it may be read.
+
+        Args:
+            given: The path.
+
+        Raises:
+            ValueError: It lies outside of the directories that files may lie in, or there is no directory.
+        """
+        if self.base is None:
+            raise ValueError(f"{given!r} is relative to a directory, and a text has none: give base_dir=")
+        if not given.strip() or "\0" in given:
+            raise ValueError(f"{given!r} is no path of a file")
+        # Symbolic links are followed first: what counts is where the file is.
+        path = Path(os.path.realpath(self.base / given))
+        roots = [Path(os.path.realpath(root)) for root in (self.base, *self.roots)]
+        if not any(path.is_relative_to(root) for root in roots):
+            raise ValueError(
+                f"{given!r} lies outside allowed roots: files are read from the directory of the prompt file, and from "
+                "allowed_roots="
+            )
+        return path
+
+
+class _Looking:
+    """Looks the references of one file up, within bounds; each file is read once."""
+
+    def __init__(self, references: References, source: Source) -> None:
+        self._references = references
+        self._source = source
+        self._read: dict[Path, Node] = {}
+        self._within: list[Path] = []
+        self._left = MAX_BYTES
+        self._by_protocol: dict[str, Callable[[str], Value]] = {
+            "env": self._of_environment,
+            "file": self._of_file,
+            "params": self._of_params,
+        }
+
+    def resolved(self, node: Node) -> Node:
+        """A node with all references in it looked up."""
+        value = node.value
+        if isinstance(value, list):
+            return node._replace(value=[self.resolved(item) for item in value])
+        if isinstance(value, dict):
+            return node._replace(value={name: self.resolved(item) for name, item in value.items()})
+        if not isinstance(value, str) or "${" not in value:
+            return node
+        try:
+            return node._replace(value=self._text(value))
+        except PromptFileError:
+            raise
+        except ValueError as error:
+            raise self._source.pointed(node.at, str(error)) from error
+        except FileNotFoundError as error:
+            told = self._source.pointed(node.at, str(error))
+            raise PromptFileMissingError(str(told)) from error
+
+    def _text(self, text: str) -> Value:
+        """What a string becomes."""
+        whole = _REFERENCE.fullmatch(text)
+        if whole is not None:
+            return self._found(whole)
+        pieces: list[str] = []
+        end = 0
+        for match in _REFERENCE.finditer(text):
+            found = self._found(match)
+            if isinstance(found, list | dict) or found is None:
+                raise ValueError(f"{match[0]} is {KINDS[type(found)]}, which has no place within text")
+            pieces += (text[end : match.start()], found if isinstance(found, str) else json.dumps(found))
+            end = match.end()
+        return "".join([*pieces, text[end:]])
+
+    def _found(self, match: re.Match[str]) -> Value:
+        found = self._by_protocol[match[1].lower()](match[2])
+        # What is referred to often counts as often: files that hold each other ten times over would fill the memory.
+        self._left -= _weight(found)
+        if self._left < 0:
+            raise ValueError(f"the references make more than {MAX_BYTES} characters")
+        return found
+
+    @staticmethod
+    def _of_environment(given: str) -> str:
+        name, _, default = given.partition(":")
+        found = os.environ.get(name, default or None) if name else None
+        if found is None:
+            raise ValueError(
+                f"Environment variable '{name}' not set: set it, or give a default, as ${{env:{name or 'X'}:default}}"
+            )
+        return found
+
+    def _of_params(self, given: str) -> Value:
+        params = self._references.params
+        if given not in params:
+            known = ", ".join(map(repr, params)) or "none"
+            raise ValueError(f"there is no param {given!r}{did_you_mean(given, params)}; given in params= were {known}")
+        return _nodes(checked(params[given], f"params[{given!r}]", PromptFileError), 0).value
+
+    def _of_file(self, given: str) -> Value:
+        path = self._references.path_of(given)
+        if path in self._within:
+            chain = " → ".join(each.name for each in (*self._within, path))
+            raise ValueError(f"the references of files go round in a circle: {chain}")
+        if path not in self._read:
+            node = _content(path, given)
+            self._within.append(path)
+            self._read[path] = self.resolved(node)
+            self._within.pop()
+        return self._read[path].value
+
+
+def _content(path: Path, given: str) -> Node:
+    """What a file holds: JSON and YAML by their suffixes, else text."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {given!r}") from None
+    except OSError as error:
+        raise ValueError(f"{given!r} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"{given!r}: {TOO_LARGE}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
+    suffix = path.suffix.lower()
+    if suffix == ".json":
+        try:
+            return _nodes(checked(json.loads(text), f"the content of {given!r}", PromptFileError), 0)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{given!r} is no JSON: {error}") from error
+    if suffix in _YAML:
+        return Reader(Source(text, path.name)).read() or Node(None, 0, 0)
+    return Node(text, 0, 0)
+
+
+def _weight(value: Value) -> int:
+    """How much a value holds, in characters and values."""
+    if isinstance(value, list | dict):
+        return 1 + sum(_weight(item.value) for item in (value if isinstance(value, list) else value.values()))
+    return len(value) if isinstance(value, str) else 1
+
+
+def _nodes(value: Json, at: int) -> Node:
+    """A JSON value as nodes, all of them at one place."""
+    if isinstance(value, list):
+        return Node([_nodes(item, at) for item in value], at, at)
+    if isinstance(value, dict):
+        return Node({name: _nodes(item, at) for name, item in value.items()}, at, at)
+    return Node(cast("Value", value), at, at)

@@ -1,0 +1,154 @@
+"""Sections of a prompt file, by the lines that name a role: ``user[name="Ada"]:``.
+
+They are found in the template's own text after it was filled: a value is one sign there, whatever it holds. So no value
+can begin a section, or add an attribute to one; where the template itself writes a value in the place of a role
+(``{{ turn.role }}:``) or of an attribute's text, it stands there and no further.
+Within a fence (``` or ~~~) that is closed again, a line is no such line.
+
+Source of the lines' form: Prompty's specification, section 6; roles of its own has the dialect of agent definitions.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lazyprompt.errors import SlotError
+from lazyprompt.files.scanned import PLACE, Scanned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt._json import Json
+    from lazyprompt.text.values import Value
+
+ROLES: Final = ("system", "user", "assistant", "developer")
+"""The roles of Prompty v2."""
+
+_ATTRIBUTES = r"\[(?:\w++\s*+=\s*+(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\"',\]\n]*+)\s*+,?+\s*+)+\]"
+_ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\"',\]]*))")
+_FENCE = re.compile(r"^[^\S\n]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_WORDS = {"true": True, "false": False}
+
+
+class Section(NamedTuple):
+    """A part of a filled template under one role.
+
+    Attributes:
+        role: The role, in lower case; ``""`` for what stands before the first line that names one.
+        attributes: What the line says beside it.
+        parts: What stands below: the template's own text, and values.
+    """
+
+    role: str
+    attributes: dict[str, Json]
+    parts: tuple[str, ...]
+
+
+def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section]:
+    """Take a filled template apart by its roles.
+
+    Args:
+        parts: The template's own text, and values.
+        roles: The names of roles.
+
+    Returns:
+        The sections; what stands before the first one is left out if it is blank.
+
+    Raises:
+        SlotError: A value stands in the place of a role, and is none.
+    """
+    filled = Scanned(parts)
+    found: list[Section] = []
+    role, attributes, begin = "", dict[str, "Json"](), 0
+    for match in _lines(filled, roles):
+        # Within the YAML of a call, this is a key.
+        if attributes.get("type") == "tool_call" and match[0].strip() == "function:":
+            continue
+        if role or not filled.is_blank(begin, match.start()):
+            found.append(Section(role, attributes, filled.between(begin, match.start())))
+        role = _role(filled, match, roles)
+        attributes = _attributes(filled, *match.span("attributes")) if match["attributes"] else {}
+        begin = match.end()
+    if role or not filled.is_blank(begin, len(filled.text)) or not found:
+        found.append(Section(role, attributes, filled.between(begin, len(filled.text))))
+    return found
+
+
+def attributes_in(text: str) -> dict[str, Json]:
+    """Attributes in text that holds no values, as ``name="Ada", age=7``: in quotes they are text."""
+    return _attributes(Scanned([text]), 0, len(text))
+
+
+def _lines(filled: Scanned, roles: Sequence[str]) -> Iterator[re.Match[str]]:
+    """The lines that name a role."""
+    fences = list(_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
+    for match in _line(tuple(roles)).finditer(filled.text):
+        if match["role"] == PLACE and not _names_role(filled.value_at(match.start("role"))):
+            continue
+        if not any(begin < match.start() < end for begin, end in fences):
+            yield match
+
+
+def _names_role(value: Value) -> bool:
+    """Whether a value is meant to be a role: its name says so. Any other is text, as in ``{{ title }}:``."""
+    return value.source.rpartition(".")[2].lower().endswith("role")
+
+
+def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
+    """The role that a line names."""
+    if match["role"] != PLACE:
+        return match["role"].lower()
+    value = filled.value_at(match.start("role"))
+    role = value.strip().lower()
+    if role not in roles:
+        known = ", ".join(roles)
+        raise SlotError(
+            f"{value.source} stands in the place of a role, and is {str.__str__(value)!r}; roles are {known}"
+        )
+    return role
+
+
+def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
+    """The attributes between two places: in quotes they are text, without them also numbers, true and false."""
+    found: dict[str, Json] = {}
+    for each in _ATTRIBUTE.finditer(filled.text, begin, end):
+        group = next(number for number in (2, 3, 4) if each[number] is not None)
+        text = "".join(filled.between(*each.span(group)))
+        bare = group == len(each.groups()) and PLACE not in each[group]
+        found[each[1]] = _typed(text.strip()) if bare else text
+    return found
+
+
+def _typed(text: str) -> Json:
+    if text in _WORDS:
+        return _WORDS[text]
+    if not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def _fences(text: str) -> Iterator[tuple[int, int]]:
+    """Where fenced blocks begin and end; one that is not closed is none."""
+    opened = ""
+    begin = 0
+    for match in _FENCE.finditer(text):
+        fence, behind = match[1], match[2]
+        if not opened:
+            # What stands behind the signs is the language; there is none of the signs in it.
+            if fence[0] not in behind:
+                opened, begin = fence, match.start()
+        elif fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():
+            yield begin, match.end()
+            opened = ""
+
+
+@lru_cache(maxsize=8)
+def _line(roles: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(sorted(roles, key=len, reverse=True))
+    return re.compile(
+        rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)",
+        re.IGNORECASE | re.MULTILINE,
+    )

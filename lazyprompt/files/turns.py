@@ -1,0 +1,205 @@
+"""What the sections of a filled template say: turns of text, media, calls and results.
+
+A turn keeps the template's own text apart from values, so that whoever writes it as flat text knows what to trust.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.inputs import Medium, Thread
+from lazyprompt.messages import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.text.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.roles import Section
+    from lazyprompt.messages import AudioBlock, Block, FileBlock, Role, VideoBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text.
+
+    Args:
+        parts: The template's own text, and values.
+    """
+
+    parts: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A picture, sound, video or file.
+
+    Args:
+        block: The block.
+        attributes: What the template says of it.
+    """
+
+    block: ImageBlock | AudioBlock | FileBlock | VideoBlock
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of a tool.
+
+    Args:
+        call: As it is written: ``id``, ``type``, ``function`` with ``name`` and ``arguments``.
+    """
+
+    call: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a tool gave back.
+
+    Args:
+        said: The text.
+    """
+
+    said: Said
+
+
+Item: TypeAlias = "Said | Shown | Called | Returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn of a prompt.
+
+    Args:
+        role: Who speaks.
+        items: What is said.
+        attributes: What is said beside it: ``name`` is the speaker's.
+    """
+
+    role: str
+    items: tuple[Item, ...] = ()
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
+
+    @property
+    def only_text(self) -> Said | None:
+        """The turn's text, where it says nothing else."""
+        if not self.items:
+            return Said(())
+        only = self.items[0]
+        return only if len(self.items) == 1 and isinstance(only, Said) else None
+
+
+Step: TypeAlias = "Turn | Thread"
+"""A part of a conversation: a turn, or a thread in its place."""
+
+
+def steps_of(section: Section) -> Iterator[Step]:
+    """The steps of a section: a thread in it divides it, media are parts of its turn.
+
+    Args:
+        section: The section.
+
+    Yields:
+        Turns and threads in turn. What stands beside a thread is a turn if it says something.
+    """
+    role = section.role or "system"
+    run: list[str] = []
+    items: list[Item] = []
+    threads = 0
+    for part in section.parts:
+        held = part.held if isinstance(part, Value) else None
+        if held is None:
+            run.append(part)
+            continue
+        items += said(run)
+        run = []
+        if isinstance(held, Thread):
+            if items:
+                yield Turn(role, tuple(items), section.attributes)
+                items = []
+            threads += 1
+            yield held
+        elif isinstance(held, Medium):
+            items.append(Shown(held.block))
+    items += said(run)
+    # An empty turn is one, too: the template has it.
+    if items or not threads:
+        yield Turn(role, tuple(items), section.attributes)
+
+
+def said(parts: Sequence[str]) -> list[Item]:
+    """Parts as text, without the template's own line breaks around it; nothing where they are empty."""
+    left = [part for part in parts if part]
+    while left and not isinstance(left[0], Value) and not left[0].lstrip("\n"):
+        del left[0]
+    while left and not isinstance(left[-1], Value) and not left[-1].rstrip("\n"):
+        del left[-1]
+    if left and not isinstance(left[0], Value):
+        left[0] = left[0].lstrip("\n")
+    if left and not isinstance(left[-1], Value):
+        left[-1] = left[-1].rstrip("\n")
+    return [Said(tuple(left))] if left else []
+
+
+def messages_of(steps: Sequence[Step]) -> list[Msg]:
+    """A conversation as messages.
+
+    Args:
+        steps: Its turns and threads.
+    """
+    found: list[Msg] = []
+    for step in steps:
+        if isinstance(step, Thread):
+            found += step.messages
+        else:
+            found.append(message_of(step))
+    return found
+
+
+def message_of(turn: Turn) -> Msg:
+    """A turn as a message; ``name`` is the speaker's, all other attributes are its metadata.
+
+    Args:
+        turn: The turn.
+
+    Raises:
+        PromptFileError: A call or a result in it lacks what it needs.
+    """
+    only = turn.only_text
+    content: str | list[Block] = only.text if only is not None else [_block(item, turn) for item in turn.items]
+    name = turn.attributes.get("name")
+    metadata = {key: value for key, value in turn.attributes.items() if key != "name"}
+    return Msg(str(name) if name else turn.role, content, cast("Role", turn.role), metadata=metadata)
+
+
+def _block(item: Item, turn: Turn) -> Block:
+    if isinstance(item, Said):
+        return TextBlock(item.text)
+    if isinstance(item, Shown):
+        return item.block
+    if isinstance(item, Called):
+        return _call(item.call)
+    own_id = turn.attributes.get("tool_call_id") or turn.attributes.get("id")
+    if not own_id:
+        raise PromptFileError(f'a {turn.role} turn answers a call: tell which, as {turn.role}[tool_call_id="..."]:')
+    return ToolResultBlock(str(own_id), str(turn.attributes.get("name") or ""), item.said.text)
+
+
+def _call(call: JsonObject) -> ToolUseBlock:
+    function = call.get("function")
+    fields = function if isinstance(function, dict) else call
+    name, arguments = fields.get("name"), fields.get("arguments", fields.get("input"))
+    if not isinstance(name, str) or not name:
+        raise PromptFileError("a tool_call has no name: it is function: {name: ..., arguments: ...}")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise PromptFileError(f"the arguments of the tool_call {name!r} are a mapping")
+    return ToolUseBlock(str(call.get("id") or ""), name, cast("JsonObject", arguments or {}))

@@ -1,0 +1,317 @@
+import pickle
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt._json import JsonText
+from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.text.bounds import MAX_OUTPUT
+from lazyprompt.text.jinja import JinjaTemplate
+from lazyprompt.text.mustache import MAX_DEPTH, MustacheTemplate
+from lazyprompt.text.values import JsonValue, Opaque, Value
+
+if TYPE_CHECKING:
+    from lazyprompt.text.slots import SlotSyntax
+
+
+class Picture(Opaque):
+    __slots__ = ()
+
+
+NOTHING: list[Any] = [False, None, "", []]
+SOMETHING: list[Any] = [True, 0, 0.0, "a", {}, {"a": 1}, [0]]
+
+
+def parts(text: str, *, lenient: bool = False, **values: Any) -> list[str]:
+    """The parts of a filled template, its values made plain data first."""
+    data = {name: MustacheTemplate.coerce(value, name) for name, value in values.items()}
+    return list(MustacheTemplate(text, lenient=lenient).fill(data))
+
+
+def filled(text: str, **values: Any) -> str:
+    return "".join(parts(text, lenient=True, **values))
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("", {}, [""]),
+        ("plain { } }} text\n", {}, ["plain { } }} text\n"]),
+        ("Say {{a}} to {{ b }}!\n", {"a": "hi", "b": "Bob"}, ["Say ", "hi", " to ", "Bob", "!\n"]),
+        ("{{a}}{{{a}}}{{&a}}{{& a }}", {"a": '<&">'}, ["", '<&">', "", '<&">', "", '<&">', "", '<&">', ""]),
+        ("{{a}} {{b}} {{c}}", {"a": True, "b": 1.5, "c": None}, ["", "True", " ", "1.5", " ", "", ""]),
+        ("{{d}}", {"d": {"城": [None, True]}}, ["", '{"城": [null, true]}', ""]),
+        ("{{u.name}}", {"u": {"name": "Bob"}}, ["", "Bob", ""]),
+        ("{{l.1.a}}", {"l": [0, {"a": "x"}]}, ["", "x", ""]),
+        ("a{{! gone }}b{{!\n}}c", {}, ["abc"]),
+        ("{{#l}}-{{.}};{{/l}}", {"l": ["a", 2]}, ["-", "a", ";-", "2", ";"]),
+    ],
+)
+def test_own_text_and_values_are_parts_in_turn(text: str, values: dict[str, Any], expected: list[str]) -> None:
+    found = parts(text, **values)
+    assert found == expected
+    assert all(isinstance(part, Value) for part in found[1::2])
+
+
+SECTIONS: list[tuple[str, dict[str, Any], str]] = [
+    # Which values count as none: 0 and the empty dict do not.
+    *(("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": x}, "no") for x in NOTHING),
+    ("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {}, "no"),
+    *(("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": x}, "yes") for x in SOMETHING),
+    # A dict is looked in first, then what is around it.
+    ("{{#a}}{{x}}{{y}}{{/a}}", {"a": {"x": 1}, "x": 2, "y": 3}, "13"),
+    ("{{#a}}{{#b}}{{#c}}{{x}}{{y}}{{z}}{{/c}}{{/b}}{{/a}}", {"a": {"x": 1, "b": {"y": 2, "c": {"z": 3}}}}, "123"),
+    ("{{#l}}{{n}}{{#m}}{{n}}{{.}}{{/m}},{{/l}}", {"l": [{"n": 1, "m": ["a"]}, {"n": 2, "m": []}]}, "11a,2,"),
+    ("{{#l}}({{#.}}{{.}}{{/.}}){{/l}}", {"l": [[1, 2], [3]]}, "(12)(3)"),
+    ("{{#s}}[{{.}}]{{/s}}", {"s": "text"}, "[text]"),
+    ("{{#a.b.c}}{{x}}{{/a.b.c}}", {"a": {"b": {"c": {"x": "here"}}}}, "here"),
+    ("{{^a.b.c}}none{{/a.b.c}}", {"a": {}}, "none"),
+    # Only the first part of a name goes outwards: the rest is looked for where that was found.
+    ("[{{#a}}{{b.c}}{{/a}}]", {"a": {"b": {}}, "b": {"c": "wrong"}}, "[]"),
+    ("[{{a.b.c}}]", {"a": {"b": 1}}, "[]"),
+    # The same section twice, one in itself, and the other way round.
+    ("{{#x}}a{{/x}}b{{#x}}c{{/x}}", {"x": True}, "abc"),
+    ("{{#x}}a{{#x}}b{{/x}}c{{/x}}", {"x": False}, ""),
+    ("{{^x}}a{{^x}}b{{/x}}c{{/x}}", {"x": False}, "abc"),
+    # Delimiters.
+    ("{{=<% %>=}}<%a%> {{a}}<%={{ }}=%> {{a}}", {"a": 1}, "1 {{a}} 1"),
+    ("{{= | | =}}|a| |#a|x|/a|", {"a": 1}, "1 x"),
+    ("{{#x}}{{=| |=}}|a||/x||a|", {"a": 1, "x": True}, "11"),
+    ("{{=@ @=}}@{a}@@&a@", {"a": "<"}, "<<"),
+    # Blanks in a tag count for nothing, blanks around it are text.
+    (" {{ # x }} {{ a }} {{ / x }} ", {"a": 1, "x": True}, "  1  "),
+]
+
+
+@pytest.mark.parametrize(("text", "values", "expected"), SECTIONS)
+def test_sections_names_and_delimiters_are_as_the_specification_says(
+    text: str, values: dict[str, Any], expected: str
+) -> None:
+    assert filled(text, **values) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\n{{#x}}\nb\n{{/x}}\nc\n", "a\nb\nc\n"),
+        ("a\r\n{{#x}}\r\nb\r\n{{/x}}\r\nc", "a\r\nb\r\nc"),
+        ("  {{#x}} \t\nb\n\t{{/x}}", "b\n"),
+        ("a\n  {{! c }}", "a\n"),
+        ("{{! c\n\nd }}\na", "a"),
+        ("a\n {{=| |=}}\n|x|", "a\nTrue"),
+        ("a\n{{^y}}\nb\n{{/y}}\n", "a\nb\n"),
+        ("{{#x}}\n{{#x}}\nb\n{{/x}}\n{{/x}}\n", "b\n"),
+        # Not alone: a value, a text or a second tag is on the line.
+        ("{{x}}\n", "True\n"),
+        (" {{! c }} a\n", "  a\n"),
+        ("{{#x}}{{/x}}\na", "\na"),
+        ("{{#x}} b\n{{/x}}c", " b\nc"),
+        ("{{x}} {{! c }}\n", "True \n"),
+    ],
+)
+def test_a_line_with_only_a_tag_goes_with_its_break(text: str, expected: str) -> None:
+    assert filled(text, x=True, y=False) == expected
+
+
+def test_values_know_the_name_that_they_are_from() -> None:
+    picture = Picture()
+    template = MustacheTemplate("{{a}}{{ u.name }}{{#l}}{{.}}{{/l}}{{p}}{{u}}")
+    found = template.fill({"a": "1", "u": {"name": "B"}, "l": ["x"], "p": picture})
+    values = [part for part in found if isinstance(part, Value)]
+    assert [(value, value.source) for value in values] == [
+        ("1", "a"),
+        ("B", "u.name"),
+        ("x", "."),
+        ("", "p"),
+        ('{"name": "B"}', "u"),
+    ]
+    assert [value.held for value in values] == [None, None, None, picture, None]
+    assert isinstance(values[4], JsonValue)
+    assert isinstance(values[4], JsonText)
+
+
+def test_what_has_no_text_is_there_for_a_section() -> None:
+    picture = Picture()
+    found = MustacheTemplate("{{#p}}[{{.}}]{{/p}}{{^p}}none{{/p}}").fill({"p": picture})
+    assert found == ["[", "", "]"]
+    assert isinstance(found[1], Value)
+    assert found[1].held is picture
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\n{{nme}}", r"Mustache, line 2: there is no value for 'nme' \(did you mean 'name'\?\); give one"),
+        ("{{user.nme}}", r"line 1: there is no value for 'user.nme' \(did you mean 'name'\?\)"),
+        ("{{usr.name}}", r"line 1: there is no value for 'usr.name' \(did you mean 'user'\?\)"),
+        ("{{#user}}\n{{nme}}{{/user}}", r"line 2: there is no value for 'nme' \(did you mean 'name'\?\)"),
+        ("{{name.x}}", "line 1: there is no value for 'name.x'; give one, or put the tag in a section"),
+        ("{{name.__class__}}", "line 1: there is no value for 'name.__class__'"),
+        ("{{user.items}}", "line 1: there is no value for 'user.items'"),
+        ("{{name.0}}", "line 1: there is no value for 'name.0'"),
+        ("{{l.1}}{{l.2}}", "line 1: there is no value for 'l.2'"),
+        ("{{l.²}}", "line 1: there is no value for 'l.²'"),
+        ("{{l.-1}}", "line 1: there is no value for 'l.-1'"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: str) -> None:
+    values: dict[str, Any] = {"name": "N", "user": {"name": "B"}, "l": [1, 2]}
+    with pytest.raises(SlotError, match=said):
+        parts(text, **values)
+    found = parts(text, lenient=True, **values)
+    assert found[-2] == ""
+    assert isinstance(found[-2], Value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\n{{b", "line 2: a tag is opened and never closed; write }} behind it"),
+        ("{{{b}}", "line 1: a tag is opened and never closed; write }}} behind it"),
+        ("{{=<% %>}}", "line 1: a tag is opened and never closed; write =}} behind it"),
+        ("{{! b", "line 1: a tag is opened and never closed"),
+        ("\n{{#a}}\n\n{{#b}}\n", "line 4: {{#b}} is never closed; write {{/b}} where it ends"),
+        (
+            "{{#a}}\n{{^b}}\n\n{{/a}}",
+            "line 4: {{/a}} was found where {{^b}} of line 2 is still open; write {{/b}} first",
+        ),
+        ("\n\n{{/a}}", "line 3: {{/a}} closes nothing"),
+        ("{{}}", "line 1: '' is no name"),
+        ("{{#if x}}a{{/if}}", "line 1: 'if x' is no name: a name has no spaces"),
+        ("{{a..b}}", "line 1: 'a..b' is no name"),
+        ("{{.a}}", "line 1: '.a' is no name"),
+        ('{{"a": 1}}', "choose other delimiters before them, as in {{=<% %>=}}"),
+        ("{{=<%=}}", "line 1: '<%' are no delimiters; write two"),
+        ("{{=a b c=}}", "line 1: 'a b c' are no delimiters"),
+        ("{{> p}}", "line 1: partials"),
+        ("{{<p}}{{/p}}", "line 1: inheritance"),
+        ("{{$p}}{{/p}}", "line 1: blocks of inheritance"),
+        ("{{! a\n}}\n{{! b\n\n}}{{/c}}", "line 5: {{/c}} closes nothing"),
+        ("{{#a}}" * (MAX_DEPTH + 1), "line 1: sections lie in one another more than 100 deep"),
+    ],
+)
+def test_a_wrong_template_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        MustacheTemplate(text)
+    assert str(caught.value).startswith("Mustache, line ")
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(TemplateError, match="a template is text, not a bytes"):
+        MustacheTemplate(b"x")  # type: ignore[arg-type]
+    with pytest.raises(TemplateError, match="lone surrogate"):
+        MustacheTemplate("\ud800")
+
+
+def test_a_function_is_refused() -> None:
+    with pytest.raises(TemplateError, match="Mustache: 'f' is a function"):
+        MustacheTemplate("{{#f}}x{{/f}}").fill({"f": print})
+
+
+def test_slots_are_the_names_of_the_top_level_in_order() -> None:
+    text = "{{b}}{{#a.x}}{{name}}{{b}}{{/a.x}}{{^c}}{{d.e}}{{/c}}{{b}}{{.}}{{#l}}{{.}}{{^m}}{{n}}{{/m}}{{/l}}"
+    template = MustacheTemplate(text)
+    assert template.slots == ("b", "a", "c", "d", "l")
+    assert template.inner == ("name", "m", "n")
+    assert template.text == text
+
+
+def test_literals_are_its_own_text() -> None:
+    assert MustacheTemplate("a {{b}} c\n{{#d}}\ne{{/d}}{{! f }}").literals == ("a ", " c\n", "e")
+
+
+def test_it_is_a_syntax_like_the_others() -> None:
+    kind: type[SlotSyntax] = MustacheTemplate
+    template = kind("a {{x}}", "user")
+    assert template.origins(template.fill({"x": "1"})) == ("user", "user", "user")
+    value = {"a": (1, None)}
+    assert MustacheTemplate.coerce(value, "x") == JinjaTemplate.coerce(value, "x") == {"a": [1, None]}
+    assert not hasattr(template, "__dict__")
+
+
+def test_a_template_can_be_pickled() -> None:
+    template = MustacheTemplate("a {{x}}{{y}}", "user", lenient=True)
+    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    assert (twin.text, twin.slots, twin.literals) == (template.text, template.slots, template.literals)
+    assert twin.fill({"x": "1"}) == ["a ", "1", "", "", ""]
+    assert twin.origins([""]) == ("user",)
+
+
+@given(st.text().filter(lambda text: "{{" not in text))
+def test_text_without_tags_comes_out_as_it_is(text: str) -> None:
+    assert MustacheTemplate(text).fill({}) == [text]
+
+
+@given(st.text(alphabet="{}#/^!=&>x. \n\\") | st.text())
+def test_a_value_changes_no_part_that_is_not_its_own(value: str) -> None:
+    hostile = value + "{{y}}{{/l}}{{=<% %>=}}"
+    text = "[{{x}}]\n{{#l}}\n({{.}}{{x}}){{/l}}{{#d}}{{k}}{{/d}}"
+    found = MustacheTemplate(text).fill({"x": hostile, "l": [hostile], "d": {"k": hostile}, "y": "never"})
+    assert found == ["[", hostile, "]\n(", hostile, "", hostile, ")", hostile, ""]
+
+
+@given(st.text(alphabet="{}#/^!=&>ab. \n<%$"))
+def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
+    try:
+        template = MustacheTemplate(text, lenient=True)
+    except TemplateError:
+        assert "{{" in text
+        return
+    found = template.fill({"a": {"b": ["x"]}, "b": "y"})
+    assert len(found) % 2 == 1
+    assert not any(isinstance(part, Value) for part in found[0::2])
+    assert all(isinstance(part, Value) for part in found[1::2])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{#l}}{{#l}}{{/l}}{{/l}}", "the loops went round more than 1000000 times"),
+        ("{{#l}}{{x}}{{/l}}", f"the output is longer than {MAX_OUTPUT} characters"),
+        ("{{#l}}" + "a" * 10_000 + "{{/l}}", f"the output is longer than {MAX_OUTPUT} characters"),
+        ("{{#l}}" + "{{^l}}{{/l}}a{{e}}" * 1000 + "{{/l}}", "the output is of more than 4000000 pieces"),
+        ("{{j}}", "a value would become longer than 20000000 characters"),
+    ],
+)
+def test_what_would_eat_time_or_memory_is_refused(text: str, said: str) -> None:
+    one = ["x" * 1_000_000]
+    values = {"l": [0] * 3000, "x": "x" * 10_000, "e": "", "j": [one] * 30}
+    with pytest.raises(TemplateError, match=f"^Mustache: {said}"):
+        MustacheTemplate(text).fill(values)
+
+
+# Each would take minutes if the time grew with the square of the length.
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{" * 500_000,
+        "{{a}}" * 100_000,
+        "{{#a}}{{/a}}" * 50_000,
+        (" " * 9 + "{{! c }}") * 50_000,
+        " " * 1_000_000 + "{{! c }}" + " " * 1_000_000 + "x",
+        "{{" + " " * 1_000_000,
+        "{{" + "a." * 500_000 + "a}}",
+        "{{=| |=}}|={{ }}=|" * 50_000,
+        "\n" * 1_000_000 + "{{a}}",
+        "{{! a }}\n" * 100_000,
+    ],
+)
+def test_the_time_grows_with_the_length_alone(text: str) -> None:
+    before = time.process_time()
+    try:
+        MustacheTemplate(text, lenient=True).fill({"a": "v"})
+    except TemplateError:
+        assert "{{" in text
+    assert time.process_time() - before < 5
+
+
+def test_own_text_in_a_loop_is_not_copied_each_time_round() -> None:
+    # Text added to text, piece by piece, took 11 seconds for half as many rounds.
+    before = time.process_time()
+    assert len(MustacheTemplate("{{#l}}0123456789{{/l}}").fill({"l": [0] * 800_000})[0]) == 8_000_000
+    assert time.process_time() - before < 5
