@@ -115,7 +115,7 @@ class FilePrompter(Prompter):
         if len(plain) == 1:
             return {plain[0]: given}
         raise SlotError(
-            f"the inputs of {self._prompty.name or 'the prompt'} are a dict: {', '.join(names) or 'it takes none'}; given "
+            f"the inputs of {self._prompty.name or 'the prompt'} are a dict: {', '.join(names) or 'none'}; given "
             f"was a {type(given).__name__}"
         )
 
