@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, cast
+from itertools import zip_longest
+from keyword import iskeyword
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import UndefinedError
@@ -24,11 +27,14 @@ from lazyprompt.text.slots import value_text
 from lazyprompt.text.values import JsonValue, Opaque, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from jinja2.compiler import Frame
 
 
+_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
+# What Jinja reads otherwise than as the name of a value.
+_WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 # A filter of ours, by a name that no template can write.
 _NAMED = " named"
 
@@ -92,28 +98,20 @@ class JinjaTemplate:
         TemplateError: It is no text, or the syntax is wrong; the message names the line.
     """
 
-    __slots__ = ("_lenient", "_own", "_template", "literals", "slots", "text")
+    __slots__ = ("_chunks", "_lenient", "_own", "literals", "slots", "text")
 
     def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
         well_formed(text, "the template", TemplateError)
         jinja = _environment(lenient=lenient)
-        try:
-            tree = jinja.parse(text)
-            found = meta.find_undeclared_variables(tree) - set(jinja.globals)
-            self.literals: tuple[str, ...] = tuple(data.data for data in tree.find_all(nodes.TemplateData))
-            self._template = jinja.from_string(count_loops(_named(tree)))
-        except TemplateSyntaxError as error:
-            raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
-            raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
-        if escaped := tree.find(nodes.ScopedEvalContextModifier):
-            raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
+        # Most templates only name values; to compile these would take a hundred times as long.
+        parsed = _only_names(text, jinja) or _compiled(text, jinja)
+        self.literals: tuple[str, ...] = parsed.literals
+        self._chunks = parsed.chunks
         self.text = text
         self._own, self._lenient = own, lenient
-        self.slots: tuple[str, ...] = tuple(sorted(found, key=lambda name: (text.find(name), name)))
+        self.slots: tuple[str, ...] = tuple(sorted(parsed.names, key=lambda name: (text.find(name), name)))
 
     @staticmethod
     def coerce(value: object, slot: str) -> object:
@@ -135,11 +133,11 @@ class JinjaTemplate:
             SlotError: An expression looks for something a value does not have.
             TemplateError: The template fails, or asks for more than the bounds give.
         """
-        context = self._template.new_context({**globals_of_one_rendering(), **values})
-        parts = [""]
+        parts: list[str] = []
+        own: list[str] = []
         size = 0
         try:
-            for count, chunk in enumerate(self._template.root_render_func(context)):
+            for count, chunk in enumerate(self._chunks(values)):
                 size += len(chunk)
                 if size > MAX_OUTPUT or count > MAX_PIECES:
                     what = (
@@ -149,16 +147,17 @@ class JinjaTemplate:
                     )
                     raise TemplateError(f"Jinja: the output is {what}")
                 if isinstance(chunk, Value):
-                    parts += (chunk, "")
+                    parts += ("".join(own), chunk)
+                    own = []
                 else:
-                    parts[-1] += chunk
+                    own.append(chunk)
         except UndefinedError as error:
             raise SlotError(f"Jinja: {error.message}; the slots are {', '.join(map(repr, self.slots))}") from error
         except FAILURES as error:
             if isinstance(error, LazyPromptError):
                 raise
             raise TemplateError(f"Jinja: {said(error)}") from error
-        return parts
+        return [*parts, "".join(own)]
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The slot of each part."""
@@ -167,6 +166,77 @@ class JinjaTemplate:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text: compiled code cannot travel."""
         return partial(JinjaTemplate, lenient=self._lenient), (self.text, self._own)
+
+
+class _Parsed(NamedTuple):
+    """A template that was read.
+
+    Attributes:
+        names: The variables that it looks up.
+        literals: Its own text, in pieces.
+        chunks: What it gives for values: its own text, and values.
+    """
+
+    names: Collection[str]
+    literals: tuple[str, ...]
+    chunks: Callable[[Mapping[str, object]], Iterable[str]]
+
+
+def _compiled(text: str, jinja: _Environment) -> _Parsed:
+    """Any template, compiled.
+
+    Raises:
+        TemplateError: Its syntax is wrong.
+    """
+    try:
+        tree = jinja.parse(text)
+        found = meta.find_undeclared_variables(tree) - set(jinja.globals)
+        literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
+        template = jinja.from_string(count_loops(_named(tree)))
+    except TemplateSyntaxError as error:
+        raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
+        raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
+    if escaped := tree.find(nodes.ScopedEvalContextModifier):
+        raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
+
+    def chunks(values: Mapping[str, object]) -> Iterable[str]:
+        return template.root_render_func(template.new_context({**globals_of_one_rendering(), **values}))
+
+    return _Parsed(found, literals, chunks)
+
+
+def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
+    """A template that has no more of Jinja than names of values; None where it has."""
+    if "{%" in text or "{#" in text or "\r" in text:
+        return None
+    pieces = _NAME_TAG.split(text)
+    literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
+    # Jinja takes the first two braces of three for the tag.
+    if any("{{" in literal or literal.endswith("{") for literal in literals):
+        return None
+    if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):
+        return None
+
+    def chunks(values: Mapping[str, object]) -> Iterable[str]:
+        for literal, path in zip_longest(literals, paths):
+            yield literal
+            if path:
+                name, *attributes = path
+                value = values[name] if name in values else jinja.undefined(name=name)
+                for attribute in attributes:
+                    value = jinja.getattr(value, attribute)
+                yield _finalize(value, ".".join(path))
+
+    return _Parsed({path[0] for path in paths}, tuple(filter(None, literals)), chunks)
+
+
+def _is_path(path: tuple[str, ...]) -> bool:
+    """Whether names mean no more than values: neither words of Jinja's own, nor what its sandbox looks at."""
+    return not (path[0] in _WORDS or any(name.startswith("_") for name in path)) and all(
+        name.isidentifier() and not iskeyword(name) for name in path
+    )
 
 
 def _named(tree: nodes.Template) -> nodes.Template:
