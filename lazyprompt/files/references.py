@@ -159,14 +159,16 @@ class _Looking:
             chain = " → ".join(each.name for each in (*self._within, path))
             raise ValueError(f"the references of files go round in a circle: {chain}")
         if path not in self._read:
-            node = _content(path, given)
+            node, source = _content(path, given)
+            outer, self._source = self._source, source
             self._within.append(path)
             self._read[path] = self.resolved(node)
             self._within.pop()
+            self._source = outer
         return self._read[path].value
 
 
-def _content(path: Path, given: str) -> Node:
+def _content(path: Path, given: str) -> tuple[Node, Source]:
     """What a file holds: JSON and YAML by their suffixes, else text."""
     try:
         with path.open("rb") as file:
@@ -181,15 +183,15 @@ def _content(path: Path, given: str) -> Node:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
-    suffix = path.suffix.lower()
+    suffix, source = path.suffix.lower(), Source(text, path.name)
     if suffix == ".json":
         try:
-            return _nodes(checked(json.loads(text), f"the content of {given!r}", PromptFileError), 0)
+            return _nodes(checked(json.loads(text), f"the content of {given!r}", PromptFileError), 0), source
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{given!r} is no JSON: {error}") from error
     if suffix in _YAML:
-        return Reader(Source(text, path.name)).read() or Node(None, 0, 0)
-    return Node(text, 0, 0)
+        return Reader(source).read() or Node(None, 0, 0), source
+    return Node(text, 0, 0), source
 
 
 def _weight(value: Value) -> int:

@@ -1,0 +1,153 @@
+"""References of a front matter: what they become, and where they may not lead."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.errors import PromptFileError, PromptFileMissingError
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def made(front: str, base: Path | None = None, **more: Any) -> dict[str, Any]:
+    return Prompty.loads(f"---\n{front}\n---\nuser:\nhi", base, **more).to_dict()
+
+
+def told(front: str, base: Path | None = None, **more: Any) -> str:
+    with pytest.raises(PromptFileError) as caught:
+        made(front, base, **more)
+    return str(caught.value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    inner = tmp_path / "prompts"
+    inner.mkdir()
+    (inner / "a.json").write_text('{"endpoint": "${env:LP_HOST}", "n": [1, true, null]}')
+    (inner / "a.JSON").write_text('{"upper": 1}')
+    (inner / "b.yaml").write_text("x: 1\ny: [a, b]\n")
+    (inner / "c.txt").write_text("\ufefftext\n")
+    (tmp_path / "secret.txt").write_text("secret")
+    return inner
+
+
+def test_what_they_become(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LP_HOST", "host")
+    monkeypatch.delenv("LP_NONE", raising=False)
+    front = """
+metadata:
+  env: ${env:LP_HOST}
+  within: pre-${env:LP_HOST}:${ENV:LP_HOST}
+  default: ${env:LP_NONE:http://x:1}
+  json: ${file:a.json}
+  upper: ${file:a.JSON}
+  yaml: ${file:b.yaml}
+  text: ${file:./c.txt}
+  param: ${params:p}
+  params: n=${params:n}
+  deep: [[{a: "${env:LP_HOST}"}]]
+  other: ${vault:x} ${} $x ${env
+"""
+    metadata = made(front, folder, params={"p": {"k": [1]}, "n": 2})["metadata"]
+    assert metadata == {
+        "env": "host",
+        "within": "pre-host:host",
+        "default": "http://x:1",
+        "json": {"endpoint": "host", "n": [1, True, None]},
+        "upper": {"upper": 1},
+        "yaml": {"x": 1, "y": ["a", "b"]},
+        "text": "text\n",
+        "param": {"k": [1]},
+        "params": "n=2",
+        "deep": [[{"a": "host"}]],
+        "other": "${vault:x} ${} $x ${env",
+    }
+
+
+def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference put the variable of the environment into a prompt whose text was a reference."""
+    monkeypatch.setenv("LP_HOST", "host")
+    prompt = Prompty.loads("user:\n${env:LP_HOST} {{ q }}")
+    assert prompt.render({"q": "${env:LP_HOST}"}) == "user:\n${env:LP_HOST} ${env:LP_HOST}"
+
+
+@pytest.mark.parametrize(
+    ("front", "says"),
+    [
+        ("name: ${env:LP_NONE}", "<string>:2:7: Environment variable 'LP_NONE' not set: set it, or give a default"),
+        ("name: ${env:LP_NONE:}", "Environment variable 'LP_NONE' not set"),
+        ("name: ${env:}", "Environment variable '' not set"),
+        ("name: ${params:modle}", "there is no param 'modle' (did you mean 'model'?); given in params= were 'model'"),
+        (
+            "metadata:\n  a: x${file:b.yaml}",
+            "<string>:3:6: ${file:b.yaml} is a mapping, which has no place within text",
+        ),
+        ("metadata: {a: '${file:../secret.txt}'}", "'../secret.txt' lies outside allowed roots"),
+        ("metadata: {a: '${file:/etc/passwd}'}", "'/etc/passwd' lies outside allowed roots"),
+        ("metadata: {a: '${file:link.txt}'}", "'link.txt' lies outside allowed roots"),
+        ("metadata: {a: '${file:gone.txt}'}", "there is no file 'gone.txt'"),
+        ("metadata: {a: '${file:.}'}", "cannot be read"),
+        ("metadata: {a: '${file:}'}", "'' is no path of a file"),
+        ("metadata: {a: '${file:bad.json}'}", "'bad.json' is no JSON"),
+        ("metadata: {a: '${file:bad.yaml}'}", "bad.yaml:1:5:"),
+        ("metadata: {a: '${file:latin.txt}'}", "'latin.txt' is not UTF-8, at byte 1"),
+        (
+            "metadata: {a: '${file:one.yaml}'}",
+            "the references of files go round in a circle: one.yaml → two.yaml → one.yaml",
+        ),
+        ("metadata: {a: '${file:needs.yaml}'}", "needs.yaml:2:4: Environment variable 'LP_NONE' not set"),
+        ("metadata: {a: '${file:e0.yaml}'}", "the references make more than 5000000 characters"),
+    ],
+)
+def test_what_leads_nowhere_is_told_with_its_place(
+    front: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LP_NONE", raising=False)
+    (folder / "link.txt").symlink_to(folder.parent / "secret.txt")
+    (folder / "bad.json").write_text("{")
+    (folder / "bad.yaml").write_text("a: [")
+    (folder / "latin.txt").write_bytes(b"a\xe9")
+    (folder / "one.yaml").write_text("a: ${file:two.yaml}")
+    (folder / "needs.yaml").write_text("a: 1\nb: ${env:LP_NONE}\n")
+    (folder / "two.yaml").write_text("a: ${file:one.yaml}")
+    for level in range(10):
+        (folder / f"e{level}.yaml").write_text("\n".join(f"k{n}: ${{file:e{level + 1}.yaml}}" for n in range(10)))
+    (folder / "e10.yaml").write_text("x: " + "y" * 100)
+    message = told(front, folder, params={"model": 1})
+    assert says in message
+    assert message.endswith("^")
+
+
+def test_roots_that_are_allowed_may_be_read(folder: Path) -> None:
+    found = made("name: ${file:../secret.txt}", folder, allowed_roots=[folder.parent])
+    assert found["name"] == "secret"
+    assert "outside allowed roots" in told("name: ${file:../secret.txt}", folder, allowed_roots=[folder / "x"])
+
+
+def test_text_has_no_directory(folder: Path) -> None:
+    assert "a text has none: give base_dir=" in told(f"name: ${{file:{folder / 'c.txt'}}}")
+
+
+def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:
+    with pytest.raises(PromptFileMissingError):
+        made("name: ${file:gone}", folder)
+    with pytest.raises(FileNotFoundError, match="gone.prompty:1:1: there is no such file"):
+        Prompty.load(folder / "gone.prompty")
+
+
+def test_a_file_may_be_read_often_and_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real = os.open
+    (folder / "p.prompty").write_text("---\nmetadata: {a: '${file:b.yaml}', b: '${file:b.yaml}'}\n---\n")
+    monkeypatch.setattr("pathlib.Path.open", lambda self, *args: opened.append(self.name) or open(self, *args))  # noqa: PTH123, SIM115 - as pathlib does
+    assert real is os.open
+    metadata = Prompty.load(folder / "p.prompty").metadata
+    assert opened == ["p.prompty", "b.yaml"]
+    assert metadata["a"] == metadata["b"]
+    assert json.dumps(metadata)
