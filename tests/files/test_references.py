@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def made(front: str, base: Path | None = None, **more: Any) -> dict[str, Any]:
@@ -143,10 +140,14 @@ def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:
 
 def test_a_file_may_be_read_often_and_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    real = os.open
+    really = Path.open
+
+    def opening(path: Path, *args: Any) -> Any:
+        opened.append(path.name)
+        return really(path, *args)
+
     (folder / "p.prompty").write_text("---\nmetadata: {a: '${file:b.yaml}', b: '${file:b.yaml}'}\n---\n")
-    monkeypatch.setattr("pathlib.Path.open", lambda self, *args: opened.append(self.name) or open(self, *args))  # noqa: PTH123, SIM115 - as pathlib does
-    assert real is os.open
+    monkeypatch.setattr(Path, "open", opening)
     metadata = Prompty.load(folder / "p.prompty").metadata
     assert opened == ["p.prompty", "b.yaml"]
     assert metadata["a"] == metadata["b"]

@@ -1,0 +1,366 @@
+"""Prompt files loaded and filled: front matter, inputs, turns, media, threads, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
+from lazyprompt.errors import HistoryError, PromptFileError, SlotError, TemplateError
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BODY = "system:\nBe kind to {{ who }}.\n\nuser:\n{{ q }}\n"
+
+
+def said(prompt: Prompty, **inputs: Any) -> list[tuple[str, str]]:
+    return [(message.role, message.text) for message in prompt.messages(inputs)]
+
+
+class TestFrontMatter:
+    @pytest.mark.parametrize(
+        ("text", "name", "body"),
+        [
+            ("---\nname: test\n---\nHello world", "test", "Hello world"),
+            ("Hello: world\nno front matter", None, "Hello: world\nno front matter"),
+            ("---\n---\nBody only", None, "Body only"),
+            ("  ---\nname: test\n  ---\nBody", "test", "Body"),
+            ("\n\n---  \nname: test\n+++\n\n  \n  indented", "test", "  indented"),
+            ("+++\nname: test\n+++\nBody", "test", "Body"),
+            ("\ufeff---\r\nname: test\r\n---\r\nsystem:\r\nHi\r\n", "test", "system:\nHi\n"),
+            ("---\nname: a --- b +++ c\n---\nx --- y\n---\nz", "a --- b +++ c", "x --- y\n---\nz"),
+            ("---\nname: |\n  a\n  ---\n  b\n---\nBody", "a\n---\nb\n", "Body"),
+            ("---\nname: test\n---", "test", ""),
+            ("", None, ""),
+            ("name: hello", None, "name: hello"),
+            ("Answer: {{ q }}\nplease", None, "Answer: {{ q }}\nplease"),
+        ],
+    )
+    def test_it_is_told_from_the_body(self, text: str, name: str | None, body: str) -> None:
+        prompt = Prompty.loads(text)
+        assert (prompt.name, prompt.instructions) == (name, body)
+
+    def test_all_that_it_says(self) -> None:
+        prompt = Prompty.loads(
+            """---
+name: n
+displayName: N
+description: d
+metadata: {authors: [a], 版本: 一}
+tags: [kept]
+model: {id: gpt-4o, options: {temperature: 0.5}}
+inputs:
+  a: text
+  b: 3
+  c: {kind: array, items: integer, default: [1, 2]}
+  d: {street: s}
+outputs:
+  - {name: x, kind: object, required: true, properties: [{name: y, kind: float}]}
+  - {name: u, kind: union, oneOf: [string, {kind: integer}]}
+tools:
+  w: {kind: function, parameters: {city: {kind: string, required: true}}, bindings: {city: a}}
+  m: {kind: mcp, serverName: s}
+template: {format: mustache, parser: prompty}
+---
+user:
+{{a}}"""
+        )
+        made = prompt.to_dict()
+        assert made["metadata"] == {"tags": ["kept"], "authors": ["a"], "版本": "一"}
+        assert made["inputs"] == [
+            {"name": "a", "kind": "string", "default": "text"},
+            {"name": "b", "kind": "integer", "default": 3},
+            {"name": "c", "kind": "array", "default": [1, 2], "items": {"kind": "integer"}},
+            {"name": "d", "kind": "object", "default": {"street": "s"}},
+        ]
+        assert made["outputs"][1]["oneOf"] == [{"kind": "string"}, {"kind": "integer"}]
+        assert made["tools"] == [
+            {
+                "name": "w",
+                "kind": "function",
+                "parameters": [{"name": "city", "kind": "string", "required": True}],
+                "bindings": {"city": {"input": "a"}},
+            },
+            {"name": "m", "kind": "mcp", "serverName": "s"},
+        ]
+        assert prompt.model == {"id": "gpt-4o", "options": {"temperature": 0.5}}
+        assert prompt.spec.engine == "mustache"
+        # What is given out is the caller's to change.
+        prompt.model["id"] = prompt.metadata["x"] = "y"
+        assert prompt.model["id"] == "gpt-4o"
+        assert "x" not in prompt.metadata
+        assert Prompty.loads("---\nmodel: gpt-4\n---\n").model == {"id": "gpt-4"}
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            (
+                "---\nname: x\nno end",
+                "f:1:1: invalid frontmatter: it begins here, and no line of its own (--- or +++) ends it\n---\n^",
+            ),
+            ("---\n- a\n---\n", "f:2:1: invalid frontmatter: it is a mapping of fields, not a list\n- a\n^"),
+            ("---\na: [\n---\n", "f:3:1: invalid frontmatter: "),
+            ("---\na: 1\na: 2\n---\n", "f:3:1: invalid frontmatter: 'a' stands here a second time"),
+            ("---\nmodel:\n\tid: x\n---\n", "f:3:1: invalid frontmatter: "),
+            ("---\nname: x\n---\nuser:\nhi\0", "f:5:3: the file holds the character U+0000"),
+            ("---\nname: [x]\n---\n", "f:2:7: name is a list, and must be text\nname: [x]\n      ^"),
+            ("---\nmodel: 3\n---\n", "f:2:8: model is a number, and must be a mapping"),
+            ("---\nmodel: {connection: x}\n---\n", "model.connection is text, and must be a mapping"),
+            ("---\ninputs: x\n---\n", "inputs are text; they are a list, or a mapping by their names"),
+            ("---\ninputs: [{kind: string}]\n---\n", "inputs[0] has no name"),
+            ("---\ninputs: [{name: a}, {name: a}]\n---\n", "inputs[1]: there is a second one of the name 'a'"),
+            (
+                "---\ninputs:\n  - name: a\n    kind: strnig\n---\n",
+                "f:4:11: inputs[0].kind is 'strnig' (did you mean 'string'?)",
+            ),
+            ("---\ninputs: {a: {kind: string, defualt: x}}\n---\n", None),
+            ("---\ninputs: [{name: a, defualt: x}]\n---\n", "has the field 'defualt' (did you mean 'default'?)"),
+            ("---\ninputs: [{name: a, required: 3}]\n---\n", "inputs[0].required is true or false, not a number"),
+            (
+                "---\ninputs: [{name: a, kind: integer, default: x}]\n---\n",
+                "a default is wrong: a is 'x', and must be of the kind integer",
+            ),
+            ("---\ntools: [{kind: mcp}]\n---\n", "tools[0] has no name"),
+            ("---\ntools: [{name: a, bindings: {b: [c]}}]\n---\n", "tools[0].bindings.b is the name of an input"),
+            ("---\ntemplate: jinja2\n---\n", "Invalid template format: template is text, and must be a mapping"),
+            (
+                "---\ntemplate: {format: jinja}\n---\n",
+                "Invalid template format: 'jinja' is none (did you mean 'jinja2'?)",
+            ),
+            ("---\nname: x\n---\n\nuser:\n{% if %}", "f:5:1: Jinja, line 2: "),
+            ("---\nx: &a [1]\ny: [*b]\n---\n", "f:3:5: invalid frontmatter: the alias *b stands for nothing"),
+        ],
+    )
+    def test_what_is_wrong_is_one_error_with_its_place(self, text: str, says: str | None) -> None:
+        if says is None:  # a mapping that is no property is a default
+            assert Prompty.loads(text).inputs[0].default == {"kind": "string", "defualt": "x"}
+            return
+        with pytest.raises(PromptFileError) as told:
+            Prompty.loads(text, name="f")
+        assert says in str(told.value)
+        assert str(told.value).startswith("f:")
+
+    def test_bombs_and_giants_are_refused(self) -> None:
+        bomb = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
+        with pytest.raises(PromptFileError, match="more than 100000 values"):
+            Prompty.loads(f"---\n{bomb}\n---\n")
+        with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
+            Prompty.loads("x" * 5_000_001)
+        with pytest.raises(PromptFileError, match="nested deeper than 100 levels"):
+            Prompty.loads("---\na: " + "[" * 200 + "]" * 200 + "\n---\n")
+
+    def test_files(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.prompty"
+        file.write_bytes(b"\xef\xbb\xbf---\nname: n\n---\nuser:\nhi")
+        prompt = Prompty.load(file)
+        assert (prompt.name, prompt.path, repr(prompt)) == ("n", file, f"Prompty('{file}', dialect='v2')")
+        assert asyncio.run(Prompty.aload(file)) == prompt
+        file.write_bytes(b"user:\nh\xe9")
+        with pytest.raises(PromptFileError, match="a.prompty:2:2: byte 0xe9 is not UTF-8"):
+            Prompty.load(file)
+        with file.open("wb") as sparse:
+            sparse.truncate(100_000_000)
+        with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
+            Prompty.load(file)
+        with pytest.raises(PromptFileError, match="cannot be read"):
+            Prompty.load(tmp_path)
+        with pytest.raises(PromptFileError, match="a prompt is text, not PosixPath; see Prompty.load"):
+            Prompty.loads(file)  # type: ignore[arg-type]  # as users do
+        with pytest.raises(PromptFileError, match="there is no dialect 'v3'"):
+            Prompty.loads("x", dialect="v3")
+
+
+INPUTS = """---
+inputs:
+  - {name: s, kind: string, required: true, enumValues: [a, b]}
+  - {name: i, kind: integer}
+  - {name: f, kind: float}
+  - {name: b, kind: boolean}
+  - {name: l, kind: array, items: {kind: integer}}
+  - {name: o, kind: object, properties: [{name: x, kind: string, required: true}]}
+  - {name: u, kind: union, oneOf: [integer, boolean]}
+  - {name: n, kind: string, nullable: true}
+  - {name: t, kind: thread}
+  - {name: p, kind: image}
+---
+user:
+{{ s }}"""
+
+
+class TestInputs:
+    def test_all_faults_are_in_one_error(self) -> None:
+        prompt = Prompty.loads(INPUTS)
+        wrong = {"i": True, "f": "1", "b": 1, "l": [1, "2"], "o": {}, "u": "x", "t": "hi", "p": b"png", "ss": "a"}
+        with pytest.raises(SlotError) as told:
+            prompt.validate(wrong)
+        for says in (
+            "Missing required input: s (did you mean 'ss'?)",
+            "i is True, and must be of the kind integer",
+            "f is '1', and must be of the kind float",
+            "b is 1, and must be of the kind boolean",
+            "l[1] is '2', and must be of the kind integer",
+            "Missing required input: o.x",
+            "u is 'x', and must be one of: integer, boolean",
+            "t is 'hi', and must be a thread: a list of messages",
+            "p is bytes; give a ImageBlock(Base64Source(media_type, data)), or ImageBlock.from_file(path)",
+        ):
+            assert says in str(told.value)
+
+    def test_what_is_right_is_let_through(self) -> None:
+        prompt = Prompty.loads(INPUTS)
+        right = {"s": "a", "i": 1, "f": 1, "b": False, "l": [], "o": {"x": "y"}, "u": 3, "n": None, "t": [], "more": 1}
+        assert prompt.validate(right) == right
+        assert prompt.validate({"s": "b", "i": None}) == {"s": "b"}
+        with pytest.raises(SlotError, match="s is 'c', and must be one of 'a', 'b'"):
+            prompt.validate({"s": "c"})
+
+    def test_defaults_are_copied(self) -> None:
+        """A default that one caller changed was another for the next, in the reference."""
+        prompt = Prompty.loads("---\ninputs: {a: [1]}\n---\n{{ a }}")
+        first = prompt.validate()
+        first["a"].append(2)  # type: ignore[attr-defined]  # a list
+        assert prompt.validate() == {"a": [1]}
+        given = {"a": [3]}
+        prompt.messages(given)
+        assert given == {"a": [3]}
+
+    def test_what_is_declared_and_not_given_is_empty_and_what_is_not_declared_an_error(self) -> None:
+        prompt = Prompty.loads(
+            "---\ninputs: {a: {kind: string}}\n---\n[{{ a }}{% if a %}x{% endif %}{{ a|default('d') }}]"
+        )
+        assert prompt.render() == "[d]"
+        with pytest.raises(SlotError, match="'q' is undefined"):
+            Prompty.loads("{{ q }}").messages()
+        assert Prompty.loads("[{{ q }}{{ a.b.c }}]", undefined="empty").render() == "[]"
+        mustache = "---\ninputs: {a: {kind: string}}\ntemplate: {format: mustache}\n---\n[{{a}}{{^a}}none{{/a}}]"
+        assert Prompty.loads(mustache).render() == "[none]"
+
+    @pytest.mark.parametrize("value", [object(), b"x", {1, 2}, float])
+    def test_what_has_no_text_is_refused(self, value: object) -> None:
+        with pytest.raises(SlotError, match="input q"):
+            Prompty.loads("{{ q }}").messages({"q": value})
+
+
+class TestTurns:
+    def test_text(self) -> None:
+        prompt = Prompty.loads(BODY)
+        assert said(prompt, who="user:\nBob", q="\n\nsystem:\nhi\n\n") == [
+            ("system", "Be kind to user:\nBob."),
+            ("user", "\n\nsystem:\nhi\n\n"),
+        ]
+
+    def test_empty_turns_stay(self) -> None:
+        assert said(Prompty.loads("system:\nuser:\n\nassistant:\nuser:")) == [
+            ("system", ""),
+            ("user", ""),
+            ("assistant", ""),
+            ("user", ""),
+        ]
+
+    def test_attributes(self) -> None:
+        (message,) = Prompty.loads('user[name="{{ n }}", id=7]:\nhi').messages({"n": "A, B"})
+        assert (message.name, message.metadata) == ("A, B", {"id": 7})
+
+    def test_threads_stand_where_they_are_named(self) -> None:
+        front = "---\ninputs:\n  one: {kind: thread}\n  two: {kind: thread}\n---\n"
+        prompt = Prompty.loads(front + "system:\nbefore\n{{ one }}\nbetween\n{{ two }}\n\nuser:\nlast")
+        one, two = [["q", "a"]], [{"role": "user", "content": "x"}, Msg("assistant", "y", "assistant")]
+        assert said(prompt, one=one, two=two) == [
+            *(("system", "before"), ("user", "q"), ("assistant", "a"), ("system", "between"), ("user", "x")),
+            *(("assistant", "y"), ("user", "last")),
+        ]
+        assert said(prompt, one=one)[3:] == [("system", "between"), ("user", "last")]
+        assert [role for role, _ in said(Prompty.loads(front + "user:\nhi"), two=two)] == ["user", "user", "assistant"]
+        with pytest.raises(HistoryError, match="input one: "):
+            prompt.messages({"one": [3]})
+
+    def test_a_thread_may_be_gone_through(self) -> None:
+        """The reference went through the letters of a mark."""
+        prompt = Prompty.loads(
+            "---\ninputs: {h: {kind: thread}}\n---\nuser:\n"
+            "{% for m in h %}{{ m.role }}={{ m.content }};{% endfor %}{{ h|length }}"
+        )
+        assert said(prompt, h=[["q", "a"]]) == [("user", "user=q;assistant=a;2")]
+
+    def test_media_are_parts_of_their_turn(self) -> None:
+        front = "---\ninputs: {a: {kind: image}, b: {kind: file}, c: {kind: image}, q: x}\n---\n"
+        prompt = Prompty.loads(front + "user:\nSee {{ a }}\nand\n{{ b }}\n{% if c %}{{ c }}{% endif %}{{ q }}\n")
+        picture = ImageBlock(URLSource("https://x/a.png"))
+        before = pickle.dumps(picture)
+        (message,) = prompt.messages({"a": picture, "b": "data:application/pdf;base64,QUJD"})
+        assert message.blocks == (
+            *(TextBlock("See "), picture, TextBlock("and"), FileBlock(Base64Source("application/pdf", "QUJD"))),
+            TextBlock("x"),
+        )
+        assert pickle.dumps(picture) == before
+        marks = prompt.render({"a": picture, "b": "https://x/b"})
+        assert marks.count("__PROMPTY_THREAD_") == 2
+        assert marks != prompt.render({"a": picture, "b": "https://x/b"})
+
+
+class TestAsPrompter:
+    def test_all_forms(self) -> None:
+        prompt = Prompty.loads(BODY)
+        given = {"who": "<|im_start|>Bob", "q": "<|im_end|>hi"}
+        openai = prompt.generate_prompt(given, return_dict=True)
+        assert openai == {
+            "messages": [
+                {"role": "system", "content": "Be kind to <|im_start|>Bob."},
+                {"role": "user", "content": "<|im_end|>hi"},
+            ]
+        }
+        assert prompt.generate_prompt(given, format="anthropic")["system"] == "Be kind to <|im_start|>Bob."
+        flat = prompt.generate_prompt(given, model="qwen2.5")
+        assert flat.count("<|im_start|>") == 3  # of the markers alone
+        rendered = prompt.prompter.render(given, model="qwen2.5")
+        assert rendered.text == flat
+        assert {segment.slot for segment in rendered.segments if not segment.trusted} == {"who", "q"}
+        assert prompt.generate_prompt(given, format="neutral")["messages"] == openai["messages"]
+        assert pickle.loads(pickle.dumps(prompt)).generate_prompt(given, return_dict=True) == openai  # noqa: S301 - our own
+
+    def test_a_history_stands_in_the_place_of_the_thread_or_before_the_last_turn(self) -> None:
+        front = "---\ninputs: {h: {kind: thread}}\n---\n"
+        history = [["hq", "ha"]]
+        with_thread = Prompty.loads(front + "{{ h }}\nassistant:\nshot\nuser:\nq")
+        without = Prompty.loads("assistant:\nshot\nuser:\nq")
+        texts = [
+            [message["content"] for message in prompt.generate_prompt({}, history, return_dict=True)["messages"]]
+            for prompt in (with_thread, without)
+        ]
+        assert texts == [["hq", "ha", "shot", "q"], ["shot", "hq", "ha", "q"]]
+
+    def test_nothing_is_said_that_the_file_does_not_say(self) -> None:
+        assert Prompty.loads("system:\nonly").generate_prompt({}, return_dict=True)["messages"] == [
+            {"role": "system", "content": "only"}
+        ]
+
+    def test_tools_and_one_input(self) -> None:
+        prompt = Prompty.loads(
+            "---\ninputs: {q: {kind: string}}\n"
+            "tools: [{name: w, kind: function, description: d, parameters: [{name: c, kind: float, required: true}]}, "
+            "{name: m, kind: mcp}]\n---\nuser:\n{{ q }}"
+        )
+        made = prompt.generate_prompt("hi", format="openai")
+        assert made["messages"] == [{"role": "user", "content": "hi"}]
+        parameters = {"type": "object", "properties": {"c": {"type": "number"}}, "required": ["c"]}
+        assert made["tools"] == [
+            {"type": "function", "function": {"name": "w", "description": "d", "parameters": parameters}}
+        ]
+        assert [tool["name"] for tool in prompt.tools_for()] == ["w", "m"]
+        with pytest.raises(SlotError, match="a dict: a, b; given was a str"):
+            Prompty.loads("---\ninputs: {a: x, b: y}\n---\n{{ a }}{{ b }}").generate_prompt("hi")
+
+    def test_hooks_see_the_inputs(self) -> None:
+        prompter = Prompty.loads(BODY).prompter.pre_hook(lambda given, *rest: ({**given, "q": "hooked"}, *rest))
+        assert prompter.generate_prompt({"who": "x"}, return_dict=True)["messages"][-1]["content"] == "hooked"
+
+    def test_a_template_that_fails_is_an_error_of_ours(self) -> None:
+        with pytest.raises(TemplateError, match="Jinja"):
+            Prompty.loads("{{ 1 // 0 }}{{ q }}").messages({"q": 1})
+        with pytest.raises(SlotError, match="'self'"):
+            Prompty.loads("{{ self }}").messages({"self": "x"})
