@@ -95,7 +95,7 @@ class FilePrompter(Prompter):
         given, history, tools, label = super()._prepared(*args)
         if not self._expands:
             return given, history, tools, label
-        inputs = self._inputs(given)
+        inputs = self._prompty.inputs_of(given)
         has_thread = any(each.kind == "thread" and inputs.get(each.name) is None for each in self._prompty.inputs)
         made = self._prompty.rendered(inputs, history if has_thread else None)
         said, steps = _taken(made.steps)
@@ -103,21 +103,6 @@ class FilePrompter(Prompter):
         if history is not None and not has_thread:
             past += History.of(history).messages
         return said, past, tools, label
-
-    def _inputs(self, given: object) -> Mapping[str, object]:
-        """The inputs by their names: a value alone is that of the only one."""
-        if given is None:
-            return {}
-        if isinstance(given, dict):
-            return cast("dict[str, object]", given)
-        names = [each.name for each in self._prompty.inputs] or [*self._prompty.slots]
-        plain = [each.name for each in self._prompty.inputs if each.kind != "thread"] or names
-        if len(plain) == 1:
-            return {plain[0]: given}
-        raise SlotError(
-            f"the inputs of {self._prompty.name or 'the prompt'} are a dict: {', '.join(names) or 'none'}; given "
-            f"was a {type(given).__name__}"
-        )
 
 
 def _taken(steps: Sequence[Step]) -> tuple[_Said, list[Step]]:

@@ -28,11 +28,13 @@ class Parts(NamedTuple):
         fields: What the front matter says, with places; None where there is no front matter.
         body: The template, its lines ended by newlines.
         body_at: Where the body begins in the file.
+        yaml_at: Where the front matter begins in the file, and where it ends.
     """
 
     fields: dict[str, Node] | None
     body: str
     body_at: int
+    yaml_at: tuple[int, int] = (0, 0)
 
 
 def split(source: Source) -> Parts:
@@ -60,7 +62,7 @@ def split(source: Source) -> Parts:
     fields = _fields(source, opening.end(), closing.start())
     blank = _BLANK_LINES.match(text, closing.end())
     begin = closing.end() if blank is None else blank.end()
-    return Parts(fields, _BREAK.sub("\n", text[begin:]), begin)
+    return Parts(fields, _BREAK.sub("\n", text[begin:]), begin, (opening.end(), closing.start()))
 
 
 def _fields(source: Source, begin: int, end: int) -> dict[str, Node]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +34,7 @@ from lazyprompt.text.mustache import MustacheTemplate
 from lazyprompt.text.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.files.file_prompter import FilePrompter
@@ -239,6 +240,28 @@ class Prompty:
         """What the file says, in the canonical form of Prompty v2, with its template as ``instructions``."""
         return {**self.spec.to_dict(), "instructions": self.instructions}
 
+    def inputs_of(self, given: object) -> Mapping[str, object]:
+        """Inputs by their names: a value alone is that of the only input that is no thread.
+
+        Args:
+            given: A mapping, a value, or None.
+
+        Raises:
+            SlotError: It is a value, and there are several inputs, or none.
+        """
+        if given is None:
+            return {}
+        if isinstance(given, Mapping):
+            return cast("Mapping[str, object]", given)
+        names = [each.name for each in self.inputs] or [*self.slots]
+        plain = [each.name for each in self.inputs if each.kind != "thread"] or names
+        if len(plain) == 1:
+            return {plain[0]: given}
+        raise SlotError(
+            f"the inputs of {self._called} are a dict: {', '.join(names) or 'there are none'}; given was a "
+            f"{type(given).__name__}"
+        )
+
     def validate(self, inputs: Inputs = None) -> dict[str, object]:
         """Check inputs.
 
@@ -333,7 +356,7 @@ class Prompty:
 
     def generate_prompt(
         self,
-        inputs: Inputs = None,
+        inputs: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
@@ -344,7 +367,7 @@ class Prompty:
         """The prompt in a form; see :meth:`lazyprompt.Prompter.generate_prompt`.
 
         Args:
-            inputs: As of :meth:`validate`.
+            inputs: As of :meth:`validate`; or a value for the only one.
             history: What was said before: it stands in the place of the thread, or before the last turn of the user.
             tools: Tools of this call.
             label: The answer, in training data.
@@ -352,7 +375,7 @@ class Prompty:
             more: As there.
         """
         if format == "neutral":
-            made = self.rendered(inputs, history)
+            made = self.rendered(self.inputs_of(inputs), history)
             every = [*(each.to_dict() for each in self.spec.tools), *deepcopy(made.tools)]
             messages: list[Json] = [*neutral(made.steps)]
             return {"messages": messages, "tools": every} if every else {"messages": messages}

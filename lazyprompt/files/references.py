@@ -36,11 +36,13 @@ class References:
         base: The directory that paths are relative to, and stay in; None where there is none.
         roots: Further directories that files may lie in.
         params: The values of ``${params:name}``.
+        environment: The values of ``${env:NAME}``; None are those of the process.
     """
 
     base: Path | None = None
     roots: tuple[Path, ...] = ()
     params: Mapping[str, object] = field(default_factory=dict[str, object])
+    environment: Mapping[str, str] | None = None
 
     def resolved(self, fields: dict[str, Node], source: Source) -> dict[str, Node]:
         """The fields of a front matter with all references looked up.
@@ -136,10 +138,10 @@ class _Looking:
             raise ValueError(f"the references make more than {MAX_BYTES} characters")
         return found
 
-    @staticmethod
-    def _of_environment(given: str) -> str:
+    def _of_environment(self, given: str) -> str:
+        environment = os.environ if self._references.environment is None else self._references.environment
         name, _, default = given.partition(":")
-        found = os.environ.get(name, default or None) if name else None
+        found = environment.get(name, default or None) if name else None
         if found is None:
             raise ValueError(
                 f"Environment variable '{name}' not set: set it, or give a default, as ${{env:{name or 'X'}:default}}"

@@ -63,7 +63,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
     filled = Scanned(parts)
     found: list[Section] = []
     role, attributes, begin = "", dict[str, "Json"](), 0
-    for match in _lines(filled, roles):
+    for match in role_lines(filled, roles):
         # Within the YAML of a call, this is a key.
         if attributes.get("type") == "tool_call" and match[0].strip() == "function:":
             continue
@@ -82,13 +82,19 @@ def attributes_in(text: str) -> dict[str, Json]:
     return _attributes(Scanned([text]), 0, len(text))
 
 
-def _lines(filled: Scanned, roles: Sequence[str]) -> Iterator[re.Match[str]]:
-    """The lines that name a role."""
-    fences = list(_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
+def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -> Iterator[re.Match[str]]:
+    """The lines that name a role.
+
+    Args:
+        filled: A filled template.
+        roles: The names of roles.
+        fenced: Whether those are meant that stand within a fence, and so are text.
+    """
+    fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     for match in _line(tuple(roles)).finditer(filled.text):
         if match["role"] == PLACE and not _names_role(filled.value_at(match.start("role"))):
             continue
-        if not any(begin < match.start() < end for begin, end in fences):
+        if any(begin < match.start() < end for begin, end in fences) is fenced:
             yield match
 
 
@@ -130,7 +136,7 @@ def _typed(text: str) -> Json:
     return int(text) if text.lstrip("+-").isdigit() else float(text)
 
 
-def _fences(text: str) -> Iterator[tuple[int, int]]:
+def closed_fences(text: str) -> Iterator[tuple[int, int]]:
     """Where fenced blocks begin and end; one that is not closed is none."""
     opened = ""
     begin = 0

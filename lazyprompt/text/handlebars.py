@@ -6,299 +6,36 @@ in its place, a value that holds an :class:`~lazyprompt.text.values.Opaque`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from reprlib import repr as short
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt._json import checked
-from lazyprompt.errors import SlotError, did_you_mean
-from lazyprompt.text.bounds import check_length, weigh
-from lazyprompt.text.mustache import (
-    ABSENT,
-    Builder,
-    Lookup,
-    Output,
-    ParsedTemplate,
-    Scope,
-    Shown,
-    is_nothing,
-    line_of,
-    member,
+from lazyprompt.errors import did_you_mean
+from lazyprompt.text.handlebars_nodes import (
+    OF_LOOP,
+    Argument,
+    AsJson,
+    Each,
+    Else,
+    Equals,
+    HistoryMark,
+    If,
+    Literal,
+    Mark,
+    Media,
+    Path,
+    RoleMark,
+    SectionMark,
+    With,
 )
+from lazyprompt.text.parsed import Builder, ParsedTemplate, line_of
 from lazyprompt.text.slots import listed
-from lazyprompt.text.values import JsonValue, Opaque, Value
+from lazyprompt.text.template_nodes import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt.text.bounds import Meter
-    from lazyprompt.text.mustache import Choice, Node
-
-
-@dataclass(frozen=True, slots=True)
-class RoleMark(Opaque):
-    """Here a message begins: ``{{role "user"}}``.
-
-    Args:
-        role: Its role, which is the template's own text.
-    """
-
-    role: str
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryMark(Opaque):
-    """Here the history goes: ``{{history}}``."""
-
-
-@dataclass(frozen=True, slots=True)
-class MediaMark(Opaque):
-    """Here a picture, sound or file goes: ``{{media url=photo}}``.
-
-    Args:
-        url: Its address, which may be a value.
-        content_type: Its media type, where one is given.
-    """
-
-    url: str
-    content_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SectionMark(Opaque):
-    """Here a part goes that has a name: ``{{section "output"}}``.
-
-    Args:
-        name: The name, which is the template's own text.
-    """
-
-    name: str
-
-
-# What a loop knows of each round.
-_OF_LOOP = frozenset(("index", "key", "first", "last"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Path(Lookup):
-    """A name: ``a.b``, ``this``, ``../a``, ``@index``, ``@root.a``.
-
-    Args:
-        ups: How many levels outwards it leads.
-        kind: Where it starts: at the value ``here``, at the ``root``, at what the ``loop`` knows.
-    """
-
-    ups: int
-    kind: str
-
-    def find(self, scope: Scope) -> object:
-        """The value, or ABSENT."""
-        at: Scope | None = scope
-        if self.kind == "loop":
-            left = self.ups
-            while at and (at.loop is None or left):
-                left -= at.loop is not None
-                at = at.up
-            value = at.loop.get(self.parts[0], ABSENT) if at and at.loop else ABSENT
-            parts = self.parts[1:]
-        else:
-            left, parts = self.ups, self.parts
-            while at and at.up and (left or self.kind == "root"):
-                left -= 1
-                at = at.up
-            value = at.value if at else ABSENT
-        for part in parts:
-            value = _member(value, part)
-        return value
-
-
-def _member(value: object, key: str) -> object:
-    """What a value has under a key; lists and texts have a length too."""
-    found = member(value, key)
-    if found is ABSENT and key == "length" and isinstance(value, list | str):
-        return len(cast("list[object]", value))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Literal:
-    """An argument that is written out: a text, a number, ``true``, ``false`` or ``null``."""
-
-    value: str | float | bool | None
-    name: str
-
-    def find(self, scope: Scope) -> object:  # noqa: ARG002 - it is the same in each
-        """The value."""
-        return self.value
-
-    def need(self, out: Output, scope: Scope) -> object:  # noqa: ARG002 - it is the same in each
-        """The value."""
-        return self.value
-
-
-class _Argument(Protocol):
-    """A name or a literal."""
-
-    @property
-    def name(self) -> str:
-        """It as written."""
-        ...
-
-    def find(self, scope: Scope) -> object:
-        """Its value, or ABSENT."""
-        ...
-
-    def need(self, out: Output, scope: Scope) -> object:
-        """Its value, where one must be."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _If:
-    """``if`` and ``unless``: once, where something is there or not."""
-
-    pushes: ClassVar[bool] = False
-    what: _Argument
-    wanted: bool
-
-    def scopes(self, scope: Scope, meter: Meter) -> Iterator[Scope]:  # noqa: ARG002 - a choice is given both
-        """The scopes to write the body in."""
-        value = self.what.find(scope)
-        if (is_nothing(value) or value == 0) is not self.wanted:
-            yield scope
-
-
-@dataclass(frozen=True, slots=True)
-class _Equals:
-    """``ifEquals`` and ``unlessEquals``: once, where two values are the same or not; ``true`` is not 1."""
-
-    pushes: ClassVar[bool] = False
-    left: _Argument
-    right: _Argument
-    wanted: bool
-
-    def scopes(self, scope: Scope, meter: Meter) -> Iterator[Scope]:  # noqa: ARG002 - a choice is given both
-        """The scopes to write the body in."""
-        left, right = (None if value is ABSENT else value for value in (self.left.find(scope), self.right.find(scope)))
-        if (left == right and isinstance(left, bool) is isinstance(right, bool)) is self.wanted:
-            yield scope
-
-
-@dataclass(frozen=True, slots=True)
-class _Each:
-    """``each``: once for each item of a list or dict."""
-
-    pushes: ClassVar[bool] = True
-    what: _Argument
-
-    def scopes(self, scope: Scope, meter: Meter) -> Iterator[Scope]:
-        """The scopes to write the body in."""
-        value = self.what.find(scope)
-        if not isinstance(value, dict | list):
-            return
-        many = cast("dict[str, object] | list[object]", value)
-        items = many.items() if isinstance(many, dict) else enumerate(many)
-        for index, (key, item) in enumerate(items):
-            meter.step()
-            loop = {"index": index, "key": key, "first": not index, "last": index == len(many) - 1}
-            yield Scope(item, scope, loop)
-
-
-@dataclass(frozen=True, slots=True)
-class _With:
-    """``with``: once in a value, where there is one."""
-
-    pushes: ClassVar[bool] = True
-    what: _Argument
-
-    def scopes(self, scope: Scope, meter: Meter) -> Iterator[Scope]:  # noqa: ARG002 - a choice is given both
-        """The scopes to write the body in."""
-        value = self.what.find(scope)
-        if not is_nothing(value):
-            yield Scope(value, scope)
-
-
-@dataclass(frozen=True, slots=True)
-class _Else:
-    """``else``: always once."""
-
-    pushes: ClassVar[bool] = False
-
-    def scopes(self, scope: Scope, meter: Meter) -> Iterator[Scope]:  # noqa: ARG002 - a choice is given both
-        """The scopes to write the body in."""
-        yield scope
-
-
-@dataclass(frozen=True, slots=True)
-class _Json:
-    """``{{json x indent=2}}``: a value as JSON text, whatever it is."""
-
-    what: _Argument
-    indent: int
-
-    def write(self, out: Output, scope: Scope) -> None:
-        """Write the value."""
-        value = self.what.need(out, scope)
-        if value is ABSENT:
-            out.value(Value("", self.what.name))
-            return
-        weigh(value)
-        plain = checked(value, f"the value of {self.what.name!r}", SlotError)
-        # As dotprompt writes it: without an indent, without any blank.
-        between = (",", ": ") if self.indent else (",", ":")
-        encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=self.indent or None, separators=between)
-        pieces: list[str] = []
-        length = 0
-        # Piece by piece: an indent makes a deep value many times longer.
-        for piece in encoder.iterencode(plain):
-            pieces.append(piece)
-            length += len(piece)
-            check_length(length)
-        out.value(JsonValue("".join(pieces), self.what.name))
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A mark that is the same each time."""
-
-    source: str
-    held: Opaque
-
-    def write(self, out: Output, scope: Scope) -> None:  # noqa: ARG002 - a node is given both
-        """Write the place of it."""
-        out.value(Value("", self.source, self.held))
-
-
-@dataclass(frozen=True, slots=True)
-class _Media:
-    """``{{media url=photo contentType="image/png"}}``."""
-
-    url: _Argument
-    content_type: _Argument
-    line: int
-
-    def write(self, out: Output, scope: Scope) -> None:
-        """Write the place of it; nothing where there is no address."""
-        url, kind = (
-            None if value is ABSENT else value
-            for value in (self.url.need(out, scope), self.content_type.need(out, scope))
-        )
-        source = "media" if isinstance(self.url, _Literal) else self.url.name
-        if out.lenient and not url:
-            out.value(Value("", source))
-            return
-        for what, value in (("url", url), ("contentType", kind or "none")):
-            if not isinstance(value, str) or not value:
-                given = type(value).__name__ if value else "empty"
-                raise SlotError(
-                    f"{out.syntax}, line {self.line}: the {what} of media is {given}; give text, or leave the media "
-                    "out with {{#if}}"
-                )
-        out.value(Value("", source, MediaMark(cast("str", url), cast("str | None", kind or None))))
+    from lazyprompt.text.template_nodes import Choice, Node
 
 
 class _Word(NamedTuple):
@@ -339,7 +76,7 @@ _PART = re.compile(r"(?:\[([^\]]*+)\]|([^./\[\]]++))(?:[./](?!\Z)|\Z)")
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "undefined": None}
 # How long a number may be.
 _DIGITS = 20
-_NONE = _Literal(None, "null")
+_NONE = Literal(None, "null")
 
 
 def _read(build: Builder, start: int) -> _Tag:
@@ -405,7 +142,7 @@ def _odd(sign: str, kind: str) -> str:
     )
 
 
-def _path(build: Builder, name: str) -> _Path:
+def _path(build: Builder, name: str) -> Path:
     """A name, told to the builder."""
     data = name.startswith("@")
     rest = name[data:]
@@ -420,7 +157,7 @@ def _path(build: Builder, name: str) -> _Path:
         at = part.end()
     if at < len(rest) or (data and not parts):
         raise build.fault(f"{short(name)} is no name; a name is as a, a.b, this, ../a or @index")
-    kind = "loop" if data and parts[0] in _OF_LOOP else "root" if data else "here"
+    kind = "loop" if data and parts[0] in OF_LOOP else "root" if data else "here"
     if data and parts[0] == "root":
         del parts[0]
     elif kind == "root":
@@ -432,19 +169,19 @@ def _path(build: Builder, name: str) -> _Path:
         )
     if parts and (kind == "root" or (kind == "here" and levels == build.levels)):
         build.slots.setdefault(parts[0])
-    return _Path(name, build.line, tuple(parts), levels, kind)
+    return Path(name, build.line, tuple(parts), levels, kind)
 
 
-def _argument(build: Builder, word: _Word) -> _Argument:
+def _argument(build: Builder, word: _Word) -> Argument:
     """An argument: a name, or what is written out."""
     if word.kind == "text":
-        return _Literal(word.text, word.text)
+        return Literal(word.text, word.text)
     if word.kind == "number":
         if len(word.text) > _DIGITS:
             raise build.fault(f"{short(word.text)} is too long a number; write it in quotes if it is text")
-        return _Literal(float(word.text) if "." in word.text else int(word.text), word.text)
+        return Literal(float(word.text) if "." in word.text else int(word.text), word.text)
     if word.text in _CONSTANTS:
-        return _Literal(_CONSTANTS[word.text], word.text)
+        return Literal(_CONSTANTS[word.text], word.text)
     return _path(build, word.text)
 
 
@@ -452,21 +189,21 @@ def _json(build: Builder, words: list[_Word], named: dict[str, _Word]) -> Node |
     indent = named.pop("indent", _Word("number", "0"))
     if len(words) != 1 or named or indent.kind != "number" or indent.text not in _INDENTS:
         return None
-    return _Json(_argument(build, words[0]), int(indent.text))
+    return AsJson(_argument(build, words[0]), int(indent.text))
 
 
 def _role(build: Builder, words: list[_Word], named: dict[str, _Word]) -> Node | None:  # noqa: ARG001 - a maker is given all
     fits = len(words) == 1 and words[0].kind == "text" and words[0].text and not named
-    return _Mark("role", RoleMark(words[0].text)) if fits else None
+    return Mark("role", RoleMark(words[0].text)) if fits else None
 
 
 def _section(build: Builder, words: list[_Word], named: dict[str, _Word]) -> Node | None:  # noqa: ARG001 - a maker is given all
     fits = len(words) == 1 and words[0].kind == "text" and words[0].text and not named
-    return _Mark("section", SectionMark(words[0].text)) if fits else None
+    return Mark("section", SectionMark(words[0].text)) if fits else None
 
 
 def _history(build: Builder, words: list[_Word], named: dict[str, _Word]) -> Node | None:  # noqa: ARG001 - a maker is given all
-    return None if words or named else _Mark("history", HistoryMark())
+    return None if words or named else Mark("history", HistoryMark())
 
 
 def _media(build: Builder, words: list[_Word], named: dict[str, _Word]) -> Node | None:
@@ -474,7 +211,7 @@ def _media(build: Builder, words: list[_Word], named: dict[str, _Word]) -> Node 
         return None
     url = _argument(build, named["url"])
     kind = _argument(build, named["contentType"]) if "contentType" in named else _NONE
-    return _Media(url, kind, build.line)
+    return Media(url, kind, build.line)
 
 
 _INDENTS = frozenset(map(str, range(11)))
@@ -491,12 +228,12 @@ _HELPERS: dict[str, tuple[str, _Maker]] = {
 }
 # How many arguments each block has, and what makes its choice.
 _BLOCKS: dict[str, tuple[int, Callable[..., Choice]]] = {
-    "if": (1, partial(_If, wanted=True)),
-    "unless": (1, partial(_If, wanted=False)),
-    "each": (1, _Each),
-    "with": (1, _With),
-    "ifEquals": (2, partial(_Equals, wanted=True)),
-    "unlessEquals": (2, partial(_Equals, wanted=False)),
+    "if": (1, partial(If, wanted=True)),
+    "unless": (1, partial(If, wanted=False)),
+    "each": (1, Each),
+    "with": (1, With),
+    "ifEquals": (2, partial(Equals, wanted=True)),
+    "unlessEquals": (2, partial(Equals, wanted=False)),
 }
 
 
@@ -547,9 +284,9 @@ def _else(build: Builder, tag: _Tag) -> None:
     if not build.blocks:
         raise build.fault("{{else}} was found outside of any block; it belongs between {{#if x}} and {{/if}}")
     block = build.blocks[-1]
-    if isinstance(block.choice, _Else):
+    if isinstance(block.choice, Else):
         raise build.fault(f"a second {{{{else}}}} in {{{{{block.tag}}}}} of line {block.line}; take it out")
-    block.turn(_Else())
+    block.turn(Else())
     if len(tag.words) > 1 or tag.named:
         block.choice = _choice(build, tag._replace(words=tag.words[1:]))
 

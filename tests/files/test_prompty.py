@@ -70,7 +70,7 @@ template: {format: mustache, parser: prompty}
 user:
 {{a}}"""
         )
-        made = prompt.to_dict()
+        made: Any = prompt.to_dict()
         assert made["metadata"] == {"tags": ["kept"], "authors": ["a"], "版本": "一"}
         assert made["inputs"] == [
             {"name": "a", "kind": "string", "default": "text"},
@@ -352,7 +352,7 @@ class TestAsPrompter:
             {"type": "function", "function": {"name": "w", "description": "d", "parameters": parameters}}
         ]
         assert [tool["name"] for tool in prompt.tools_for()] == ["w", "m"]
-        with pytest.raises(SlotError, match="a dict: a, b; given was a str"):
+        with pytest.raises(SlotError, match="are a dict: a, b; given was a str"):
             Prompty.loads("---\ninputs: {a: x, b: y}\n---\n{{ a }}{{ b }}").generate_prompt("hi")
 
     def test_hooks_see_the_inputs(self) -> None:

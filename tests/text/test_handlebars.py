@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from lazyprompt._json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text.bounds import MAX_OUTPUT
-from lazyprompt.text.handlebars import HandlebarsTemplate, HistoryMark, MediaMark, RoleMark, SectionMark
+from lazyprompt.text.handlebars import HandlebarsTemplate
+from lazyprompt.text.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
 from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.mustache import MAX_DEPTH
+from lazyprompt.text.parsed import MAX_DEPTH
 from lazyprompt.text.values import Opaque, Value
 
 if TYPE_CHECKING:

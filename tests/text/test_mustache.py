@@ -10,7 +10,8 @@ from lazyprompt._json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text.bounds import MAX_OUTPUT
 from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.mustache import MAX_DEPTH, MustacheTemplate
+from lazyprompt.text.mustache import MustacheTemplate
+from lazyprompt.text.parsed import MAX_DEPTH
 from lazyprompt.text.values import JsonValue, Opaque, Value
 
 if TYPE_CHECKING:

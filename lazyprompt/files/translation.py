@@ -1,0 +1,179 @@
+"""What the readers of other dialects share: fields with their places, made into those of Prompty v2, and notes on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from lazyprompt.errors import did_you_mean
+from lazyprompt.files.yaml_nodes import KINDS, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt.errors import PromptFileError
+    from lazyprompt.files.references import References
+    from lazyprompt.files.yaml_nodes import Source, Value
+
+OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "temperature": (int, float),
+    "maxOutputTokens": (int,),
+    "topP": (int, float),
+    "topK": (int, float),
+    "frequencyPenalty": (int, float),
+    "presencePenalty": (int, float),
+    "seed": (int,),
+    "stopSequences": (list,),
+    "allowMultipleToolCalls": (bool,),
+    "reasoningEffort": (str,),
+}
+"""The options of a model in Prompty v2, and of which types they are."""
+
+OTHERS = "additionalProperties"
+"""The option that holds what has no name in Prompty v2."""
+
+
+class Note(NamedTuple):
+    """What was read otherwise than it is written, or could not be carried over.
+
+    Attributes:
+        line: Its line in the file.
+        column: Its column.
+        text: What was done with it.
+    """
+
+    line: int
+    column: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.text}"
+
+
+class Translated(NamedTuple):
+    """A file as Prompty v2 has it.
+
+    Attributes:
+        fields: Its front matter.
+        body: Its template.
+        notes: What was changed on the way.
+    """
+
+    fields: dict[str, Node]
+    body: str
+    notes: tuple[Note, ...] = ()
+
+
+class Reading:
+    """A file that is being read.
+
+    Args:
+        source: The file.
+        fields: Its front matter, with all references looked up.
+        body: Its template.
+        references: Where further references lead.
+    """
+
+    def __init__(self, source: Source, fields: dict[str, Node], body: str, references: References) -> None:
+        self.source, self.fields, self.body, self.references = source, fields, body, references
+        self.notes: list[Note] = []
+
+    def note(self, node: Node, text: str) -> None:
+        """Tell what was done with a field."""
+        self.notes.append(Note(*self.source.place(node.key_at), text))
+
+    def fault(self, node: Node, what: str) -> PromptFileError:
+        """The error for a field."""
+        return self.source.pointed(node.at, what)
+
+    def mapping(self, node: Node | None, where: str) -> dict[str, Node]:
+        """A field that is a mapping; none where it is not there.
+
+        Args:
+            node: The field.
+            where: How errors call it.
+
+        Raises:
+            PromptFileError: It is something else.
+        """
+        if node is None or node.value is None:
+            return {}
+        if not isinstance(node.value, dict):
+            raise self.fault(node, f"{where} is {KINDS[type(node.value)]}, and must be a mapping")
+        return dict(node.value)
+
+    def text(self, node: Node, where: str) -> str:
+        """A field that is text.
+
+        Args:
+            node: The field.
+            where: How errors call it.
+
+        Raises:
+            PromptFileError: It is something else, or empty.
+        """
+        if not isinstance(node.value, str) or not node.value:
+            raise self.fault(node, f"{where} is {KINDS[type(node.value)]}, and must be text")
+        return node.value
+
+    def options(self, given: Mapping[str, Node], names: Mapping[str, str], where: str) -> dict[str, Node]:
+        """What is said of how a model answers, as options of Prompty v2.
+
+        Args:
+            given: The settings, by their names in the dialect.
+            names: What the dialect calls the options.
+            where: How errors call the settings.
+
+        Returns:
+            The options; what has no name there is among the :data:`OTHERS`.
+
+        Raises:
+            PromptFileError: One is of a wrong type, or nearly one that is known.
+        """
+        made: dict[str, Node] = {}
+        others: dict[str, Node] = {}
+        for name, node in given.items():
+            option = names.get(name, name)
+            if option in OPTIONS:
+                node = self._option(node, option, f"{where}.{name}")
+                if option in made:
+                    raise self.fault(node, f"{where}.{name} says a second time what {option} is; take one out")
+                made[option] = node
+            elif near := did_you_mean(name, {**names, **OPTIONS}):
+                raise self.source.pointed(node.key_at, f"{where}.{name} is no setting that is known{near}")
+            else:
+                self.note(node, f"{where}.{name} has no name in Prompty v2: it is among the options' {OTHERS}")
+                others[name] = node
+        return {**made, **({OTHERS: written(others, next(iter(others.values())))} if others else {})}
+
+    def _option(self, node: Node, option: str, where: str) -> Node:
+        if option == "stopSequences" and isinstance(node.value, str):
+            return node._replace(value=[node])
+        fits = isinstance(node.value, OPTIONS[option])
+        if node.value is not None and (not fits or (isinstance(node.value, bool) and bool not in OPTIONS[option])):
+            wanted = KINDS[OPTIONS[option][0]]
+            raise self.fault(node, f"{where} is {KINDS[type(node.value)]}, and must be {wanted}")
+        return node
+
+
+def written(value: Value | Mapping[str, Node], place: Node) -> Node:
+    """A node for what a dialect says otherwise.
+
+    Args:
+        value: What it is in Prompty v2.
+        place: Where that is said.
+    """
+    return Node(cast("Value", value), place.at, place.key_at)
+
+
+def kind_of(value: Value) -> str:
+    """The kind of a property that a value has."""
+    kinds = {bool: "boolean", int: "integer", float: "float", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "string")
+
+
+def fits(node: Node, kind: str) -> bool:
+    """Whether a value may be that of a property of a kind."""
+    found = kind_of(node.value)
+    return node.value is None or kind in (found, "union") or (kind == "float" and found == "integer")
+
+
