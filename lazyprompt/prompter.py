@@ -18,6 +18,7 @@ from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import checked_safety
 
 if TYPE_CHECKING:
+    from lazyprompt._json import JsonObject
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.report import Payload
@@ -53,6 +54,11 @@ class Prompter(PromptMaker):
     def slots(self) -> tuple[str, ...]:
         """The names of the slots that the input must fill."""
         return self._instruction.slots
+
+    @property
+    def response_format(self) -> JsonObject | None:
+        """The JSON Schema that answers are to be of; None for any answer."""
+        return None
 
     @property
     def prompt_template(self) -> PromptTemplate:

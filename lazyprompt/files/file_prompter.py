@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from lazyprompt.errors import SlotError
 from lazyprompt.files.inputs import Thread
+from lazyprompt.files.properties import schema_of
 from lazyprompt.files.turns import messages_of
 from lazyprompt.history import History
 from lazyprompt.prompt import Text
@@ -17,6 +19,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lazyprompt._json import JsonObject
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.turns import Step
     from lazyprompt.history import HistoryLike
@@ -90,6 +93,13 @@ class FilePrompter(Prompter):
         super().__init__(_FileInstruction(prompty.slots), ChatPromptTemplate(), system="", tools=functions or None)
         self._prompty = prompty
         self._expands = True
+
+    @property
+    def response_format(self) -> JsonObject | None:
+        """The schema of the file's outputs."""
+        outputs = self._prompty.outputs
+        title = re.sub(r"\W+", "_", self._prompty.name or "answer", flags=re.ASCII)
+        return {"title": title, **schema_of(outputs)} if outputs else None
 
     def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
         given, history, tools, label = super()._prepared(*args)

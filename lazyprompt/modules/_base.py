@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.prompt_maker import ToolsLike
 
-    PrompterLike = Prompter | str | Mapping[str, str] | None
+    class HasPrompter(Protocol):
+        """A prompt in a file."""
+
+        @property
+        def prompter(self) -> Prompter:
+            """The prompt as a prompter."""
+            ...
+
+    PrompterLike = Prompter | HasPrompter | str | Mapping[str, str] | None
 
 
 class Turn(NamedTuple):
@@ -64,8 +72,9 @@ class ChatModule(ABC):
         """Attach a prompter. It stays as it is, so one serves many modules at once.
 
         Args:
-            prompter: A prompter; an instruction as text or as ``{"system": ..., "user": ...}``, for a
-                :class:`~lazyprompt.ChatPrompter`; None for no words but the caller's.
+            prompter: A prompter; a prompt file, whose outputs are the form of answers; an instruction as text or as
+                ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for no words but the
+                caller's.
             history: What every conversation begins with.
 
         Returns:
@@ -244,9 +253,10 @@ class ChatModule(ABC):
             **({"stop": list(dict.fromkeys(all_stops))} if all_stops else {}),
         }
 
-    @staticmethod
-    def _structure(response_format: ResponseFormat | None) -> Structure | None:
-        return None if response_format is None else Structure.of(response_format)
+    def _structure(self, response_format: ResponseFormat | None) -> Structure | None:
+        """The form that is asked for, or else the prompter's."""
+        asked = self._prompter.response_format if response_format is None else response_format
+        return None if asked is None else Structure.of(asked)
 
 
 def _prompter_of(prompter: PrompterLike) -> Prompter:
@@ -258,11 +268,12 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     given = cast("object", prompter)
     if isinstance(given, Prompter):
         return given
+    if isinstance(own := getattr(given, "prompter", None), Prompter):
+        return own
     if given is None:
         return ChatPrompter(system="")
     if isinstance(given, str | Mapping):
         return ChatPrompter(cast("str", given))
     raise TemplateError(
-        f"a prompter is a Prompter, an instruction, or None, not a {type(given).__name__}; of a file it is "
-        "PromptFile.load(path).prompter"
+        f"a prompter is a Prompter, a prompt file, an instruction, or None, not a {type(given).__name__}"
     )

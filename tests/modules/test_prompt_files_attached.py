@@ -1,0 +1,58 @@
+"""Prompt files at modules: attached as they are, and asked for the form of their outputs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from model_server import Answer, ModelServer
+from talk_helpers import KINDS, module_of, sent
+
+from lazyprompt import TemplateError
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE = """---
+name: City finder!
+outputs: {city: {kind: string, required: true}}
+---
+system:
+Speak {{ language }}.
+
+user:
+{{ q }}"""
+GIVEN = {"language": "Dutch", "q": "user:\nWhere?"}
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_is_attached_and_its_outputs_are_asked_for(kind: str, server: ModelServer) -> None:
+    prompt = Prompty.loads(FILE)
+    server.answer = Answer('{"city": "Leiden"}')
+    module = module_of(kind, server).prompt(prompt)
+    assert module(GIVEN).parsed == {"city": "Leiden"}
+    assert "Speak Dutch." in sent(server)
+    assert "Where?" in sent(server)
+    assert "city" in json.dumps(server.seen[-1].body)
+    chat = module.chat()
+    chat(GIVEN)
+    chat(GIVEN)
+    assert [message.role for message in chat.history] == ["user", "assistant"] * 2
+    # One that is asked for goes before that of the file.
+    server.answer = Answer("3")
+    assert module(GIVEN, response_format={"type": "integer"}).parsed == 3
+
+
+def test_what_is_no_prompter_is_refused(server: ModelServer) -> None:
+    with pytest.raises(
+        TemplateError, match="a prompter is a Prompter, a prompt file, an instruction, or None, not a int"
+    ):
+        module_of("online", server).prompt(3)
