@@ -20,13 +20,16 @@ if TYPE_CHECKING:
         MissingExtraError,
         ModuleError,
         PromptFileError,
+        PromptFileMissingError,
         SafetyError,
         SlotError,
         TemplateError,
         TokenizerError,
         ToolsError,
     )
+    from lazyprompt.files.library import PromptLibrary
     from lazyprompt.files.prompt_file import PromptFile
+    from lazyprompt.files.prompty import Prompty
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
     from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
     from lazyprompt.formatters.media import MediaResolver
@@ -59,6 +62,13 @@ if TYPE_CHECKING:
     from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
     from lazyprompt.secret import Secret
     from lazyprompt.text.chat.template import ChatTemplate
+    from lazyprompt.text.example_selection import (
+        ExampleOffer,
+        ExampleSelector,
+        FirstExamples,
+        LengthBudget,
+        MostSimilar,
+    )
     from lazyprompt.text.few_shot import FewShotTemplate
     from lazyprompt.text.instruction import (
         AlpacaInstructionTemplate,
@@ -98,9 +108,12 @@ __all__ = [
     "EmptyPrompter",
     "EngineError",
     "Entry",
+    "ExampleOffer",
+    "ExampleSelector",
     "FewShotTemplate",
     "FileBlock",
     "Filled",
+    "FirstExamples",
     "FormatError",
     "GeminiTokenCounter",
     "HistoryError",
@@ -109,12 +122,14 @@ __all__ = [
     "InstructionTemplate",
     "Layout",
     "LazyPromptError",
+    "LengthBudget",
     "Markers",
     "Media",
     "MediaError",
     "MediaResolver",
     "MissingExtraError",
     "ModuleError",
+    "MostSimilar",
     "Msg",
     "MultiAgentFormatter",
     "OnlineChatModule",
@@ -125,8 +140,11 @@ __all__ = [
     "PromptEngine",
     "PromptFile",
     "PromptFileError",
+    "PromptFileMissingError",
+    "PromptLibrary",
     "PromptTemplate",
     "Prompter",
+    "Prompty",
     "Rendered",
     "Reply",
     "ReplyStream",
@@ -162,10 +180,12 @@ _HOMES = {
     "budget.budget": "Budget",
     "budget.report": "TrimReport",
     "errors": (
-        "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
-        "ModuleError PromptFileError SafetyError SlotError TemplateError TokenizerError ToolsError"
+        "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError ModuleError "
+        "PromptFileError PromptFileMissingError SafetyError SlotError TemplateError TokenizerError ToolsError"
     ),
+    "files.library": "PromptLibrary",
     "files.prompt_file": "PromptFile",
+    "files.prompty": "Prompty",
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",
     "formatters.profile": "Breakpoints Layout Media Profile",
     "formatters.formatter": "ChatFormatter MultiAgentFormatter",
@@ -189,6 +209,7 @@ _HOMES = {
     "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
     "secret": "Secret",
     "text.chat.template": "ChatTemplate",
+    "text.example_selection": "ExampleOffer ExampleSelector FirstExamples LengthBudget MostSimilar",
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "text.markers": "Markers",

@@ -73,6 +73,7 @@ def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, mo
         with models_at_hand(tmp_path, monkeypatch):
             run_python(page)
     else:
+        monkeypatch.chdir(tmp_path)  # some write files
         run_python(page)
     run_console(page)
 
