@@ -17,7 +17,7 @@ from lazyprompt.files.turns import Called, Returned, Said, Shown, Turn, said, st
 from lazyprompt.openai_form import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.files.roles import Section
@@ -48,14 +48,17 @@ def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
         if section.role == "thread":
             yield from _threads(section)
         elif section.role in ("tool", "function"):
-            attributes = {key: value for key, value in section.attributes.items() if key != "type"}
-            yield Turn("tool", (Returned(_all_said(section)),), attributes)
+            yield result_turn(section)
         elif section.attributes.get("type") == "tool_call":
             attributes = {key: value for key, value in section.attributes.items() if key != "type"}
             yield Turn(section.role, tuple(_calls(section)), attributes)
         else:
             for step in steps_of(section):
-                yield step if isinstance(step, Thread) else Turn(step.role, tuple(_with_media(step)), step.attributes)
+                yield (
+                    step
+                    if isinstance(step, Thread)
+                    else Turn(step.role, tuple(with_media(step, _medium)), step.attributes)
+                )
 
 
 def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
@@ -96,34 +99,43 @@ def _calls(section: Section) -> Iterator[Called]:
         yield Called(call)
 
 
+def result_turn(section: Section) -> Turn:
+    """The turn of a section that holds what a tool gave back."""
+    attributes = {key: value for key, value in section.attributes.items() if key != "type"}
+    return Turn("tool", (Returned(_all_said(section)),), attributes)
+
+
 def _all_said(section: Section) -> Said:
     items = said(section.parts)
     return items[0] if items and isinstance(items[0], Said) else Said(())
 
 
-def _with_media(turn: Turn) -> Iterator[Item]:
-    """The items of a turn, with the media that its text has in Markdown."""
+def with_media(turn: Turn, medium: Callable[[re.Match[str], Scanned], Shown | None]) -> Iterator[Item]:
+    """The items of a turn, with the media that its own text has in Markdown; what is in a value is text.
+
+    Args:
+        turn: The turn.
+        medium: What is shown for a match (the words in brackets, the address) in a filled text; None where it is text.
+
+    Yields:
+        The items.
+    """
     for item in turn.items:
-        if isinstance(item, Said):
-            yield from _media_in(item)
-        else:
+        if not isinstance(item, Said):
             yield item
-
-
-def _media_in(text: Said) -> Iterator[Item]:
-    """Text and the media in it. What is in a value is text."""
-    filled = Scanned(text.parts)
-    if "](" not in filled.text:
-        yield text
-        return
-    end = 0
-    for match in _MEDIUM.finditer(filled.text):
-        medium = _medium(match, filled)
-        if medium is not None:
-            yield from said(filled.between(end, match.start()))
-            yield medium
-            end = match.end()
-    yield from said(filled.between(end, len(filled.text)))
+            continue
+        filled = Scanned(item.parts)
+        if "](" not in filled.text:
+            yield item
+            continue
+        end = 0
+        for match in _MEDIUM.finditer(filled.text):
+            shown = medium(match, filled)
+            if shown is not None:
+                yield from said(filled.between(end, match.start()))
+                yield shown
+                end = match.end()
+        yield from said(filled.between(end, len(filled.text)))
 
 
 def _medium(match: re.Match[str], filled: Scanned) -> Shown | None:

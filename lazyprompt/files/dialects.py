@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.agent_schema import AGENT_ROLES, agent_steps, agent_tools
-from lazyprompt.files.roles import ROLES
+from lazyprompt.files.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
+from lazyprompt.files.prompty_v1 import V1_ROLES, v1_fields, v1_steps
+from lazyprompt.files.roles import ROLES, sections
+from lazyprompt.files.translation import Translated
 from lazyprompt.files.turns import steps_of
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._json import JsonObject
     from lazyprompt.files.roles import Section
+    from lazyprompt.files.translation import Reading
     from lazyprompt.files.turns import Step
     from lazyprompt.files.yaml_nodes import Node
 
@@ -30,6 +34,10 @@ def _no_tools(_: Sequence[Section]) -> list[JsonObject]:
     return []
 
 
+def _as_written(reading: Reading) -> Translated:
+    return Translated(reading.fields, reading.body)
+
+
 class Dialect(NamedTuple):
     """A dialect.
 
@@ -38,24 +46,36 @@ class Dialect(NamedTuple):
         roles: The names that begin a section.
         steps: What sections say.
         tools: The tools among the sections.
-        fields: What its fields are called in Prompty v2.
+        translate: How a file of it is said in Prompty v2.
     """
 
     name: str
     roles: Sequence[str] = ROLES
     steps: Callable[[Sequence[Section]], Iterator[Step]] = _steps
     tools: Callable[[Sequence[Section]], list[JsonObject]] = _no_tools
-    fields: Callable[[Mapping[str, Node]], dict[str, Node]] = dict
+    translate: Callable[[Reading], Translated] = _as_written
+
+    def sections(self, parts: Sequence[str]) -> list[Section]:
+        """A filled template taken apart: by its marks, where Handlebars left any, else by the lines that name a role.
+
+        Args:
+            parts: The template's own text, and values.
+
+        Raises:
+            TemplateError: A mark names a role that there is not.
+            SlotError: A value stands in the place of a role, and is none.
+        """
+        return marked_sections(parts) if not self.roles or has_marks(parts) else sections(parts, self.roles)
 
 
-def _agent_fields(fields: Mapping[str, Node]) -> dict[str, Node]:
+def _agent_fields(reading: Reading) -> Translated:
     """``inputSchema.properties`` are the inputs, and so with the outputs."""
-    made = dict(fields)
+    made = dict(reading.fields)
     for old, new in (("inputSchema", "inputs"), ("outputSchema", "outputs")):
         node = made.pop(old, None)
         if node is not None and isinstance(node.value, dict) and "properties" in node.value:
             made.setdefault(new, node.value["properties"])
-    return made
+    return Translated(made, reading.body)
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
@@ -63,6 +83,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     for each in (
         Dialect("v2"),
         Dialect("agentschema", AGENT_ROLES, agent_steps, agent_tools, _agent_fields),
+        Dialect("v1", V1_ROLES, v1_steps, translate=v1_fields),
+        Dialect("dotprompt", (), translate=dotprompt_fields),
     )
 }
 """The dialects by their names."""
@@ -72,6 +94,10 @@ _OF_AGENTS = re.compile(
     r"[^\S\n]*+:[^\S\n]*+$",
     re.MULTILINE,
 )
+
+_OF_HANDLEBARS = re.compile(r"\{\{~?(?:role\s++[\"']|media\s++url\s*+=|#(?:if|each|unless|with)\s)")
+_OF_V1_MODEL = {"api", "configuration", "parameters"}
+_V2_ONLY = frozenset(("inputs", "outputs", "template"))
 
 
 def dialect_named(name: str) -> Dialect:
@@ -87,13 +113,54 @@ def dialect_named(name: str) -> Dialect:
     return DIALECTS[name]
 
 
-def dialect_of(fields: Mapping[str, Node], body: str) -> Dialect:
+def dialect_of(fields: Mapping[str, Node], body: str, name: str = "") -> Dialect:
     """The dialect that a file is written in, by what only that one has.
 
     Args:
         fields: Its front matter.
         body: Its template.
+        name: The name of the file.
     """
-    if "inputSchema" in fields or "outputSchema" in fields or _OF_AGENTS.search(body):
-        return DIALECTS["agentschema"]
-    return DIALECTS["v2"]
+    if name.lower().endswith(SUFFIX):
+        return DIALECTS["dotprompt"]
+    return next((DIALECTS[each] for each, has_signs in _SIGNS if has_signs(fields, body)), DIALECTS["v2"])
+
+
+def _is_agents(fields: Mapping[str, Node], _: str) -> bool:
+    """Whether a file has the fields that only agent definitions have."""
+    return "inputSchema" in fields or "outputSchema" in fields
+
+
+def _is_dotprompt(fields: Mapping[str, Node], body: str) -> bool:
+    """Whether a file has what only dotprompt has: schemas in ``input`` or ``output``, or Handlebars with no name."""
+    if not _V2_ONLY.isdisjoint(fields):
+        return False
+    schemas = _keys(fields.get("input")) & {"schema", "default"} or _keys(fields.get("output")) & {"schema", "format"}
+    # Where Jinja is at work, the rest may be text about Handlebars.
+    return bool(schemas) or ("{%" not in body and _OF_HANDLEBARS.search(body) is not None)
+
+
+def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
+    """Whether a file has what only the first version has."""
+    signs = "sample" in fields or "base" in fields or bool(_keys(fields.get("model")) & _OF_V1_MODEL)
+    return signs or any(_has_type(fields.get(part)) for part in ("inputs", "outputs"))
+
+
+def _has_type(node: Node | None) -> bool:
+    """Whether one of some properties has a ``type`` of the first version, and no ``kind``."""
+    value = None if node is None else node.value
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any("type" in _keys(item) and "kind" not in _keys(item) for item in items)
+
+
+def _keys(node: Node | None) -> set[str]:
+    return set(node.value) if node is not None and isinstance(node.value, dict) else set()
+
+
+# In this order: a section of the first version may have the name that one of agent definitions has.
+_SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
+    ("agentschema", _is_agents),
+    ("dotprompt", _is_dotprompt),
+    ("v1", _is_v1),
+    ("agentschema", lambda _, body: _OF_AGENTS.search(body) is not None),
+)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from lazyprompt.errors import SlotError
 from lazyprompt.files.inputs import Thread
 from lazyprompt.files.properties import schema_of
 from lazyprompt.files.turns import messages_of
-from lazyprompt.history import History
+from lazyprompt.formatters.report import Entry, Payload
 from lazyprompt.prompt import Text
 from lazyprompt.prompter import Prompter
 from lazyprompt.text.instruction import Filled, InstructionTemplate
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.turns import Step
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import HookArgs, ToolsLike
+    from lazyprompt.prompt_maker import HookArgs, PastLike, ToolsLike
 
 
 class _Said(NamedTuple):
@@ -106,13 +107,35 @@ class FilePrompter(Prompter):
         if not self._expands:
             return given, history, tools, label
         inputs = self._prompty.inputs_of(given)
-        has_thread = any(each.kind == "thread" and inputs.get(each.name) is None for each in self._prompty.inputs)
-        made = self._prompty.rendered(inputs, history if has_thread else None)
-        said, steps = _taken(made.steps)
-        past = messages_of(steps)
-        if history is not None and not has_thread:
-            past += History.of(history).messages
-        return said, past, tools, label
+        said, steps = _taken(self._prompty.rendered(inputs, history).steps)
+        return said, messages_of([_only_named(step) for step in steps]), tools, label
+
+    def _payload(
+        self,
+        provider: str,
+        model: str | None,
+        given: object,
+        history: PastLike,
+        tools: ToolsLike,
+        label: str | None,
+    ) -> Payload:
+        """The payload, with a report of the tools that no message form has."""
+        made = super()._payload(provider, model, given, history, tools, label)
+        left = tuple(
+            Entry(
+                "tools", "tools", "left out", f"a tool of the kind {each.kind!r} is its runtime's to offer", each.name
+            )
+            for each in self._prompty.tools
+            if each.kind != "function"
+        )
+        return Payload(made, (*made.report, *left), made.trim) if left else made
+
+
+def _only_named(step: Step) -> Step:
+    """A turn with no attributes but its speaker's name: the others are the template's own, and no field of a form."""
+    if isinstance(step, Thread) or step.role == "tool":
+        return step
+    return replace(step, attributes={key: value for key, value in step.attributes.items() if key == "name"})
 
 
 def _taken(steps: Sequence[Step]) -> tuple[_Said, list[Step]]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _OPENS = re.compile(r"(?:[^\S\r\n]*(?:\r\n|[\r\n]))*([^\S\r\n]*)(?:---|\+\+\+)[^\S\r\n]*(?:\r\n|[\r\n]|\Z)")
 _BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n|[\r\n]))*")
-_CLOSES = r"^{indent}(?:---|\+\+\+)[^\S\r\n]*(?:\r\n|[\r\n]|\Z)"
+# A file that begins indented may end its front matter so, or at the beginning of a line.
+_CLOSES = r"^(?:{indent})?(?:---|\+\+\+)[^\S\r\n]*(?:\r\n|[\r\n]|\Z)"
 _BREAK = re.compile(r"\r\n|\r")
 
 

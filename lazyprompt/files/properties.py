@@ -29,7 +29,11 @@ KINDS_OF_PROPERTY: Final = (*SCALARS, "array", "object", "union", *RICH)
 
 _TEXTS = ("name", "description")
 _FLAGS = ("required", "nullable")
-_FIELDS = (*_TEXTS, *_FLAGS, "kind", "default", "example", "enumValues", "items", "properties", "oneOf", "anyOf")
+FIELDS_OF_PROPERTY: Final = (
+    *(*_TEXTS, *_FLAGS, "kind", "default", "example", "enumValues", "items", "properties", "oneOf", "anyOf"),
+)
+"""The fields of a property."""
+
 _OF_VALUE = {bool: "boolean", int: "integer", float: "float", str: "string", list: "array", dict: "object"}
 
 
@@ -92,12 +96,12 @@ class Property:
                 not; nothing else may be there.
         """
         made = self._bare_schema(strict=strict)
-        if (self.nullable or (strict and not self.required and self.name)) and isinstance(made.get("type"), str):
-            made["type"] = [made["type"], "null"]
-        if self.description:
-            made["description"] = self.description
         if self.enum_values:
             made["enum"] = [*self.enum_values]
+        if self.nullable or (strict and not self.required and self.name):
+            _let_be_null(made)
+        if self.description:
+            made["description"] = self.description
         return made
 
     def _bare_schema(self, *, strict: bool) -> JsonObject:
@@ -105,10 +109,23 @@ class Property:
             items: JsonObject = {"type": "string"} if self.items is None else self.items.schema(strict=strict)
             return {"type": "array", "items": items}
         if self.kind == "object":
-            return schema_of(self.properties, strict=strict) if self.properties else {"type": "object"}
+            # In a strict schema, an object without properties must say so.
+            return schema_of(self.properties, strict=strict) if self.properties or strict else {"type": "object"}
         if self.kind == "union":
-            return {"anyOf": [each.schema(strict=strict) for each in self.choices]}
+            # One without choices may be anything.
+            return {"anyOf": [each.schema(strict=strict) for each in self.choices]} if self.choices else {}
         return {"type": SCALARS.get(self.kind, "string")}
+
+
+def _let_be_null(schema: JsonObject) -> None:
+    """Let null be a value of a schema, in all the ways in which it says what may be one."""
+    kind, choices, enum = schema.get("type"), schema.get("anyOf"), schema.get("enum")
+    if isinstance(kind, str):
+        schema["type"] = [kind, "null"]
+    if isinstance(choices, list):
+        schema["anyOf"] = [*choices, {"type": "null"}]
+    if isinstance(enum, list) and None not in enum:
+        schema["enum"] = [*enum, None]
 
 
 def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> JsonObject:
@@ -184,8 +201,8 @@ class PropertyReader:
             raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}; a property is a mapping")
         fields = node.value
         for key, item in fields.items():
-            if key not in _FIELDS:
-                what = f"{where} has the field {key!r}{did_you_mean(key, _FIELDS)}; a property has {', '.join(_FIELDS)}"
+            if key not in FIELDS_OF_PROPERTY:
+                what = f"{where} has the field {key!r}{did_you_mean(key, FIELDS_OF_PROPERTY)}; a property has {', '.join(FIELDS_OF_PROPERTY)}"
                 raise self._source.pointed(item.key_at, what)
         kind = self._text(fields.get("kind"), f"{where}.kind") or "string"
         if kind not in KINDS_OF_PROPERTY:
@@ -211,7 +228,7 @@ class PropertyReader:
 
     def _of_name(self, name: str, node: Node, where: str) -> Property:
         """A property under its name: a mapping with fields of one, or a value, which is its default."""
-        if isinstance(node.value, dict) and node.value and node.value.keys() <= set(_FIELDS):
+        if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
             return self.one(node, where, name)
         if node.value is None:
             return Property(name)

@@ -18,9 +18,10 @@ from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_m
 from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, TOO_LARGE, Node, Reader, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt._json import Json
+    from lazyprompt.files.file_cache import Trace
     from lazyprompt.files.yaml_nodes import Value
 
 # Other protocols are text: they are those of whoever runs the prompt.
@@ -37,12 +38,16 @@ class References:
         roots: Further directories that files may lie in.
         params: The values of ``${params:name}``.
         environment: The values of ``${env:NAME}``; None are those of the process.
+        layers: Directories that are as one tree, in which files are looked for that a template includes.
+        trace: Where it is noted what was looked at.
     """
 
     base: Path | None = None
     roots: tuple[Path, ...] = ()
     params: Mapping[str, object] = field(default_factory=dict[str, object])
     environment: Mapping[str, str] | None = None
+    layers: tuple[Path, ...] = ()
+    trace: Trace | None = field(default=None, compare=False, repr=False)
 
     def resolved(self, fields: dict[str, Node], source: Source) -> dict[str, Node]:
         """The fields of a front matter with all references looked up.
@@ -57,11 +62,27 @@ class References:
         looking = _Looking(self, source)
         return {name: looking.resolved(node) for name, node in fields.items()}
 
-    def path_of(self, given: str) -> Path:
+    def starts(self, directory: Path | None) -> Iterator[Path | None]:
+        """Where an included file is looked for, in turn.
+
+        Args:
+            directory: The directory of the file that includes it.
+        """
+        layers = self.layers
+        holding = next((each for each in layers if directory is not None and _lies_in(directory, each)), None)
+        if holding is None or directory is None:
+            yield directory
+        else:
+            within = os.path.relpath(os.path.realpath(directory), os.path.realpath(holding))
+            yield from (layer / within for layer in layers)
+        yield from (*layers, self.base, *self.roots)
+
+    def path_of(self, given: str, start: Path | None = None) -> Path:
         """The file of a path, if it may be read.
 
         Args:
             given: The path.
+            start: The directory that it is relative to; None is the base.
 
         Raises:
             ValueError: It lies outside of the directories that files may lie in, or there is no directory.
@@ -71,14 +92,20 @@ class References:
         if not given.strip() or "\0" in given:
             raise ValueError(f"{given!r} is no path of a file")
         # Symbolic links are followed first: what counts is where the file is.
-        path = Path(os.path.realpath(self.base / given))
-        roots = [Path(os.path.realpath(root)) for root in (self.base, *self.roots)]
+        path = Path(os.path.realpath((start or self.base) / given))
+        roots = [Path(os.path.realpath(root)) for root in (self.base, *self.layers, *self.roots)]
         if not any(path.is_relative_to(root) for root in roots):
             raise ValueError(
                 f"{given!r} lies outside allowed roots: files are read from the directory of the prompt file, and from "
                 "allowed_roots="
             )
+        if self.trace is not None:
+            self.trace.file(path)
         return path
+
+
+def _lies_in(directory: Path, root: Path) -> bool:
+    return Path(os.path.realpath(directory)).is_relative_to(os.path.realpath(root))
 
 
 class _Looking:
@@ -142,6 +169,8 @@ class _Looking:
         environment = os.environ if self._references.environment is None else self._references.environment
         name, _, default = given.partition(":")
         found = environment.get(name, default or None) if name else None
+        if self._references.trace is not None:
+            self._references.trace.variable(name, environment.get(name))
         if found is None:
             raise ValueError(
                 f"Environment variable '{name}' not set: set it, or give a default, as ${{env:{name or 'X'}:default}}"
@@ -170,8 +199,17 @@ class _Looking:
         return self._read[path].value
 
 
-def _content(path: Path, given: str) -> tuple[Node, Source]:
-    """What a file holds: JSON and YAML by their suffixes, else text."""
+def file_text(path: Path, given: str) -> str:
+    """The text of a file that is referred to.
+
+    Args:
+        path: Where it is.
+        given: Its path as it is written.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is too large, or no UTF-8, or cannot be read.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -182,9 +220,14 @@ def _content(path: Path, given: str) -> tuple[Node, Source]:
     if len(data) > MAX_BYTES:
         raise ValueError(f"{given!r}: {TOO_LARGE}")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
+
+
+def _content(path: Path, given: str) -> tuple[Node, Source]:
+    """What a file holds: JSON and YAML by their suffixes, else text."""
+    text = file_text(path, given)
     suffix, source = path.suffix.lower(), Source(text, path.name)
     if suffix == ".json":
         try:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lazyprompt._json import Json
-    from lazyprompt.text.values import Value
 
 ROLES: Final = ("system", "user", "assistant", "developer")
 """The roles of Prompty v2."""
@@ -45,6 +44,40 @@ class Section(NamedTuple):
     role: str
     attributes: dict[str, Json]
     parts: tuple[str, ...]
+
+
+class Boundary(NamedTuple):
+    """A place where text looks as if it began a section.
+
+    Attributes:
+        role: The role.
+        line: The line, without white space around it.
+        begin: Where the line begins in the text.
+        end: Where the name and the colon end.
+    """
+
+    role: str
+    line: str
+    begin: int
+    end: int
+
+
+def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
+    """The places in text where any reader could see a section begin.
+
+    They are more than those where one begins here: text may follow the colon, and a line ends at all that Unicode calls
+    an end.
+
+    Args:
+        text: Text of anybody.
+        roles: The names of roles.
+    """
+    begin = 0
+    for line in text.splitlines(keepends=True):
+        match = _boundary(tuple(roles)).match(line)
+        if match is not None:
+            yield Boundary(match["role"].lower(), line.strip(), begin, begin + match.end())
+        begin += len(line)
 
 
 def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section]:
@@ -92,15 +125,15 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
     """
     fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     for match in _line(tuple(roles)).finditer(filled.text):
-        if match["role"] == PLACE and not _names_role(filled.value_at(match.start("role"))):
+        if match["role"] == PLACE and not names_role(filled.value_at(match.start("role")).source):
             continue
         if any(begin < match.start() < end for begin, end in fences) is fenced:
             yield match
 
 
-def _names_role(value: Value) -> bool:
+def names_role(source: str) -> bool:
     """Whether a value is meant to be a role: its name says so. Any other is text, as in ``{{ title }}:``."""
-    return value.source.rpartition(".")[2].lower().endswith("role")
+    return source.rpartition(".")[2].lower().endswith("role")
 
 
 def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
@@ -158,3 +191,9 @@ def _line(roles: tuple[str, ...]) -> re.Pattern[str]:
         rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)",
         re.IGNORECASE | re.MULTILINE,
     )
+
+
+@lru_cache(maxsize=8)
+def _boundary(roles: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(sorted(roles, key=len, reverse=True))
+    return re.compile(rf"\s*+#?\s*+(?P<role>{names})\s*+(?:\[[^\]]*+\]\s*+)?:", re.IGNORECASE)

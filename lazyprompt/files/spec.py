@@ -27,8 +27,11 @@ _TEXTS = ("name", "displayName", "description")
 FIELDS: Final = (*_TEXTS, "metadata", "model", "inputs", "outputs", "tools", "template", "instructions", "kind")
 """The fields of a front matter that mean something here."""
 
-_MODEL = ("id", "provider", "apiType", "connection", "options")
-_TOOL = ("name", "kind", "description", "parameters", "strict", "bindings")
+FIELDS_OF_MODEL: Final = ("id", "provider", "apiType", "connection", "options")
+"""The fields of a model."""
+
+FIELDS_OF_TOOL: Final = ("name", "kind", "description", "parameters", "strict", "bindings")
+"""The fields of a tool; tools of other kinds than functions have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +79,22 @@ class ToolSpec:
         made: JsonObject = {"name": self.name}
         if self.description:
             made["description"] = self.description
-        made["parameters"] = deepcopy(self.schema) or schema_of(shown, strict=bool(self.strict))
+        made["parameters"] = self._own_schema() or schema_of(shown, strict=bool(self.strict))
         if self.strict is not None:
             made["strict"] = self.strict
         return {"type": "function", "function": made}
+
+    def _own_schema(self) -> JsonObject | None:
+        """The schema that the file gives, without what inputs fill."""
+        made = deepcopy(self.schema)
+        if made is None or not self.bindings:
+            return made
+        properties, required = made.get("properties"), made.get("required")
+        if isinstance(properties, dict):
+            made["properties"] = {name: value for name, value in properties.items() if name not in self.bindings}
+        if isinstance(required, list):
+            made["required"] = [name for name in required if name not in self.bindings]
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +246,7 @@ class _Reader:
             raise self._source.pointed(node.at, f"{where} has no name")
         parameters = fields.get("parameters")
         schema = None
-        if parameters is not None and isinstance(parameters.value, dict) and "properties" in parameters.value:
+        if parameters is not None and _is_schema(parameters):
             schema, parameters = cast("JsonObject", _json(parameters)), None
         strict = fields.get("strict")
         if strict is not None and not isinstance(strict.value, bool):
@@ -243,7 +258,7 @@ class _Reader:
             () if parameters is None else properties.listed(parameters, f"{where}.parameters"),
             None if strict is None else cast("bool", strict.value),
             self._bindings(fields.get("bindings"), f"{where}.bindings"),
-            {key: _json(item) for key, item in fields.items() if key not in _TOOL},
+            {key: _json(item) for key, item in fields.items() if key not in FIELDS_OF_TOOL},
             schema,
         )
 
@@ -260,6 +275,12 @@ class _Reader:
                 raise self._source.pointed(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
             found[name] = given.value
         return found
+
+
+def _is_schema(node: Node) -> bool:
+    """Whether parameters are JSON Schema, and not a mapping by their names."""
+    fields = node.value if isinstance(node.value, dict) else {}
+    return "properties" in fields or ("type" in fields and fields["type"].value == "object")
 
 
 def _json(node: Node) -> Json:

@@ -1,20 +1,20 @@
-"""What the readers of other dialects share: fields with their places, made into those of Prompty v2, and notes on it."""
+"""What the readers of other dialects share: fields with places, made into those of Prompty v2, and notes on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from lazyprompt.errors import did_you_mean
 from lazyprompt.files.yaml_nodes import KINDS, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lazyprompt.errors import PromptFileError
     from lazyprompt.files.references import References
     from lazyprompt.files.yaml_nodes import Source, Value
 
-OPTIONS: Mapping[str, tuple[type, ...]] = {
+OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "temperature": (int, float),
     "maxOutputTokens": (int,),
     "topP": (int, float),
@@ -28,8 +28,12 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
 }
 """The options of a model in Prompty v2, and of which types they are."""
 
-OTHERS = "additionalProperties"
+OTHERS: Final = "additionalProperties"
 """The option that holds what has no name in Prompty v2."""
+
+_KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "float", list: "array", dict: "object"}
+# How much alike two names are of which one is taken for a mistake.
+_ALIKE = 0.75
 
 
 class Note(NamedTuple):
@@ -134,12 +138,12 @@ class Reading:
         for name, node in given.items():
             option = names.get(name, name)
             if option in OPTIONS:
-                node = self._option(node, option, f"{where}.{name}")
                 if option in made:
                     raise self.fault(node, f"{where}.{name} says a second time what {option} is; take one out")
-                made[option] = node
-            elif near := did_you_mean(name, {**names, **OPTIONS}):
-                raise self.source.pointed(node.key_at, f"{where}.{name} is no setting that is known{near}")
+                made[option] = self._option(node, option, f"{where}.{name}")
+            elif near := _near(name, (*names, *OPTIONS)):
+                what = f"{where}.{name} is no setting that is known (did you mean {near!r}?)"
+                raise self.source.pointed(node.key_at, what)
             else:
                 self.note(node, f"{where}.{name} has no name in Prompty v2: it is among the options' {OTHERS}")
                 others[name] = node
@@ -155,6 +159,17 @@ class Reading:
         return node
 
 
+def _near(name: str, known: Iterable[str]) -> str:
+    """The known name that was most likely meant; settings of one runtime that only look alike are none."""
+    by_letters = {_letters(each): each for each in known}
+    near = get_close_matches(_letters(name), by_letters, 1, _ALIKE)
+    return by_letters[near[0]] if near else ""
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
 def written(value: Value | Mapping[str, Node], place: Node) -> Node:
     """A node for what a dialect says otherwise.
 
@@ -167,13 +182,10 @@ def written(value: Value | Mapping[str, Node], place: Node) -> Node:
 
 def kind_of(value: Value) -> str:
     """The kind of a property that a value has."""
-    kinds = {bool: "boolean", int: "integer", float: "float", str: "string", list: "array", dict: "object"}
-    return kinds.get(type(value), "string")
+    return _KINDS.get(type(value), "string")
 
 
 def fits(node: Node, kind: str) -> bool:
     """Whether a value may be that of a property of a kind."""
     found = kind_of(node.value)
     return node.value is None or kind in (found, "union") or (kind == "float" and found == "integer")
-
-

@@ -5,7 +5,7 @@ A turn keeps the template's own text apart from values, so that whoever writes i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
@@ -72,6 +72,7 @@ class Returned:
     said: Said
 
 
+_DETAILS = frozenset(("low", "high", "auto"))
 Item: TypeAlias = "Said | Shown | Called | Returned"
 
 
@@ -150,6 +151,24 @@ def said(parts: Sequence[str]) -> list[Item]:
     return [Said(tuple(left))] if left else []
 
 
+def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
+    """A conversation with what was said before it.
+
+    Args:
+        steps: Its turns and threads.
+        history: What was said before. It stands where a thread without a name holds its place; else before the last
+            turn, if that is the user's, or at the end.
+    """
+    made = [*steps]
+    at = next((index for index, step in enumerate(made) if isinstance(step, Thread) and not step.name), None)
+    if at is not None:
+        made[at] = Thread("history", history)
+        return made
+    last = made[-1] if made else None
+    end = len(made) - (isinstance(last, Turn) and last.role == "user")
+    return [*made[:end], Thread("history", history), *made[end:]]
+
+
 def messages_of(steps: Sequence[Step]) -> list[Msg]:
     """A conversation as messages.
 
@@ -176,7 +195,8 @@ def message_of(turn: Turn) -> Msg:
     """
     only = turn.only_text
     content: str | list[Block] = only.text if only is not None else [_block(item, turn) for item in turn.items]
-    name = turn.attributes.get("name")
+    # The name at a result is the tool's, and its block has it.
+    name = None if turn.role == "tool" else turn.attributes.get("name")
     metadata = {key: value for key, value in turn.attributes.items() if key != "name"}
     return Msg(str(name) if name else turn.role, content, cast("Role", turn.role), metadata=metadata)
 
@@ -185,13 +205,21 @@ def _block(item: Item, turn: Turn) -> Block:
     if isinstance(item, Said):
         return TextBlock(item.text)
     if isinstance(item, Shown):
-        return item.block
+        return _shown(item)
     if isinstance(item, Called):
         return _call(item.call)
     own_id = turn.attributes.get("tool_call_id") or turn.attributes.get("id")
     if not own_id:
         raise PromptFileError(f'a {turn.role} turn answers a call: tell which, as {turn.role}[tool_call_id="..."]:')
     return ToolResultBlock(str(own_id), str(turn.attributes.get("name") or ""), item.said.text)
+
+
+def _shown(item: Shown) -> Block:
+    """The block of a medium; how closely a picture is to be looked at, the template may say as detail or quality."""
+    detail = item.attributes.get("detail", item.attributes.get("quality"))
+    if isinstance(item.block, ImageBlock) and isinstance(detail, str) and detail in _DETAILS:
+        return replace(item.block, detail=detail)
+    return item.block
 
 
 def _call(call: JsonObject) -> ToolUseBlock:

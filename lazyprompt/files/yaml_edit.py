@@ -7,22 +7,31 @@ by their lines, as within braces or where one is an alias of another, all of the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import yaml
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.spec import FIELDS
 from lazyprompt.files.yaml_nodes import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from lazyprompt._json import Json
+    from lazyprompt._json import Json, JsonObject
     from lazyprompt.files.yaml_nodes import Node
 
 # Lines are broken where their writer breaks them.
 _WIDTH: Final = 1_000_000
-_LIST_INDENT = re.compile(r"^( *)(?:- )?[^\s#][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
-_MAP_INDENT = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
-# What a block of lines (``|``) can say; all else goes into quotes.
-_BLOCK = re.compile(r"(?![ \n])(?:[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\n]*(?<![ ])\n)+[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*")
+_BREAK: Final = re.compile(r"\r\n|\r")
+_LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
+_NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
+# What lines behind a | can say; all else goes into quotes.
+_LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
+_BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
+# What ruamel.yaml writes as a break of lines, outside of double quotes.
+_ESCAPED: Final = re.compile("[\x85\u2028\u2029]")
 _NAME: Final = "name"
 
 
@@ -45,33 +54,204 @@ def edited(
 
     Args:
         text: The YAML.
-        at: Where it begins in the text that the places of the nodes are in.
+        at: Where it begins in the text that the places of the fields are in.
         fields: Its fields.
-        changes: What the fields are to be; None takes a field out.
+        changes: What fields are to be; None takes one out.
         safe: What a new text is written as.
 
     Returns:
         The YAML with the changes. A reference stays one where what it led to is not changed.
 
     Raises:
-        PromptFileError: A change would write out what a reference leads to.
+        PromptFileError: A change would write out what a reference led to.
     """
-    wanted = {name: new for name, new in changes.items() if name not in fields or plain(fields[name].seen) != new}
-    wanted = {name: new for name, new in wanted.items() if new is not None or name in fields}
+    wanted = {
+        name: new
+        for name, new in changes.items()
+        if (plain(fields[name].seen) != new if name in fields else new is not None)
+    }
     if not wanted:
         return text
-    broken = text.replace("\r\n", "\n") != text
+    writer = _Writer(text, safe)
     if not _has_own_lines(text, at, fields):
-        made = _rewritten(text.replace("\r\n", "\n"), fields, wanted, safe)
-        return made.replace("\n", "\r\n") if broken else made
+        return writer.as_written(writer.rewritten(text, fields, wanted))
+    pieces = _pieces(text, at, fields)
     for name, new in wanted.items():
-        begin, end = _lines_of(text, at, fields, name)
-        lines = _rewritten(_aligned(text[begin:end].replace("\r\n", "\n")), fields, {name: new}, safe)
-        indent = " " * _column(text, at, fields)
-        lines = "".join(indent + line if line.strip() else line for line in lines.splitlines(keepends=True))
-        if begin and not text[:begin].endswith(("\n", "\r")):
-            lines = f"\n{lines}"
-        text, moved = text[:begin] + (lines.replace("\n", "\r\n") if broken else lines) + text[end:], end
-        grown = len(text) - moved - (len(text) - begin - len(lines.replace("\n", "\r\n") if broken else lines))
-        fields = _moved(fields, at + moved, grown, gone=name if new is None else None)
-    return text
+        place = next((index for index, piece in enumerate(pieces) if piece[0] == name), None)
+        if new is None:
+            del pieces[cast("int", place)]
+        elif place is not None:
+            pieces[place] = (name, writer.as_written(writer.rewritten(pieces[place][1], fields, {name: new})))
+        else:
+            pieces.insert(_place(name, pieces), (name, writer.as_written(writer.rewritten("", fields, {name: new}))))
+    return "".join(lines for _, lines in pieces)
+
+
+def written(value: JsonObject) -> str:
+    """A mapping as YAML; ``""`` where it is empty."""
+    return _Writer("", str).rewritten("", {}, value)
+
+
+def _has_own_lines(text: str, at: int, fields: Mapping[str, Field]) -> bool:
+    """Whether each field begins a line of its own, and none holds what another refers to."""
+    if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+        return False
+    columns = {_column(text, field.raw.key_at - at) for field in fields.values()}
+    return len(columns) < 2 and None not in columns  # noqa: PLR2004 - one column, or no field at all
+
+
+def _column(text: str, place: int) -> int | None:
+    """How far a field is indented; None where it does not begin its line."""
+    line = text[max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1 : place]
+    return None if line.strip(" ") else len(line)
+
+
+def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]]:
+    """The YAML in pieces: the lines of each field with its name, and what stands between them with none."""
+    places = {name: field.raw.key_at - at for name, field in fields.items()}
+    column = next((_column(text, place) or 0 for place in places.values()), 0)
+    begins = [place - column for place in places.values()]
+    if not begins:
+        return [(None, text)]
+    found: list[tuple[str | None, str]] = [(None, text[: begins[0]])]
+    for name, begin, end in zip(places, begins, [*begins[1:], len(text)], strict=True):
+        lines = text[begin:end].splitlines(keepends=True)
+        kept = len(lines)
+        while kept > 1 and _is_between(lines[kept - 1], column):
+            kept -= 1
+        found += [(name, "".join(lines[:kept])), (None, "".join(lines[kept:]))]
+    return found
+
+
+def _is_between(line: str, column: int) -> bool:
+    """Whether a line behind a field is none of its own: blank, or a comment as far to the left as the field."""
+    bare = line.lstrip()
+    return not bare or (bare.startswith("#") and len(line) - len(bare) <= column)
+
+
+def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
+    """Where a new field goes: behind the last one that goes before it by custom."""
+    order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
+    before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
+    return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
+
+
+class _Writer:
+    """Writes values as the YAML around them is written: its line breaks, and how far its lists are indented.
+
+    Args:
+        text: The YAML.
+        safe: What a text is written as.
+    """
+
+    def __init__(self, text: str, safe: Callable[[str], str]) -> None:
+        from ruamel.yaml import YAML  # noqa: PLC0415 - only changes need it
+        from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString  # noqa: PLC0415 - as above
+
+        self._lines: Callable[[str], str] = LiteralScalarString
+        self._quoted: Callable[[str], str] = DoubleQuotedScalarString
+        self._break = "\r\n" if "\r\n" in text else "\n"
+        self._safe = safe
+        self._yaml = YAML()
+        self._yaml.preserve_quotes = True
+        self._yaml.width = _WIDTH
+        plain_text = _BREAK.sub("\n", text)
+        listed, nested = _LISTED.search(plain_text), _NESTED.search(plain_text)
+        offset = len(listed[2]) - len(listed[1]) if listed else 2
+        mapping = max(len(nested[2]) - len(nested[1]), 2) if nested else 2
+        self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
+
+    def as_written(self, lines: str) -> str:
+        """Lines with the line breaks of the file."""
+        return lines.replace("\n", self._break)
+
+    def rewritten(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
+        """YAML with fields changed, its lines ended by newlines."""
+        lines = _BREAK.sub("\n", text)
+        indent = " " * (len(lines) - len(lines.lstrip(" ")))
+        tree = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
+        if tree is None:
+            tree = {}
+        for name, new in changes.items():
+            if new is None:
+                tree.pop(name, None)
+            else:
+                tree[name] = self._changed(tree[name], fields[name], new) if name in fields else self._new(new)
+        if not tree:
+            return ""
+        out = StringIO()
+        self._yaml.dump(tree, out)
+        return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE)
+
+    def _changed(self, tree: Any, field: Field, new: Json) -> Any:  # noqa: ANN401 - ruamel.yaml's own values
+        """A value as it is to be written: what is not changed stays in the tree, with its comments."""
+        seen = plain(field.seen)
+        if seen == new and isinstance(seen, bool) == isinstance(new, bool):
+            return tree
+        raw, value = field.raw.value, field.seen.value
+        if isinstance(raw, dict) and isinstance(value, dict) and isinstance(new, dict):
+            self._change_fields(tree, {key: Field(raw[key], value[key]) for key in raw}, new)
+            return tree
+        if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
+            self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
+            return tree
+        if isinstance(raw, str) and isinstance(seen, dict | list) and _texts(seen) & _texts(new):
+            raise PromptFileError(
+                f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
+                "has nothing of it"
+            )
+        return self._new(new)
+
+    def _change_fields(self, tree: Any, fields: Mapping[str, Field], new: JsonObject) -> None:  # noqa: ANN401 - as above
+        for key in [key for key in tree if key not in new]:
+            del tree[key]
+        for key, value in new.items():
+            tree[key if key in fields else self._key(key)] = (
+                self._changed(tree[key], fields[key], value) if key in fields else self._new(value)
+            )
+
+    def _change_items(self, tree: Any, items: list[Field], new: list[Json]) -> None:  # noqa: ANN401 - as above
+        """Items with names are those of the same names; others, those at the same places."""
+        names = [_name_of(plain(item.seen)) for item in items]
+        wanted = [_name_of(item) for item in new]
+        if (
+            None in names
+            or None in wanted
+            or [name for name in names if name in wanted] != [name for name in wanted if name in names]
+        ):
+            names, wanted = [*range(len(items))], [*range(len(new))]
+        for index in reversed(range(len(items))):
+            if names[index] not in wanted:
+                del tree[index]
+        for index, (name, value) in enumerate(zip(wanted, new, strict=True)):
+            if name in names:
+                tree[index] = self._changed(tree[index], items[names.index(name)], value)
+            else:
+                tree.insert(index, self._new(value))
+
+    def _new(self, value: Json) -> Any:  # noqa: ANN401 - as above
+        """A value that was not there."""
+        if isinstance(value, str):
+            text = self._safe(value)
+            return self._lines(text) if _BLOCK.fullmatch(text) else self._key(text)
+        if isinstance(value, list):
+            return [self._new(item) for item in value]
+        if isinstance(value, dict):
+            return {self._key(key): self._new(item) for key, item in value.items()}
+        return value
+
+    def _key(self, text: str) -> str:
+        """Text in one line, as keys are."""
+        return self._quoted(text) if _ESCAPED.search(text) else text
+
+
+def _name_of(item: object) -> object:
+    return cast("dict[str, object]", item).get(_NAME) if isinstance(item, dict) else None
+
+
+def _texts(value: Json) -> set[str]:
+    """All texts in a value."""
+    if isinstance(value, dict | list):
+        within: Iterable[Json] = value.values() if isinstance(value, dict) else value
+        return set[str]().union(*map(_texts, within))
+    return {value} if isinstance(value, str) else set()

@@ -328,6 +328,8 @@ def _inline(build: Builder, tag: _Tag) -> None:
         node = make(build, tag.words[1:], tag.named)
         if node is None:
             raise build.fault(f"{name} is written {usage}; a variable of that name is {{{{this.{name}}}}}")
+        if isinstance(node, Mark):
+            build.marks.append((build.line, node.held))
         build.add(node)
     elif name in _BLOCKS:
         raise build.fault(f"{name} is a block: write {{{{#{name}{' x' * _BLOCKS[name][0]}}}}}…{{{{/{name}}}}}")

@@ -19,6 +19,8 @@ from lazyprompt.text.template_nodes import Arm, Block, Choice, Node, Output, Sco
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lazyprompt.text.values import Opaque
+
 MAX_DEPTH = 100
 """How deep sections may lie in one another."""
 
@@ -63,6 +65,7 @@ class Builder:
         # Names in order of appearance: those looked up in the values of the template, those that a section may have.
         self.slots: dict[str, None] = {}
         self.inner: dict[str, None] = {}
+        self.marks: list[tuple[int, Opaque]] = []
         self.blocks: list[_Open] = []
         self._body: list[Node] = []
 
@@ -159,12 +162,13 @@ class ParsedTemplate(ABC):
         slots: The names it looks up at the top level, in order of first appearance.
         inner: Further names, which a section's value may have or else the top level.
         literals: Its own text, in pieces.
+        marks: What it puts in a place that is no value, and in which line.
 
     Raises:
         TemplateError: It is no text, or the syntax is wrong; the message names the line.
     """
 
-    __slots__ = ("_lenient", "_nodes", "_own", "inner", "literals", "slots", "text")
+    __slots__ = ("_lenient", "_nodes", "_own", "inner", "literals", "marks", "slots", "text")
     syntax: ClassVar[str]
 
     def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
@@ -177,6 +181,7 @@ class ParsedTemplate(ABC):
         self.text = text
         self._own, self._lenient = own, lenient
         self.literals: tuple[str, ...] = tuple(build.literals)
+        self.marks: tuple[tuple[int, Opaque], ...] = tuple(build.marks)
         self.slots: tuple[str, ...] = tuple(build.slots)
         self.inner: tuple[str, ...] = tuple(name for name in build.inner if name not in build.slots)
 

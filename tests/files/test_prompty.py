@@ -132,7 +132,7 @@ user:
                 "---\ntemplate: {format: jinja}\n---\n",
                 "Invalid template format: 'jinja' is none (did you mean 'jinja2'?)",
             ),
-            ("---\nname: x\n---\n\nuser:\n{% if %}", "f:5:1: Jinja, line 2: "),
+            ("---\nname: x\n---\n\nuser:\n{% if %}", "f:6:1: Jinja, line 2: "),
             ("---\nx: &a [1]\ny: [*b]\n---\n", "f:3:5: invalid frontmatter: the alias *b stands for nothing"),
         ],
     )

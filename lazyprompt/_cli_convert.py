@@ -1,0 +1,62 @@
+"""The command ``lazyprompt convert``: a prompt file in another form."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import click
+
+from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal
+from lazyprompt.errors import LazyPromptError
+from lazyprompt.inspect.terminal import visible
+
+_FORMS = ("v2", "agentschema", "dotprompt", "langchain-json")
+
+
+class ConvertOptions(TypedDict):
+    """What the options of the command give."""
+
+    file: str
+    to: str
+    output: str | None
+
+
+@click.command()
+@click.argument("file")
+@click.option("--to", type=click.Choice(_FORMS), required=True, help="The form.")
+@click.option("-o", "--output", metavar="OUT", help="Write to a file, in one step.")
+def convert(file: str, *, to: str, output: str | None) -> Output:
+    """Write a prompt file in another form.
+
+    What that form cannot say is told on the standard error, a line for each. References, such as ${env:KEY}, stay as
+    they are, so that no secret is written.
+
+    \b
+    Examples:
+      lazyprompt convert old.prompty --to v2 -o new.prompty
+      lazyprompt convert qa.prompty --to langchain-json > qa.json
+    """  # noqa: D301 - \b is how click is told not to wrap
+    return converted({"file": file, "to": to, "output": output})
+
+
+def converted(options: ConvertOptions) -> Output:
+    """A prompt file in another form; what that cannot say is written to the standard error.
+
+    Args:
+        options: The options.
+
+    Raises:
+        WrongUseError: The file is none, or cannot be said in that form.
+    """
+    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - no other command needs it
+    from lazyprompt.files.writing import convert as written  # noqa: PLC0415 - as above
+
+    try:
+        made = written(Prompty.load(options["file"]), options["to"])
+    except LazyPromptError as error:
+        raise WrongUseError("FILE", str(error)) from error
+    for note in made.notes:
+        click.echo(visible(f"lazyprompt: note: {options['file']}: {note}"), err=True)
+    output = options["output"]
+    # A terminal obeys what it is shown; a file is to be as it is.
+    return Output(visible(made.text) if goes_to_terminal(output) else made.text, output)

@@ -1,0 +1,204 @@
+"""The commands for libraries of prompts: ``lazyprompt lib list|show|diff``."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, Unpack
+
+import click
+
+from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
+from lazyprompt.errors import LazyPromptError
+from lazyprompt.inspect.terminal import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.library import PromptLibrary
+    from lazyprompt.files.library_names import Entry
+
+_Command = TypeVar("_Command", bound="Callable[..., object]")
+_Table: TypeAlias = "list[tuple[str, ...]]"
+
+
+class _Where(TypedDict):
+    directory: str
+    layers: tuple[str, ...]
+    params: tuple[str, ...]
+    as_json: bool
+
+
+def _library_options(command: _Command) -> _Command:
+    """The options of all commands of a library."""
+    options = (
+        click.option("--layer", "layers", multiple=True, metavar="DIR", help="A directory that goes before it."),
+        click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="The value of ${params:NAME}."),
+        click.option("--json", "as_json", is_flag=True, help="One line of JSON."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_dir_option = click.option(
+    "--dir", "directory", default=".", show_default=True, metavar="DIR", help="The library: a directory, or a package."
+)
+
+
+@click.group()
+def lib() -> None:
+    """Look at a library of prompts: a tree of files as support/refund.zh-CN@1.2.0.prompty."""
+
+
+@lib.command("list")
+@click.argument("directory", default=".", metavar="[DIR]")
+@_library_options
+def list_(**options: Unpack[_Where]) -> Output:
+    """List the prompts of a directory, or of a package.
+
+    The columns: the key, its languages, and its versions, the newest last; - stands for the default language, and for
+    a file without a version.
+
+    \b
+    Examples:
+      lazyprompt lib list prompts
+      lazyprompt lib list acme.prompts --layer team --json
+    """  # noqa: D301 - \b is how click is told not to wrap
+    with _blaming("DIR"):
+        library = _library(options)
+        keys = library.keys()
+        found = {key: library.entries(key) for key in keys}
+    if options["as_json"]:
+        return Output(json_text([{"key": key, "files": [*map(_told, files)]} for key, files in found.items()]))
+    rows: _Table = [("KEY", "LANGUAGES", "VERSIONS")]
+    for key, files in found.items():
+        languages = dict.fromkeys(each.lang or "-" for each in sorted(files, key=lambda one: one.lang))
+        versions = [*library.versions(key)]
+        if any(each.version is None for each in files):
+            versions.insert(0, "-")
+        rows.append((key, " ".join(languages), " ".join(versions)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return Output(_for_screen("\n".join(lines) + "\n"))
+
+
+class _ShowOptions(_Where):
+    key: str
+    lang: str | None
+    version: str | None
+
+
+@lib.command()
+@click.argument("key")
+@click.option("--lang", metavar="TAG", help="The language, as zh-CN; else a wider one, else the default.")
+@click.option("--version", metavar="VERSION", help="A version, or a range as ^1.2; else the newest.")
+@_dir_option
+@_library_options
+def show(**options: Unpack[_ShowOptions]) -> Output:
+    """Show a prompt: which file it is, what it takes, and its template with all that it includes.
+
+    \b
+    Examples:
+      lazyprompt lib show support/refund --dir prompts --lang zh-CN
+      lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
+    """  # noqa: D301 - as above
+    from lazyprompt.files.library_names import YAML_SUFFIXES  # noqa: PLC0415 - yaml costs 10 ms
+
+    with _blaming("--dir"):
+        library = _library(options)
+    asked = options["key"], options["lang"], options["version"]
+    with _blaming("KEY"):
+        entry = library.entry(*asked)
+        told: JsonObject = {**_told(entry), "hash": library.hash(*asked)}
+        if entry.path.suffix.lower() in YAML_SUFFIXES:
+            told["inputs"] = [*library.prompter(*asked).slots]
+            text = entry.path.read_text(encoding="utf-8-sig")
+        else:
+            prompt = library.get(*asked)
+            fields: JsonObject = prompt.spec.to_dict()
+            _without_connection(fields)
+            told |= {"dialect": prompt.dialect, **fields}
+            text = prompt.instructions
+    if options["as_json"]:
+        return Output(json_text({**told, "template": text}))
+    lines = [f"{name}: {_line(value)}" for name, value in told.items() if value not in (None, "")]
+    return Output(_for_screen("\n".join([*lines, "", text.rstrip("\n")]) + "\n"))
+
+
+class _DiffOptions(_Where):
+    key: str
+    a: str
+    b: str
+    lang: str | None
+
+
+@lib.command()
+@click.argument("key")
+@click.argument("a")
+@click.argument("b")
+@click.option("--lang", metavar="TAG", help="The language of both.")
+@_dir_option
+@_library_options
+def diff(**options: Unpack[_DiffOptions]) -> Output:
+    """Show what differs between two versions of a prompt, input by input and section by section.
+
+    \b
+    Examples:
+      lazyprompt lib diff support/refund 1.2.0 2.0.0 --dir prompts
+    """  # noqa: D301 - as above
+    with _blaming("--dir"):
+        library = _library(options)
+    with _blaming("KEY"):
+        found = library.diff(options["key"], options["a"], options["b"], options["lang"])
+    return Output(json_text(found.to_dict()) if options["as_json"] else _for_screen(f"{found}\n"))
+
+
+@contextmanager
+def _blaming(where: str) -> Generator[None]:
+    """Errors of the library as wrong use of an option."""
+    try:
+        yield
+    except LazyPromptError as error:
+        raise WrongUseError(where, str(error)) from error
+    except OSError as error:
+        raise WrongUseError(where, f"{error.filename}: {error.strerror}") from error
+
+
+def _library(options: _Where) -> PromptLibrary:
+    from lazyprompt.files.library import PromptLibrary  # noqa: PLC0415 - yaml costs 10 ms
+
+    params: dict[str, str] = {}
+    for setting in options["params"]:
+        name, equals, value = setting.partition("=")
+        if not (name and equals):
+            raise WrongUseError("--param", f"{setting!r} is not of the form name=value")
+        params[name] = value
+    return PromptLibrary(options["directory"], layers=options["layers"], params=params)
+
+
+def _told(entry: Entry) -> JsonObject:
+    version = None if entry.version is None else str(entry.version)
+    return {
+        "key": entry.key,
+        "lang": entry.lang,
+        "version": version,
+        "path": str(entry.path),
+        "layer": str(entry.layer),
+    }
+
+
+def _without_connection(fields: JsonObject) -> None:
+    """Leave out how the model is reached, where keys may stand."""
+    model = fields.get("model")
+    if isinstance(model, dict):
+        model.pop("connection", None)
+
+
+def _line(value: Json) -> str:
+    """A value in one line; a name or a path as it is."""
+    return value if isinstance(value, str) else json_text(value).rstrip("\n")
+
+
+def _for_screen(text: str) -> str:
+    return visible(text) if goes_to_terminal(None) else text

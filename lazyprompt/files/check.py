@@ -1,0 +1,194 @@
+"""Prompt files looked at for what is wrong in them, and for what is likely not meant: ``lazyprompt check``.
+
+A finding has a code, which stays what it is, and a place. ``{# lazyprompt: ignore=LP040 #}`` in a template, or
+``# lazyprompt: ignore=LP040`` in its front matter, lets a file off: all of it where it stands alone on its line, else
+that line. What keeps a file from loading, and secrets, are let off by nothing in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
+
+from lazyprompt.errors import PromptFileError, did_you_mean
+from lazyprompt.files import check_rules_body as body
+from lazyprompt.files import check_rules_text as text_
+from lazyprompt.files.check_subject import Hit, Subject
+from lazyprompt.files.yaml_nodes import MAX_BYTES, decoded
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator
+
+Severity: TypeAlias = Literal["error", "warning", "info"]
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+"""How grave a finding is, the gravest first."""
+
+_MOST_OF_A_RULE = 100
+_IGNORED = re.compile(
+    r"(?:\{#[-+]?|\{\{!(?:--)?|#)\s*lazyprompt:\s*ignore\s*=\s*(?P<codes>[A-Za-z0-9_]+(?:\s*,\s*[A-Za-z0-9_]+)*)"
+    r"\s*(?:[-+]?#\}|(?:--)?\}\}|$)",
+    re.MULTILINE,
+)
+
+
+class Rule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        code: Its code.
+        name: Its name.
+        severity: How grave its findings are.
+        find: What finds them.
+        fixed: Whether nothing in a file lets it off.
+        tells_more: Whether it says better than the error itself why a file does not load.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    find: Callable[[Subject], Iterator[Hit]]
+    fixed: bool = False
+    tells_more: bool = False
+
+
+def _unknown_codes(subject: Subject) -> Iterator[Hit]:
+    """Comments that let off a rule that there is not, or that is let off by nothing."""
+    for match in _IGNORED.finditer(subject.text):
+        for code in re.split(r"\s*,\s*", match["codes"]):
+            rule = RULES.get(code.upper())
+            if rule is None or rule.fixed:
+                why = "is no rule" + did_you_mean(code.upper(), RULES) if rule is None else "is let off by no comment"
+                yield Hit(subject.place(match.start("codes")), f"ignore={code}: {code} {why}", "take it out")
+
+
+RULES: Final[dict[str, Rule]] = {
+    each.code: each
+    for each in (
+        Rule("LP001", "does-not-load", "error", text_.faults, fixed=True),
+        Rule("LP002", "byte-order-mark", "info", text_.byte_order_mark),
+        Rule("LP003", "mixed-line-ends", "warning", text_.mixed_line_ends),
+        Rule("LP004", "tab-in-front-matter", "warning", text_.tabs),
+        Rule("LP005", "spaces-in-role-line", "info", body.spaces_in_role_lines),
+        Rule("LP010", "unknown-field", "warning", text_.unknown_fields),
+        Rule("LP011", "duplicate-name", "error", text_.duplicate_names, tells_more=True),
+        Rule("LP012", "tool-without-description", "warning", text_.tools_without_description),
+        Rule("LP013", "other-yaml", "info", text_.other_yaml),
+        Rule("LP014", "other-field", "info", text_.other_fields),
+        Rule("LP020", "unused-input", "warning", text_.unused_inputs),
+        Rule("LP021", "unknown-slot", "error", text_.unknown_slots),
+        Rule("LP022", "required-with-default", "warning", text_.required_with_default),
+        Rule("LP023", "wrong-default", "error", text_.wrong_defaults, fixed=True),
+        Rule("LP024", "wrong-example", "warning", text_.wrong_examples),
+        Rule("LP025", "wrong-binding", "error", text_.wrong_bindings),
+        Rule("LP030", "role-typo", "warning", body.role_typos),
+        Rule("LP031", "role-in-fence", "warning", body.fenced_roles),
+        Rule("LP032", "empty-section", "warning", body.empty_sections),
+        Rule("LP033", "text-before-roles", "warning", body.text_before_roles),
+        Rule("LP034", "late-system", "warning", body.late_system),
+        Rule("LP035", "never-reached", "warning", body.never_reached),
+        Rule("LP040", "control-marker", "warning", body.control_markers),
+        Rule("LP050", "hidden-attribute", "error", body.hidden_attributes),
+        Rule("LP051", "loaded-template", "error", body.loaded_templates),
+        Rule("LP052", "unknown-filter", "error", body.unknown_filters, fixed=True, tells_more=True),
+        Rule("LP053", "safe-filter", "warning", body.safe_filters),
+        Rule("LP054", "unbounded", "warning", body.unbounded),
+        Rule("LP060", "secret", "error", text_.secrets, fixed=True),
+        Rule("LP061", "credential", "error", text_.credentials, fixed=True),
+        Rule("LP070", "unknown-model", "info", body.unknown_models),
+        Rule("LP071", "too-long", "error", body.too_long),
+        Rule("LP090", "unknown-code", "warning", _unknown_codes),
+    )
+}
+"""The rules by their codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found in a prompt file.
+
+    Args:
+        code: The rule that found it.
+        severity: How grave it is.
+        message: What is wrong.
+        file: The file.
+        line: The line, from 1.
+        column: The column, from 1.
+        advice: What to do.
+        excerpt: The line as it is written; of a secret in it, only the beginning.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    file: str
+    line: int
+    column: int
+    advice: str = ""
+    excerpt: str = ""
+
+
+def check(
+    path_or_text: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    allowed_roots: Iterable[str | os.PathLike[str]] = (),
+    dialect: str | None = None,
+) -> list[Finding]:
+    """Look at a prompt file for what is wrong in it.
+
+    Nothing of the machine is looked at but the file and the files that it refers to: variables of the environment count
+    as set, and ``params`` as given.
+
+    Args:
+        path_or_text: The path of the file; or its text, where it is a ``str`` of several lines, or ``name`` is given.
+        name: How findings call a text. Its suffix says what the text is: ``.prompty``, ``.prompt`` or ``.yaml``.
+        allowed_roots: Directories that ``${file:...}`` may lead to, beside the file's own.
+        dialect: The dialect of the file; None finds it out.
+
+    Returns:
+        The findings, in the order of the file. A file that cannot be read is one of them.
+    """
+    roots = tuple(map(Path, allowed_roots))
+    if isinstance(path_or_text, str) and (name is not None or "\n" in path_or_text):
+        return _found(Subject(path_or_text, name or "<string>", None, roots, dialect))
+    path = Path(path_or_text)
+    try:
+        with path.open("rb") as file:
+            text = decoded(file.read(MAX_BYTES + 1), str(path))
+    except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
+        why = getattr(error, "strerror", None) or str(error).removeprefix(f"{path}:1:1: ")
+        what = why if isinstance(error, PromptFileError) else f"cannot be read: {why}"
+        return [Finding("LP001", "error", what, str(path), 1, 1)]
+    return _found(Subject(text, str(path), path.parent, roots, dialect))
+
+
+def _found(subject: Subject) -> list[Finding]:
+    off = _let_off(subject)
+    hits = [(rule, hit) for rule in RULES.values() for hit in islice(rule.find(subject), _MOST_OF_A_RULE)]
+    told = {hit.place.line for rule, hit in hits if rule.tells_more}
+    found = [
+        Finding(
+            *(rule.code, rule.severity, hit.message, subject.name, *hit.place, hit.advice),
+            subject.excerpt(hit.place.line),
+        )
+        for rule, hit in hits
+        if not (rule.code == "LP001" and hit.place.line in told)
+        and (rule.fixed or off.isdisjoint(((rule.code, 0), (rule.code, hit.place.line))))
+    ]
+    return sorted(found, key=lambda each: (each.line, each.column, each.code))
+
+
+def _let_off(subject: Subject) -> frozenset[tuple[str, int]]:
+    """The codes that a file lets off, each with the line where it does; 0 is all of the file."""
+    off: set[tuple[str, int]] = set()
+    for match in _IGNORED.finditer(subject.text):
+        line = subject.place(match.start()).line
+        alone = subject.excerpt(line).strip() == match[0].strip()
+        off |= {(code.upper(), 0 if alone else line) for code in re.split(r"\s*,\s*", match["codes"])}
+    return frozenset(off)
+
+

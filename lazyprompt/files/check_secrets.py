@@ -1,0 +1,125 @@
+"""Secrets in a text: found by their known forms and by the fields that hold them, and masked, so that nothing shows them.
+
+All other rules see the masked text, which has each place where it was: whatever they quote, no secret is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SHOWN = 3
+_FORMS: Final[tuple[tuple[str, str], ...]] = (
+    ("a private key", r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY-----[\sA-Za-z0-9+/=\\]*"),
+    ("a key of Anthropic", r"sk-ant-[A-Za-z0-9_-]{16,}"),
+    ("a key of OpenRouter", r"sk-or-[A-Za-z0-9_-]{16,}"),
+    ("a key of the form sk-", r"sk-(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{20,}"),
+    ("an access key of AWS", r"(?:AKIA|ASIA)[A-Z0-9]{16}"),
+    ("a token of GitHub", r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})"),
+    ("a key of Google", r"AIza[A-Za-z0-9_-]{30,}"),
+    ("a key of xAI", r"xai-[A-Za-z0-9]{20,}"),
+    ("a key of Groq", r"gsk_[A-Za-z0-9]{20,}"),
+    ("a token of Hugging Face", r"hf_[A-Za-z0-9]{20,}"),
+    ("a token of Slack", r"xox[abprs]-[A-Za-z0-9-]{10,}"),
+)
+_KNOWN = re.compile(
+    "|".join(f"(?P<form{index}>(?<![A-Za-z0-9_-]){form})" for index, (_, form) in enumerate(_FORMS))
+)
+_NAMES = (
+    *("api[_-]?key", "api[_-]?secret", "access[_-]?key", "secret[_-]?key", "access[_-]?token", "auth[_-]?token"),
+    *("password", "passwd", "client[_-]?secret", "private[_-]?key", "secret", "bearer"),
+)
+# What stands behind such a key: a block of text, a text in quotes, or the rest of the line. A key of another mapping
+# (``password: {kind: string}``) has no value there.
+_FIELD = re.compile(
+    rf"(?<![\w-])[\"']?(?P<name>{'|'.join(_NAMES)})[\"']?[ \t]*:[ \t]+"
+    r"(?:[|>][-+0-9]{0,2}[ \t]*(?:\r\n?|\n)(?P<block>(?:(?P<indent>[ ]+)[^\r\n]*(?:\r\n?|\n|\Z))"
+    r"(?:(?P=indent)[^\r\n]*(?:\r\n?|\n|\Z))*)"
+    r"|\"(?P<double>(?:[^\"\\\r\n]|\\.)*)\"|'(?P<single>[^'\r\n]*)'"
+    r"|(?P<plain>[^\s\"'{\[|>#&*!][^\r\n,}\]#]*))",
+    re.IGNORECASE,
+)
+# What is no secret itself: where one is to be had, or that one is to be put in.
+_NO_SECRET = re.compile(
+    r"\$\{(?:env|file|params):[^{}]*\}|\$\{?\w+\}?|\{\{.*\}\}|<[^<>]*>|[*x.…-]*|null|~|true|false|string|your[-_ ].*"
+    r"|change[-_ ]?me|todo|dummy|example|none",
+    re.IGNORECASE,
+)
+
+
+class Secret(NamedTuple):
+    """A secret in a text.
+
+    Attributes:
+        begin: Where it begins.
+        end: Where it ends.
+        what: What it is.
+        field: The field that holds it; ``""`` where it is known by its form.
+        shown: How it begins.
+    """
+
+    begin: int
+    end: int
+    what: str
+    field: str
+    shown: str
+
+    @property
+    def length(self) -> int:
+        """How long it is."""
+        return self.end - self.begin
+
+
+def secrets_in(text: str, fields_end: int) -> list[Secret]:
+    """The secrets in a text.
+
+    Args:
+        text: The text.
+        fields_end: Where the part of it ends that is YAML: only there a field is one.
+
+    Returns:
+        The secrets, in their order.
+    """
+    found = [*_known(text)]
+    for match in _FIELD.finditer(text, 0, fields_end):
+        group = next(name for name in ("block", "double", "single", "plain") if match[name] is not None)
+        begin, value = match.start(group), match[group].rstrip()
+        begin += len(value) - len(value := value.lstrip())
+        end = begin + len(value)
+        known = any(each.begin < end and begin < each.end for each in found)
+        if not known and not _NO_SECRET.fullmatch(value):
+            found.append(_secret(text, begin, end, "a literal value", match["name"]))
+    return sorted(found)
+
+
+def _known(text: str) -> Iterator[Secret]:
+    for match in _KNOWN.finditer(text):
+        index = next(number for number in range(len(_FORMS)) if match[f"form{number}"] is not None)
+        end = match.start() + len(match[0].rstrip())
+        yield _secret(text, match.start(), end, _FORMS[index][0], "")
+
+
+def _secret(text: str, begin: int, end: int, what: str, field: str) -> Secret:
+    # Of a short one, three characters would be too much.
+    shown = text[begin : begin + min(_SHOWN, (end - begin) // 3)]
+    return Secret(begin, end, what, field, shown)
+
+
+def masked(text: str, secrets: Sequence[Secret]) -> str:
+    """A text whose secrets cannot be read; all else is where it was.
+
+    Args:
+        text: The text.
+        secrets: Its secrets.
+    """
+    pieces: list[str] = []
+    at = 0
+    for each in secrets:
+        begin = each.begin + len(each.shown)
+        # A letter, not a star: in YAML it means nothing, wherever it stands.
+        pieces += (text[at:begin], re.sub(r"[^\s\\]", "x", text[begin : each.end]))
+        at = each.end
+    return "".join([*pieces, text[at:]])

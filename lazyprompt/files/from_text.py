@@ -1,0 +1,49 @@
+"""Messages out of a filled template that is at hand as text only, as another program rendered it.
+
+A prompt file is never read so: in text nobody knows what was a value. This is for text that one trusts as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lazyprompt.files.inputs import Thread
+from lazyprompt.files.roles import sections
+from lazyprompt.files.turns import messages_of, steps_of
+from lazyprompt.history import messages_from
+from lazyprompt.text.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages import Msg
+
+_MARK = re.compile(r"__PROMPTY_THREAD_[0-9a-f]{8}_(\w+?)__(?!\w)")
+
+
+def messages_from_text(rendered: str, threads: Mapping[str, HistoryLike] | None = None) -> list[Msg]:
+    """The messages of a filled template.
+
+    Args:
+        rendered: Its text, with lines that name roles. What stands before the first is the system's.
+        threads: What was said in each thread, by the name of its input; it stands where the text has the thread's mark,
+            ``__PROMPTY_THREAD_`` with eight hexadecimal digits, ``_``, the name, and ``__``. Any other mark is text.
+
+    Returns:
+        The messages.
+
+    Raises:
+        HistoryError: A thread is no list of messages.
+    """
+    given = {name: Thread(name, messages_from(thread)) for name, thread in (threads or {}).items()}
+    parts: list[str] = []
+    end = 0
+    for mark in _MARK.finditer(rendered):
+        thread = given.get(mark[1])
+        if thread is not None:
+            parts += (rendered[end : mark.start()], Value("", mark[1], thread))
+            end = mark.end()
+    parts.append(rendered[end:])
+    return messages_of([step for section in sections(parts) for step in steps_of(section)])

@@ -1,0 +1,320 @@
+"""A library of prompts: a tree of files, found by key, language and version.
+
+What a get gives is decided in this order: the nearest language for which there is any such file (zh-CN, zh, then the
+default); of that the first layer that has one; of those in it the newest. So layers are as one tree, in which a team's
+file stands in the place of a package's file of the same key and language, whatever versions that has; and somebody who
+reads Chinese is given the package's Chinese prompt, also where the team has changed the default one alone.
+A file without a version in its name is older than all that have one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
+from lazyprompt.files.content_hash import content_hash
+from lazyprompt.files.file_cache import FileCache
+from lazyprompt.files.library_layers import Layers
+from lazyprompt.files.library_names import YAML_SUFFIXES, Entry, directories, entries_in, fallbacks
+from lazyprompt.files.prompt_diff import compared, outline_of, outline_of_yaml, yaml_fields
+from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.references import References
+from lazyprompt.files.versions import Range, Version
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from lazyprompt.files.file_cache import Trace
+    from lazyprompt.files.library_layers import LayerLike
+    from lazyprompt.files.prompt_diff import Outline, PromptDiff
+    from lazyprompt.files.prompty import Undefined
+    from lazyprompt.prompter import Prompter
+
+_Listing: TypeAlias = "dict[str, tuple[Entry, ...]]"
+_MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
+# How many names an error lists.
+_LISTED = 12
+
+
+class PromptLibrary:
+    """Prompts by their keys; see :mod:`lazyprompt.files.library_names` for the names of their files.
+
+    Files are read when they are asked for, and again when they have changed; many threads may use one library.
+
+    Args:
+        path: A directory, the name of a package, or what ``importlib.resources.files`` gives. What is both a directory
+            and a package is the directory.
+        layers: More of these that go before it, the first one first: a team's own over a package's.
+        params: The values of ``${params:name}``.
+        allowed_roots: Directories that files may refer to, beside those of the library.
+        undefined: What a variable is that is nowhere: an ``error``, or ``empty``.
+
+    Raises:
+        PromptFileError: There is no such directory or package.
+    """
+
+    def __init__(
+        self,
+        path: LayerLike,
+        *,
+        layers: Iterable[LayerLike] = (),
+        params: Mapping[str, object] | None = None,
+        allowed_roots: Iterable[str | os.PathLike[str]] = (),
+        undefined: Undefined = "error",
+    ) -> None:
+        given = (*layers,)
+        roots = tuple(map(Path, allowed_roots))
+        # Pickled as what it was made of: locks cannot travel.
+        self._remade = partial(
+            PromptLibrary, path, layers=given, params=params, allowed_roots=roots, undefined=undefined
+        )
+        self._layers = Layers((*given, path))
+        self._references = References(None, roots, dict(params or {}), layers=self._layers.paths)
+        self._undefined: Undefined = undefined
+        self._prompts: FileCache[Prompty | PromptFile] = FileCache(_MOST_PROMPTS)
+        self._listings: FileCache[_Listing] = FileCache(_MOST_DIRECTORIES)
+
+    def get(self, key: str, lang: str | None = None, version: str | None = None) -> Prompty:
+        """A prompt.
+
+        Args:
+            key: Its key, as ``support/refund``.
+            lang: The language; where there is none in it, a wider one and then the default are given. None is the
+                default.
+            version: A version, or a range as ``^1.2``, ``~1.2``, ``1.x`` or ``>=1 <2``, of which the newest is given;
+                None is the newest that is released, or else the file without a version.
+
+        Returns:
+            The prompt: the same object as long as its files stay as they are.
+
+        Raises:
+            PromptFileError: There is none, two files have the same name, or the file is wrong. Also where it is a YAML
+                prompt file, which has a :meth:`prompter` and no more.
+        """
+        made = self._loaded(self.entry(key, lang, version))
+        if isinstance(made, PromptFile):
+            raise PromptFileError(
+                f"{made.path}:1:1: this is a YAML prompt file, and no .prompty; use .prompter({key!r}), which gives "
+                "the prompter of either"
+            )
+        return made
+
+    async def aget(self, key: str, lang: str | None = None, version: str | None = None) -> Prompty:
+        """The same as :meth:`get`, in a thread: files are read there."""
+        return await asyncio.to_thread(self.get, key, lang, version)
+
+    def prompter(self, key: str, lang: str | None = None, version: str | None = None) -> Prompter:
+        """The prompter of a prompt, of whichever kind its file is.
+
+        Args:
+            key: As of :meth:`get` (so with all others).
+            lang: The language.
+            version: The version.
+
+        Raises:
+            PromptFileError: There is none, or the file is wrong.
+        """
+        return self._loaded(self.entry(key, lang, version)).prompter
+
+    def entry(self, key: str, lang: str | None = None, version: str | None = None) -> Entry:
+        """The file that a get reads.
+
+        Args:
+            key: As of :meth:`get` (so with all others).
+            lang: The language.
+            version: The version.
+
+        Raises:
+            PromptFileError: There is none, or two files have the same name.
+        """
+        wanted = None if version is None else Range.read(version)
+        entries = self.entries(key)
+        languages = fallbacks(lang)
+        for tag in languages:
+            for layer in self._layers.paths:
+                found = [
+                    each for each in entries if each.lang == tag and each.layer == layer and _fits(each.version, wanted)
+                ]
+                if found:
+                    return max(found, key=_age)
+        raise PromptFileMissingError(_missing(key, lang, version, entries, languages))
+
+    def entries(self, key: str) -> tuple[Entry, ...]:
+        """All files of a key: layer by layer, the default language first, the oldest first.
+
+        Raises:
+            PromptFileError: There is none, or two files of a layer have the same name.
+        """
+        directory, slash, _ = key.rpartition("/")
+        plain = all(part and part[0] not in "._" and not set("\\\0") & set(part) for part in key.split("/"))
+        found = tuple(
+            each
+            for layer in (self._layers.paths if plain else ())
+            for each in self._listing(layer, directory + slash).get(key, ())
+        )
+        if not found:
+            keys = self.keys()
+            raise PromptFileMissingError(
+                f"there is no prompt {key!r}{did_you_mean(key, keys)}; in {self._where} there are {_listed(keys)}"
+            )
+        seen: dict[tuple[Path, str, Version | None], Entry] = {}
+        for each in found:
+            other = seen.setdefault((each.layer, each.lang, each.version), each)
+            if other is not each:
+                raise PromptFileError(
+                    f"{other.path} and {each.path} are both {_called(each)}; give one of them another name or version"
+                )
+        return found
+
+    def keys(self) -> tuple[str, ...]:
+        """All keys, by the alphabet.
+
+        Raises:
+            PromptFileError: A file has a name that no prompt has.
+        """
+        return tuple(
+            sorted(
+                {
+                    key
+                    for layer in self._layers.paths
+                    for directory in directories(layer)
+                    for key in self._listing(layer, directory)
+                }
+            )
+        )
+
+    def versions(self, key: str, lang: str | None = None) -> tuple[str, ...]:
+        """The versions of a prompt, the newest last; files without one do not count.
+
+        Args:
+            key: The key.
+            lang: The language, without fallbacks; None is all.
+
+        Raises:
+            PromptFileError: There is no such key.
+        """
+        tag = None if lang is None else fallbacks(lang)[0]
+        found = {each.version for each in self.entries(key) if each.version and tag in (None, each.lang)}
+        return tuple(map(str, sorted(found)))
+
+    def languages(self, key: str) -> tuple[str, ...]:
+        """The languages of a prompt, by the alphabet; the default has no name and is not among them.
+
+        Raises:
+            PromptFileError: There is no such key.
+        """
+        return tuple(sorted({each.lang for each in self.entries(key) if each.lang}))
+
+    def hash(self, key: str, lang: str | None = None, version: str | None = None) -> str:
+        """What a prompt says as SHA-256; see :attr:`lazyprompt.Prompty.hash`.
+
+        Args:
+            key: As of :meth:`get` (so with all others).
+            lang: The language.
+            version: The version.
+
+        Raises:
+            PromptFileError: There is none, or the file is wrong.
+        """
+        entry = self.entry(key, lang, version)
+        made = self._loaded(entry)
+        return content_hash("yaml", yaml_fields(entry.path)) if isinstance(made, PromptFile) else made.hash
+
+    def diff(self, key: str, a: str | None, b: str | None, lang: str | None = None) -> PromptDiff:
+        """What differs between two versions of a prompt: inputs, tools, settings and sections, and lines in these.
+
+        Args:
+            key: The key.
+            a: The one version, as of :meth:`get`.
+            b: The other version.
+            lang: The language of both.
+
+        Raises:
+            PromptFileError: One of them is not there, or a file is wrong.
+        """
+        before, behind = self.entry(key, lang, a), self.entry(key, lang, b)
+        return compared(_called(before), _called(behind), self._outline(before), self._outline(behind))
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(map(str, self._layers.paths))
+
+    def _listing(self, layer: Path, directory: str) -> _Listing:
+        return self._listings.get((layer, directory), partial(_listing, layer, directory))
+
+    def _loaded(self, entry: Entry) -> Prompty | PromptFile:
+        return self._prompts.get(entry.path, partial(self._read, entry))
+
+    def _read(self, entry: Entry, trace: Trace) -> Prompty | PromptFile:
+        plain, path = self._references, entry.path
+        try:
+            References(entry.layer, plain.roots, layers=plain.layers).path_of(str(path.relative_to(entry.layer)))
+        except ValueError as error:
+            raise PromptFileError(f"{path}:1:1: {error}") from error
+        trace.file(path)
+        if path.suffix.lower() in YAML_SUFFIXES:
+            return PromptFile.load(path)
+        references = References(path.parent, plain.roots, plain.params, layers=plain.layers, trace=trace)
+        return Prompty.of_file(path, references, self._undefined)
+
+    def _outline(self, entry: Entry) -> Outline:
+        made = self._loaded(entry)
+        return outline_of_yaml(entry.path, made) if isinstance(made, PromptFile) else outline_of(made)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self._remade, ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._where!r})"
+
+
+def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
+    """The files of a directory by their keys."""
+    found: dict[str, list[Entry]] = {}
+    for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _age(one))):
+        found.setdefault(each.key, []).append(each)
+    return {key: tuple(entries) for key, entries in found.items()}
+
+
+def _age(entry: Entry) -> tuple[bool, Version]:
+    """What files are sorted by; one without a version is the oldest."""
+    return entry.version is not None, entry.version or Version((0, 0, 0))
+
+
+def _fits(version: Version | None, wanted: Range | None) -> bool:
+    if wanted is None:
+        return version is None or not version.pre
+    return version is not None and wanted.holds(version)
+
+
+def _called(entry: Entry) -> str:
+    """A file as its name has it."""
+    lang = f".{entry.lang}" if entry.lang else ""
+    return f"{entry.key}{lang}" + (f"@{entry.version}" if entry.version else "")
+
+
+def _missing(key: str, lang: str | None, version: str | None, entries: tuple[Entry, ...], languages: list[str]) -> str:
+    """What to say of a key of which there is no such file."""
+    in_them = [each for each in entries if each.lang in languages]
+    if not in_them:
+        known = dict.fromkeys(each.lang for each in entries)
+        asked = f"in the language {lang!r} nor in the default one" if lang else "in the default language"
+        return (
+            f"there is no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; give lang=, one of {_listed(known)}"
+        )
+    known = dict.fromkeys(str(each.version) for each in in_them if each.version)
+    there = f"there are {_listed(known)}" if known else "its file has no version in its name"
+    if version is None:
+        return f"there is no released version of the prompt {key!r}; {there}: give version="
+    return f"there is no version {version!r} of the prompt {key!r}{did_you_mean(version, known)}; {there}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [*names]
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return (", ".join(shown[:_LISTED]) or "none") + more

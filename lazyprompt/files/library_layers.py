@@ -1,0 +1,102 @@
+"""The layers of a library: directories, packages, and what packages hold."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lazyprompt.errors import PromptFileError, PromptFileMissingError
+from lazyprompt.files.yaml_nodes import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.resources.abc import Traversable
+
+    LayerLike: TypeAlias = str | os.PathLike[str] | Traversable
+
+MAX_FILES: Final = 10_000
+"""How many files a package that lies in an archive may hold."""
+
+_MAX_DEPTH = 20
+
+
+class Layers:
+    """Where the files of a library lie.
+
+    Args:
+        given: Directories, names of packages, or what ``importlib.resources.files`` gives; the first goes first.
+
+    Attributes:
+        paths: The directories. What lies in an archive is copied to one of its own, which goes with this.
+
+    Raises:
+        PromptFileError: One of them is none of these, or too large.
+    """
+
+    def __init__(self, given: Iterable[LayerLike]) -> None:
+        self.paths: tuple[Path, ...] = tuple(path for each in given for path in self._paths(each))
+
+    def _paths(self, given: LayerLike) -> list[Path]:
+        if isinstance(given, str) and not Path(given).is_dir() and all(map(str.isidentifier, given.split("."))):
+            return self._package(given)
+        if isinstance(given, (str, os.PathLike)):
+            path = Path(given)
+            if not path.is_dir():
+                kind = PromptFileError if path.exists() else PromptFileMissingError
+                raise kind(f"{path}: a library is a directory or a package, and this is {_what(path)}")
+            return [path]
+        return self._resource(given)
+
+    def _package(self, name: str) -> list[Path]:
+        """The directories of a package: where it is a namespace, there may be several."""
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError) as error:
+            raise PromptFileMissingError(f"{name}: there is no such directory, and no such package: {error}") from error
+        if spec is None or spec.submodule_search_locations is None:
+            what = "no such package" if spec is None else "the module of that name is no package"
+            raise PromptFileMissingError(f"{name}: there is no such directory, and {what}")
+        found = [Path(each) for each in spec.submodule_search_locations if Path(each).is_dir()]
+        if found:
+            return found
+        from importlib.resources import files  # noqa: PLC0415 - only archives need it
+
+        return self._resource(files(name))
+
+    def _resource(self, given: Traversable) -> list[Path]:
+        if not given.is_dir():
+            raise PromptFileMissingError(f"{given}: a library is a directory or a package, and this is neither")
+        children = [*given.iterdir()]
+        parents = dict.fromkeys(each.parent for each in children if isinstance(each, Path))
+        if parents:
+            return [*parents]
+        copy = mkdtemp(prefix="lazyprompt-")
+        weakref.finalize(self, rmtree, copy, ignore_errors=True)
+        _copied(given, Path(copy), 0, [MAX_FILES])
+        return [Path(copy)]
+
+
+def _what(path: Path) -> str:
+    return "a file; see Prompty.load" if path.exists() else "not there"
+
+
+def _copied(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
+    """Copy files out of an archive, within bounds."""
+    for each in given.iterdir():
+        left[0] -= 1
+        if left[0] < 0 or depth > _MAX_DEPTH:
+            raise PromptFileError(f"{given}: a package that lies in an archive holds at most {MAX_FILES} files")
+        path = into / Path(each.name).name
+        if each.is_dir():
+            path.mkdir()
+            _copied(each, path, depth + 1, left)
+            continue
+        with each.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) <= MAX_BYTES:  # A larger one is no prompt, nor anything that one can refer to.
+            path.write_bytes(data)

@@ -1,0 +1,204 @@
+"""The part of Jinja that other syntaxes of templates have too, taken apart and written in them.
+
+It is names, names behind dots, ``if`` with ``else``, ``for``, and texts that a template sets itself. Anything else is an
+error that names its line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from jinja2 import Environment, nodes
+
+from lazyprompt.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class Shown(NamedTuple):
+    """A value in its place.
+
+    Attributes:
+        text: How the other syntax says it.
+        name: The input that it is; ``""`` for anything else.
+        path: The names that it is, with dots between.
+        line: Its line.
+    """
+
+    text: str
+    name: str
+    path: str
+    line: int
+
+
+class Tag(NamedTuple):
+    """What begins, divides or ends a block.
+
+    Attributes:
+        text: How the other syntax says it.
+        ends: Whether it ends a block.
+        line: Its line.
+    """
+
+    text: str
+    ends: bool
+    line: int
+
+
+Piece: TypeAlias = "str | Shown | Tag"
+
+
+class Syntax(Protocol):
+    """How a syntax says things. Where it cannot, it says None, or ``""`` for a tag."""
+
+    name: str
+
+    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
+        """A value: its names, and the variables of the loops around it, the innermost last."""
+        ...
+
+    def literal(self, text: str) -> str | None:
+        """Text that is a value, and not the template's own."""
+        ...
+
+    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:
+        """What begins an ``if``."""
+        ...
+
+    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:
+        """What begins a ``for``."""
+        ...
+
+    def otherwise(self) -> str:
+        """``else``."""
+        ...
+
+    def end(self, block: str) -> str:
+        """What ends a block: ``if``, ``unless`` or ``for``."""
+        ...
+
+
+_WHAT: Final[Mapping[type[nodes.Node], str]] = {
+    nodes.Filter: "a filter",
+    nodes.Test: "a test",
+    nodes.Call: "a call",
+    nodes.CallBlock: "a call",
+    nodes.Macro: "a macro",
+    nodes.Compare: "a comparison",
+    nodes.Getitem: "an item in brackets",
+    nodes.And: "'and'",
+    nodes.Or: "'or'",
+    nodes.CondExpr: "a choice within a value",
+    nodes.Assign: "'set' of what is no text",
+    nodes.AssignBlock: "a block of 'set'",
+    nodes.Block: "a block",
+    nodes.Include: "an include",
+}
+
+
+def portable(template: str, syntax: Syntax) -> list[Piece]:
+    """A template in Jinja, said in another syntax.
+
+    Args:
+        template: The template.
+        syntax: The other syntax.
+
+    Returns:
+        Its own text as it is, and the rest in that syntax.
+
+    Raises:
+        FormatError: Something in it has no counterpart there; the message names the line.
+    """
+    # Nothing is run here: it is only read.
+    tree = Environment(keep_trailing_newline=True, autoescape=False).parse(template)  # noqa: S701 - as the comment says
+    return [*_Walk(syntax).body(tree.body, ())]
+
+
+class _Walk:
+    """Goes through a template that was parsed."""
+
+    def __init__(self, syntax: Syntax) -> None:
+        self._syntax = syntax
+        self._texts: dict[str, str] = {}
+
+    def body(self, body: Sequence[nodes.Node], scope: tuple[str, ...]) -> Iterator[Piece]:
+        for node in body:
+            if isinstance(node, nodes.Output):
+                for each in node.nodes:
+                    yield from self._output(each, scope)
+            elif isinstance(node, nodes.If):
+                yield from self._if(node, scope)
+            elif isinstance(node, nodes.For):
+                yield from self._for(node, scope)
+            elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Name) and _text_of(node.node):
+                if scope:
+                    raise self._fault(node)
+                self._texts[node.target.name] = _text_of(node.node)
+            else:
+                raise self._fault(node)
+
+    def _output(self, node: nodes.Node, scope: tuple[str, ...]) -> Iterator[Piece]:
+        if isinstance(node, nodes.TemplateData):
+            yield node.data
+            return
+        if text := _text_of(node):
+            yield text
+            return
+        if isinstance(node, nodes.Name) and node.name in self._texts and node.name not in scope:
+            yield Shown(self._said(self._syntax.literal(self._texts[node.name]), node), "", "", node.lineno)
+            return
+        path = self._path(node)
+        name = "" if path[0] in scope else path[0]
+        said = self._said(self._syntax.shown(path, scope), node)
+        yield Shown(said, name if len(path) == 1 else "", ".".join(path), node.lineno)
+
+    def _if(self, node: nodes.If, scope: tuple[str, ...]) -> Iterator[Piece]:
+        negated = isinstance(node.test, nodes.Not)
+        path = self._path(node.test.node if isinstance(node.test, nodes.Not) else node.test)
+        yield Tag(self._said(self._syntax.asked(path, scope, negated=negated), node), ends=False, line=node.lineno)
+        yield from self.body(node.body, scope)
+        otherwise: Sequence[nodes.Node] = node.else_
+        if node.elif_:
+            first, *others = node.elif_
+            otherwise = [nodes.If(first.test, first.body, others, node.else_, lineno=first.lineno)]
+        if otherwise:
+            yield Tag(self._syntax.otherwise(), ends=True, line=node.lineno)
+            yield from self.body(otherwise, scope)
+        yield Tag(self._syntax.end("unless" if negated else "if"), ends=True, line=node.lineno)
+
+    def _for(self, node: nodes.For, scope: tuple[str, ...]) -> Iterator[Piece]:
+        if not isinstance(node.target, nodes.Name) or node.test is not None or node.recursive:
+            raise self._fault(node, "a 'for' with more than one variable, an 'if' or 'recursive'")
+        path, variable = self._path(node.iter), node.target.name
+        yield Tag(self._said(self._syntax.each(variable, path, scope), node), ends=False, line=node.lineno)
+        yield from self.body(node.body, (*scope, variable))
+        if node.else_:
+            yield Tag(self._syntax.otherwise(), ends=True, line=node.lineno)
+            yield from self.body(node.else_, scope)
+        yield Tag(self._syntax.end("for"), ends=True, line=node.lineno)
+
+    def _path(self, node: nodes.Node) -> tuple[str, ...]:
+        """The names that an expression is made of."""
+        if isinstance(node, nodes.Name) and node.name not in self._texts:
+            return (node.name,)
+        if isinstance(node, nodes.Getattr):
+            return (*self._path(node.node), node.attr)
+        raise self._fault(node)
+
+    def _said(self, text: str | None, node: nodes.Node) -> str:
+        if not text:
+            raise self._fault(node)
+        return text
+
+    def _fault(self, node: nodes.Node, what: str = "") -> FormatError:
+        said = what or _WHAT.get(type(node), f"Jinja's {type(node).__name__.lower()}")
+        return FormatError(
+            f"line {node.lineno} of the template: {said} has no counterpart in {self._syntax.name}; work the value out "
+            "before, and give it as an input"
+        )
+
+
+def _text_of(node: nodes.Node) -> str:
+    """The text that an expression is; ``""`` for any other."""
+    return node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else ""

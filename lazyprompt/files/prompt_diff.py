@@ -1,0 +1,263 @@
+"""What differs between two prompts: inputs, tools, settings and sections by their names, and lines within sections."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher, unified_diff
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+
+from lazyprompt.files.dialects import dialect_named
+from lazyprompt.files.dotprompt import MARKED_ROLES
+from lazyprompt.files.roles import sections
+from lazyprompt.files.yaml_nodes import MAX_BYTES, Reader, Source, decoded, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.prompt_file import PromptFile
+    from lazyprompt.files.prompty import Prompty
+
+How: TypeAlias = Literal["added", "removed", "changed"]
+_SIGNS: Final[Mapping[How, str]] = {"added": "+", "removed": "-", "changed": "~"}
+_NAMED: Final = ("inputs", "outputs", "tools")
+_CONTEXT = 2
+# Where keys may stand: it is told that they differ, and not how.
+_HIDDEN = "model.connection"
+_ROLE_MARK = re.compile(r"\{\{~?\s*+role\s++[\"'](\w++)[\"']\s*+~?\}\}")
+
+
+class Part(NamedTuple):
+    """A section of a template.
+
+    Attributes:
+        name: Its role, with its attributes.
+        text: What stands below.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What of a prompt is compared.
+
+    Args:
+        named: Inputs, outputs and tools, by these words and their names.
+        settings: All other fields, by their paths.
+        parts: The sections of its template.
+    """
+
+    named: Mapping[str, Mapping[str, JsonObject]]
+    settings: Mapping[str, Json]
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that differs.
+
+    Args:
+        how: Whether it was ``added``, ``removed`` or ``changed``.
+        name: What it is.
+        details: How it differs, line by line.
+    """
+
+    how: How
+    name: str
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"  {_SIGNS[self.how]} {self.name}", *(f"      {line}".rstrip() for line in self.details)])
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDiff:
+    """What differs between two prompts; true where anything does.
+
+    Args:
+        a: The one.
+        b: The other.
+        inputs: What they take.
+        outputs: What they give.
+        tools: Their tools.
+        settings: Name, model, options and all other fields.
+        sections: The sections of their templates.
+    """
+
+    a: str
+    b: str
+    inputs: tuple[Change, ...] = ()
+    outputs: tuple[Change, ...] = ()
+    tools: tuple[Change, ...] = ()
+    settings: tuple[Change, ...] = ()
+    sections: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(changes for _, changes in self._groups())
+
+    def to_dict(self) -> JsonObject:
+        """All of it as JSON."""
+        return cast("JsonObject", json.loads(json.dumps(asdict(self))))
+
+    def _groups(self) -> list[tuple[str, tuple[Change, ...]]]:
+        names = (*_NAMED, "settings", "sections")
+        return [(name, cast("tuple[Change, ...]", getattr(self, name))) for name in names]
+
+    def __str__(self) -> str:
+        if not self:
+            return f"{self.a} and {self.b} say the same"
+        groups = ["\n".join([name, *map(str, changes)]) for name, changes in self._groups() if changes]
+        return "\n".join([f"{self.a} → {self.b}", *groups])
+
+
+def compared(a: str, b: str, before: Outline, behind: Outline) -> PromptDiff:
+    """What differs between two prompts.
+
+    Args:
+        a: How the one is called.
+        b: How the other is called.
+        before: The one.
+        behind: The other.
+    """
+    named = {word: tuple(_named_changes(before.named.get(word, {}), behind.named.get(word, {}))) for word in _NAMED}
+    return PromptDiff(
+        a,
+        b,
+        **named,
+        settings=tuple(_setting_changes(before.settings, behind.settings)),
+        sections=tuple(_part_changes(before.parts, behind.parts)),
+    )
+
+
+def _named_changes(before: Mapping[str, JsonObject], behind: Mapping[str, JsonObject]) -> Iterator[Change]:
+    for name, old in before.items():
+        new = behind.get(name)
+        if new is None:
+            yield Change("removed", name)
+        elif old != new:
+            yield Change("changed", name, tuple(_field_lines(_flat(old), _flat(new))))
+    for name, new in behind.items():
+        if name not in before:
+            told = _flat({field: value for field, value in new.items() if field != "name"})
+            yield Change("added", name, tuple(f"{field}: {_shown(value)}" for field, value in told.items()))
+
+
+def _setting_changes(before: Mapping[str, Json], behind: Mapping[str, Json]) -> Iterator[Change]:
+    for name in dict.fromkeys((*before, *behind)):
+        how: How = "added" if name not in before else "removed" if name not in behind else "changed"
+        if name in before and name in behind and before[name] == behind[name]:
+            continue
+        secret = name == _HIDDEN or name.startswith(f"{_HIDDEN}.")
+        yield Change(how, name, () if secret else tuple(_values(name, before, behind)))
+
+
+def _values(name: str, before: Mapping[str, Json], behind: Mapping[str, Json]) -> Iterator[str]:
+    if name in before:
+        yield f"- {_shown(before[name])}"
+    if name in behind:
+        yield f"+ {_shown(behind[name])}"
+
+
+def _field_lines(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {_shown(old.get(name))} → {_shown(new.get(name))}"
+
+
+def _part_changes(before: Sequence[Part], behind: Sequence[Part]) -> Iterator[Change]:
+    """What differs in sections: those that are alike are found first, those between them go by their names."""
+    for tag, i, j, k, m in SequenceMatcher(None, before, behind, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        new = [*behind[k:m]]
+        for old in before[i:j]:
+            its = next((each for each in new if each.name == old.name), None)
+            if its is None:
+                yield Change("removed", old.name, tuple(_lines(old.text, "")))
+                continue
+            # What stands before it has nothing to go with in what is left.
+            at = new.index(its)
+            yield from (Change("added", each.name, tuple(_lines("", each.text))) for each in new[:at])
+            del new[: at + 1]
+            if its.text != old.text:
+                yield Change("changed", old.name, tuple(_lines(old.text, its.text)))
+        yield from (Change("added", each.name, tuple(_lines("", each.text))) for each in new)
+
+
+def _lines(old: str, new: str) -> list[str]:
+    """A diff of two texts without its head."""
+    return [*unified_diff(old.split("\n") if old else [], new.split("\n") if new else [], lineterm="", n=_CONTEXT)][2:]
+
+
+def _flat(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
+    """A mapping with paths as its names; lists stay whole."""
+    found: dict[str, Json] = {}
+    for name, item in value.items():
+        path = f"{before}{name}"
+        found |= _flat(item, f"{path}.") if isinstance(item, dict) and item else {path: item}
+    return found
+
+
+def _shown(value: Json) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def outline_of(prompt: Prompty) -> Outline:
+    """What of a prompt is compared."""
+    told = prompt.to_dict()
+    named = {word: _by_name(told.pop(word, None)) for word in _NAMED}
+    told.pop("instructions", None)
+    told.pop("kind", None)
+    return Outline(named, {"dialect": prompt.dialect, **_flat(told)}, _parts(prompt))
+
+
+def _by_name(items: Json) -> dict[str, JsonObject]:
+    found = cast("list[JsonObject]", items or [])
+    return {str(each["name"]): each for each in found}
+
+
+def _parts(prompt: Prompty) -> list[Part]:
+    """The sections of a template as it is written."""
+    text, roles = prompt.instructions, dialect_named(prompt.dialect).roles
+    if not roles or (prompt.spec.engine == "handlebars" and _ROLE_MARK.search(text)):
+        # Own text and roles in turn; what stands before the first mark is the user's.
+        before, *marked = _ROLE_MARK.split(text)
+        found = [("user", before), *zip(marked[::2], marked[1::2], strict=True)]
+        return [Part(MARKED_ROLES.get(role, role), said.strip("\n")) for role, said in found if said.strip()]
+    return [
+        Part(
+            (each.role or "text") + (json.dumps(each.attributes, ensure_ascii=False) if each.attributes else ""),
+            "".join(each.parts).strip("\n"),
+        )
+        for each in sections([text], roles)
+    ]
+
+
+def yaml_fields(path: Path) -> JsonObject:
+    """What a YAML prompt file says, field by field.
+
+    Raises:
+        PromptFileError: It is wrong.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        text = decoded(file.read(MAX_BYTES + 1), str(path))
+    node = Reader(Source(text, str(path))).read()
+    return cast("JsonObject", {} if node is None else plain(node))
+
+
+_TEXTS: Final = ("instruction", "system")
+
+
+def outline_of_yaml(path: Path, prompt: PromptFile) -> Outline:
+    """What of a YAML prompt file is compared: its texts are its sections, its slots what it takes."""
+    told = yaml_fields(path)
+    inputs: dict[str, JsonObject] = {name: {"name": name} for name in prompt.prompter.slots}
+    texts = _flat({name: told.pop(name) for name in _TEXTS if name in told})
+    parts = [Part(name, str(text).strip("\n")) for name, text in texts.items()]
+    return Outline({"inputs": inputs}, {"dialect": "yaml", **_flat(told)}, parts)

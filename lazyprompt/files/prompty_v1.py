@@ -1,0 +1,365 @@
+"""The dialect of Prompty's first version, read as Prompty v2.
+
+A file of it was filled with its ``sample`` where no input was given, so a sample becomes the default of its input: what
+worked goes on working. Where an input says that it is required, its sample is but an example. Types were never checked
+then; where a sample is not of the type that its input names, the input takes any.
+Source: the first version's schema of the front matter, and the behaviour of its runtime.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from lazyprompt.errors import did_you_mean
+from lazyprompt.files.agent_schema import result_turn, with_media
+from lazyprompt.files.inputs import Thread
+from lazyprompt.files.properties import KINDS_OF_PROPERTY
+from lazyprompt.files.roles import ROLES
+from lazyprompt.files.translation import OTHERS, Translated, fits, kind_of, written
+from lazyprompt.files.turns import Shown, Turn, steps_of
+from lazyprompt.files.yaml_nodes import KINDS, Node
+from lazyprompt.messages import ImageBlock
+from lazyprompt.openai_form import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt.files.roles import Section
+    from lazyprompt.files.scanned import Scanned
+    from lazyprompt.files.translation import Reading
+    from lazyprompt.files.turns import Step
+
+V1_ROLES: Final = (*ROLES, "function")
+"""The names that begin a section."""
+
+V1_KINDS: Final[Mapping[str, str]] = {
+    "number": "float",
+    "double": "float",
+    "int": "integer",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "any": "union",
+}
+"""What its types are called in Prompty v2, where that is another name."""
+
+_TYPES = (*V1_KINDS, *KINDS_OF_PROPERTY)
+_PROVIDERS = {
+    "azure": "azure",
+    "azure_openai": "azure",
+    "azure_beta": "azure",
+    "azure_openai_beta": "azure",
+    "openai": "openai",
+    "openai_beta": "openai",
+    "serverless": "foundry",
+    "azure_serverless": "foundry",
+}
+_MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
+_ID = ("azure_deployment", "deployment", "model", "name")
+_OF_CONNECTION = {
+    "azure_endpoint": "endpoint",
+    "base_url": "endpoint",
+    "endpoint": "endpoint",
+    "api_key": "apiKey",
+    "key": "apiKey",
+    "api_version": "apiVersion",
+}
+_OF_OPTIONS = {
+    "max_tokens": "maxOutputTokens",
+    "max_completion_tokens": "maxOutputTokens",
+    "max_output_tokens": "maxOutputTokens",
+    "max_new_tokens": "maxOutputTokens",
+    "top_p": "topP",
+    "top_k": "topK",
+    "frequency_penalty": "frequencyPenalty",
+    "presence_penalty": "presencePenalty",
+    "stop": "stopSequences",
+    "stop_sequences": "stopSequences",
+    "parallel_tool_calls": "allowMultipleToolCalls",
+    "reasoning_effort": "reasoningEffort",
+}
+_APIS = {"chat": "chat", "completion": "chat", "embedding": "embedding", "image": "image"}
+_PROPERTY = ("type", "sample", "default", "description", "required", "is_required", "strict", "items", "properties")
+_KEPT = ("description", "kind", "enumValues", "nullable", "example")
+_THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
+_PICTURE = re.compile(r"!\[[^\[\]\n]*\]\([^()\s]+\)")
+_THREAD_SLOT = "{{thread}}"
+
+
+def v1_fields(reading: Reading) -> Translated:
+    """A file of the first version as Prompty v2 has it.
+
+    Args:
+        reading: The file.
+
+    Returns:
+        Its fields, and its template with the slot of the input ``thread`` where the line ``![thread]`` was.
+
+    Raises:
+        PromptFileError: A field is not what it must be, or ``base`` names another file.
+    """
+    given = reading.fields
+    if "base" in given:
+        what = "base names another file, whose fields this one would take over; that is not read: copy them in here"
+        raise reading.source.pointed(given["base"].key_at, what)
+    made = {name: node for name, node in given.items() if name != "sample"}
+    tools: list[Node] = []
+    if "model" in given and isinstance(given["model"].value, dict):
+        made["model"] = _model(given["model"], tools, reading)
+    inputs = _inputs(reading)
+    body = _THREAD.sub(_THREAD_SLOT, reading.body)
+    if body != reading.body and "thread" not in inputs:
+        place = next(iter(given.values()), Node(None, 0, 0))
+        inputs["thread"] = written({"kind": written("thread", place)}, place)
+        reading.note(place, f"![thread] in the template is the slot {_THREAD_SLOT} now, of an input of the kind thread")
+    if _PICTURE.search(body):
+        place = next(iter(given.values()), Node(None, 0, 0))
+        reading.note(place, "a picture in Markdown is text in Prompty v2: there, give it as an input of the kind image")
+    if inputs:
+        made["inputs"] = written(inputs, given.get("inputs") or given.get("sample") or next(iter(given.values())))
+    if "outputs" in given:
+        made["outputs"] = written(_declared("outputs", reading), given["outputs"])
+    if "template" in given:
+        made["template"] = _template(given["template"], reading)
+    if tools or "tools" in given:
+        made["tools"] = _tools(tools, reading)
+    return Translated(made, body, tuple(sorted(reading.notes)))
+
+
+def _template(node: Node, reading: Reading) -> Node:
+    """``jinja2``, or ``{type: jinja2}``, is ``{format: jinja2}``."""
+    fields = {"type": node} if isinstance(node.value, str) else reading.mapping(node, "template")
+    if "type" not in fields:
+        return node
+    reading.note(node, "template is template.format now")
+    return written({"format" if name == "type" else name: item for name, item in fields.items()}, node)
+
+
+def _model(node: Node, tools: list[Node], reading: Reading) -> Node:
+    given = reading.mapping(node, "model")
+    made = {name: item for name, item in given.items() if name not in _MODEL}
+    if "api" in given:
+        made["apiType"] = _api(given["api"], reading)
+    for name in ("configuration", "connection"):
+        part = reading.mapping(given.get(name), f"model.{name}")
+        if "kind" in part:  # it is written as in Prompty v2 already
+            made["connection"] = given[name]
+        elif part:
+            made |= _configuration(part, given[name], name, reading)
+    made |= _options(given, tools, reading)
+    if "response" in given:
+        reading.note(given["response"], "model.response is not carried over: a reply is read whole")
+    return written(made, node)
+
+
+def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> dict[str, Node]:
+    """The settings; the tools among them are put to the others."""
+    made: dict[str, Node] = {}
+    for name in ("parameters", "options"):
+        part = reading.mapping(given.get(name), f"model.{name}")
+        if not part:
+            continue
+        if name == "parameters":
+            reading.note(given[name], "model.parameters are model.options now")
+        if "tools" in part:
+            reading.note(part["tools"], f"model.{name}.tools are tools now")
+            tools += _list(part.pop("tools"), f"model.{name}.tools", reading)
+        others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
+        made |= reading.options(part, _OF_OPTIONS, f"model.{name}")
+        if others:
+            made[OTHERS] = written({**others, **reading.mapping(made.get(OTHERS), OTHERS)}, given[name])
+    return {"options": written(made, next(iter(made.values())))} if made else {}
+
+
+def _api(node: Node, reading: Reading) -> Node:
+    api = reading.text(node, "model.api")
+    if api not in _APIS:
+        raise reading.fault(node, f"model.api is {api!r}{did_you_mean(api, _APIS)}; it is one of {', '.join(_APIS)}")
+    if api == "completion":
+        reading.note(node, "model.api completion is apiType chat now: its text is a conversation of one turn")
+    return node._replace(value=_APIS[api])
+
+
+def _configuration(part: dict[str, Node], node: Node, name: str, reading: Reading) -> dict[str, Node]:
+    """The provider, the model's id and the connection."""
+    where = f"model.{name}"
+    made: dict[str, Node] = {}
+    kind = part.pop("type", None)
+    if kind is not None:
+        text = reading.text(kind, f"{where}.type")
+        if text not in _PROVIDERS and (near := did_you_mean(text, _PROVIDERS)):
+            raise reading.fault(kind, f"{where}.type is {text!r}{near}; known are {', '.join(_PROVIDERS)}")
+        made["provider"] = kind._replace(value=_PROVIDERS.get(text, text))
+    elif "azure_deployment" in part or "azure_endpoint" in part:
+        made["provider"] = written("azure", node)
+    for each in _ID:
+        if each in part and "id" not in made:
+            made["id"] = part.pop(each)
+    connection: dict[str, Node] = {}
+    named = part.pop("connection", None)
+    for each, item in part.items():
+        connection[_OF_CONNECTION.get(each, _camel(each))] = item
+    if named is not None:
+        connection = {"kind": written("reference", named), "name": named, **connection}
+    elif connection:
+        connection = {"kind": written("key" if "apiKey" in connection else "anonymous", node), **connection}
+    if connection:
+        made["connection"] = written(connection, node)
+    reading.note(node, f"{where} is {' and '.join(f'model.{each}' for each in made) or 'nothing'} now")
+    return made
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return "".join((first, *(each.capitalize() for each in others)))
+
+
+def _inputs(reading: Reading) -> dict[str, Node]:
+    """The inputs, with the samples as their defaults."""
+    made = _declared("inputs", reading)
+    sample = reading.fields.get("sample")
+    if sample is None:
+        return made
+    for name, node in _samples(sample, reading).items():
+        fields = reading.mapping(made.get(name), f"inputs.{name}") or {"kind": written(kind_of(node.value), node)}
+        made[name] = written(_with_sample(fields, node, f"inputs.{name}", reading), node)
+    return made
+
+
+def _samples(node: Node, reading: Reading) -> dict[str, Node]:
+    """The samples: written there, or in a file that is named."""
+    if isinstance(node.value, str) and node.value.lower().endswith((".json", ".yaml", ".yml")):
+        looked = reading.references.resolved({"sample": node._replace(value=f"${{file:{node.value}}}")}, reading.source)
+        node = looked["sample"]._replace(at=node.at, key_at=node.key_at)
+    # What is in another file has its place here.
+    found = reading.mapping(node, "sample")
+    reading.note(node, "sample is the defaults of the inputs now; where one is required, its example")
+    return {name: item._replace(at=node.at, key_at=node.key_at) for name, item in found.items()}
+
+
+def _with_sample(fields: dict[str, Node], sample: Node, where: str, reading: Reading) -> dict[str, Node]:
+    """A property with a sample: its default, or its example where it is required."""
+    made = dict(fields)
+    required = made.get("required")
+    made["example" if required is not None and required.value is True else "default"] = sample
+    kind = str(made["kind"].value) if "kind" in made else "string"
+    if not fits(sample, kind):
+        reading.note(sample, f"{where} is of the type {kind}, and its sample is not: it takes any kind now")
+        made["kind"] = written("union", sample)
+        for name in ("items", "properties"):
+            made.pop(name, None)
+    return made
+
+
+def _declared(part: str, reading: Reading) -> dict[str, Node]:
+    """Inputs or outputs: a mapping by names, or a list of mappings with names."""
+    node = reading.fields.get(part)
+    if node is not None and isinstance(node.value, list):
+        named = [(reading.mapping(item, f"{part}[{index}]"), item) for index, item in enumerate(node.value)]
+        for fields, item in named:
+            if "name" not in fields:
+                raise reading.fault(item, f"one of {part} has no name")
+        given = {reading.text(fields.pop("name"), f"{part}.name"): written(fields, item) for fields, item in named}
+    else:
+        given = reading.mapping(node, part)
+    made = {name: _property(item, f"{part}.{name}", reading) for name, item in given.items()}
+    if node is not None and any(_is_old(item) for item in given.values()):
+        reading.note(node, f"{part}: type is kind now, with the names of Prompty v2, and sample is default")
+    return made
+
+
+def _is_old(node: Node) -> bool:
+    return isinstance(node.value, dict) and bool({"type", "sample", "is_required"} & node.value.keys())
+
+
+def _property(node: Node, where: str, reading: Reading) -> Node:
+    """A property; a value alone is its default."""
+    if not isinstance(node.value, dict) or not node.value.keys() <= {*_PROPERTY, *_KEPT}:
+        if isinstance(node.value, dict) and "type" in node.value:
+            odd = next(name for name in node.value if name not in (*_PROPERTY, *_KEPT))
+            what = f"{where} has the field {odd!r}{did_you_mean(odd, _PROPERTY)}; it has {', '.join(_PROPERTY)}"
+            raise reading.source.pointed(node.value[odd].key_at, what)
+        kind = {"kind": written(kind_of(node.value), node)}
+        return written(kind if node.value is None else {**kind, "default": node}, node)
+    given = dict(node.value)
+    made = {name: given[name] for name in (*_KEPT, "default") if name in given}
+    if "type" in given:
+        made["kind"] = _kind(given["type"], f"{where}.type", reading)
+    required = given.get("required") or given.get("is_required")
+    if required is not None:
+        made["required"] = required
+    if "items" in given:
+        made["items"] = _property(given["items"], f"{where}.items", reading)
+    if "properties" in given:
+        within = reading.mapping(given["properties"], f"{where}.properties")
+        parts = {name: _property(item, f"{where}.{name}", reading) for name, item in within.items()}
+        made["properties"] = written(parts, given["properties"])
+    default = given.get("default")
+    sample = given.get("sample") if default is None or default.value is None else None
+    if "sample" in given and sample is None:
+        made["example"] = given["sample"]
+    value = sample if sample is not None else default
+    if value is not None and "kind" not in made:
+        made["kind"] = written(kind_of(value.value), value)
+    return written(made if sample is None else _with_sample(made, sample, where, reading), node)
+
+
+def _kind(node: Node, where: str, reading: Reading) -> Node:
+    name = reading.text(node, where)
+    if name not in _TYPES:
+        raise reading.fault(node, f"{where} is {name!r}{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}")
+    return node._replace(value=V1_KINDS.get(name, name))
+
+
+def _list(node: Node, where: str, reading: Reading) -> list[Node]:
+    if not isinstance(node.value, list):
+        raise reading.fault(node, f"{where} are {KINDS[type(node.value)]}, and must be a list")
+    return node.value
+
+
+def _tools(of_model: Sequence[Node], reading: Reading) -> Node:
+    """The tools of the front matter and of the model's parameters, in the form of Prompty v2."""
+    node = reading.fields.get("tools")
+    every = [*(_list(node, "tools", reading) if node is not None else ()), *of_model]
+    return written([_tool(item, reading) for item in every], node if node is not None else every[0])
+
+
+def _tool(node: Node, reading: Reading) -> Node:
+    given = reading.mapping(node, "a tool")
+    function = reading.mapping(given.get("function"), "a tool's function")
+    if function:  # OpenAI's form
+        return written({"kind": written("function", node), **function}, node)
+    parameters = given.get("parameters")
+    listed = parameters.value.get("properties") if parameters and isinstance(parameters.value, dict) else None
+    if listed is not None and isinstance(listed.value, list):  # no JSON Schema, but properties with names
+        given["parameters"] = listed
+    names = {"id": "name", "type": "kind"}
+    return written({names.get(name, name): item for name, item in given.items()}, node)
+
+
+def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
+    """The turns of a file of the first version: pictures are where its Markdown has them.
+
+    Args:
+        sections: The sections of the filled template.
+
+    Yields:
+        Turns and threads.
+    """
+    for section in sections:
+        if section.role == "function":
+            yield result_turn(section)
+            continue
+        for step in steps_of(section):
+            yield (
+                step
+                if isinstance(step, Thread)
+                else Turn(step.role, tuple(with_media(step, _picture)), step.attributes)
+            )
+
+
+def _picture(match: re.Match[str], filled: Scanned) -> Shown | None:
+    """A picture. Its address may be a local path, which only a media resolver opens."""
+    address = "".join(filled.between(*match.span(2)))
+    return Shown(ImageBlock(source_of(address))) if address else None

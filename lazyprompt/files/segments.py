@@ -1,0 +1,118 @@
+"""A filled template as segments, which tell whose text is whose; and inputs that may hold no line that names a role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+from lazyprompt.errors import SafetyError
+from lazyprompt.files.roles import Boundary, boundaries, names_role
+from lazyprompt.text.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of a filled template.
+
+    Args:
+        kind: ``literal`` for the template's own text, ``interp`` for what an expression gave.
+        text: The text.
+        source: The input, or the variable, that the expression is; None for any other expression, and for own text.
+        strict: Whether it is of an input that may hold no line that names a role.
+    """
+
+    kind: Literal["literal", "interp"]
+    text: str
+    source: str | None = None
+    strict: bool = False
+
+
+def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
+    """Refuse inputs that hold a line that names a role.
+
+    Args:
+        inputs: All inputs.
+        strict: The names of those that are looked at, with all that is in them.
+
+    Raises:
+        SafetyError: One does.
+    """
+    for name in strict:
+        for text, where in _texts(inputs.get(name), name):
+            line = next(boundaries(text), None)
+            if line is not None:
+                raise _refused(where, line)
+
+
+def segments_of(
+    parts: Sequence[str], strict: Collection[str], inputs: Collection[str], marked: Callable[[Value], str]
+) -> list[Segment]:
+    """A filled template as segments.
+
+    Args:
+        parts: The template's own text, and values.
+        strict: The inputs that may hold no line that names a role.
+        inputs: The names of all inputs.
+        marked: What stands for a value that holds something without text.
+
+    Raises:
+        SafetyError: A strict value and the text around it are such a line.
+    """
+    found: list[Segment] = []
+    for part in parts:
+        if isinstance(part, Value):
+            root = part.source.partition(".")[0]
+            text = marked(part) if part.held is not None else str.__str__(part)
+            found.append(Segment("interp", text, root or None, root in strict))
+        elif part and found and found[-1].kind == "literal":
+            found[-1] = Segment("literal", found[-1].text + part)
+        elif part:
+            found.append(Segment("literal", str(part)))
+    if strict:
+        _check_joints(found, parts, inputs)
+    return found
+
+
+def _check_joints(segments: Sequence[Segment], parts: Sequence[str], inputs: Collection[str]) -> None:
+    """Refuse a line that names a role where a part of it is of a strict input, or may be."""
+    values = [part for part in parts if isinstance(part, Value)]
+    spans: list[tuple[int, int, str]] = []
+    at = seen = 0
+    for segment in segments:
+        if segment.kind == "interp":
+            value = values[seen]
+            seen += 1
+            # What a filter or a loop made of an input has lost its name.
+            unknown = segment.source not in inputs and not names_role(value.source)
+            if segment.text and (segment.strict or (unknown and value.held is None)):
+                spans.append((at, at + len(segment.text), segment.source or "an expression"))
+        at += len(segment.text)
+    if not spans:
+        return
+    for line in boundaries("".join(each.text for each in segments)):
+        whose = next((source for begin, end, source in spans if begin < line.end and line.begin < end), None)
+        if whose is not None:
+            raise _refused(f"{whose}, with what stands around it,", line)
+
+
+def _refused(where: str, line: Boundary) -> SafetyError:
+    return SafetyError(
+        f"{where} is strict, and holds a line that would begin a section of the role {line.role!r}: {line.line!r}"
+    )
+
+
+def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:
+    """All texts in a value, each with its place."""
+    if isinstance(value, str):
+        yield value, where
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[object, object]", value).items():
+            yield from _texts(key, where)
+            yield from _texts(item, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            yield from _texts(item, f"{where}[{index}]")

@@ -1,0 +1,256 @@
+"""A prompt file written for dotprompt: schemas in ``input``, and a template in Handlebars."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from lazyprompt.errors import FormatError
+from lazyprompt.files.conversion import Converted
+from lazyprompt.files.dialects import dialect_named
+from lazyprompt.files.portable import Shown, Tag, portable
+from lazyprompt.files.properties import RICH, schema_of
+from lazyprompt.files.told_sections import stripped, told_sections
+from lazyprompt.files.yaml_edit import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.conversion import Original
+    from lazyprompt.files.portable import Piece
+    from lazyprompt.files.spec import Spec, ToolSpec
+
+_ROLES: Final = {"": "system", "system": "system", "user": "user", "assistant": "model"}
+_HELPERS: Final = ("history", "media", "role", "section", "json", "if", "unless", "each", "with", "else", "this", "log")
+_LOOP: Final = {"index0": "@index", "first": "@first", "last": "@last"}
+_OTHERS: Final = "additionalProperties"
+_BLANK_LINE: Final = re.compile(r"[^\S\n]*\n")
+# A brace before two others, a backslash before them, and a brace before a tag.
+_UNSAYABLE: Final = re.compile(r"[{\\]\{\{|\{\0")
+_TRIMMED: Final = re.compile(r"\S(?:.*\S)?", re.DOTALL)
+
+
+class Handlebars(NamedTuple):
+    """How Handlebars says things."""
+
+    name: str = "Handlebars"
+
+    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
+        """``{{name}}``, ``{{this.name}}`` in a loop, ``{{../name}}`` for what is outside of it."""
+        found = _path(path, scope)
+        return f"{{{{{found}}}}}" if found else None
+
+    def literal(self, text: str) -> str | None:
+        """The text itself: roles are no lines here."""
+        return _escaped(text, ends=False)
+
+    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:
+        """``{{#if x}}`` or ``{{#unless x}}``."""
+        found = _path(path, scope)
+        return f"{{{{#{'unless' if negated else 'if'} {found}}}}}" if found else None
+
+    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - it is this
+        """``{{#each x}}``."""
+        found = _path(path, scope)
+        return f"{{{{#each {found}}}}}" if found else None
+
+    def otherwise(self) -> str:
+        """``{{else}}``."""
+        return "{{else}}"
+
+    def end(self, block: str) -> str:
+        """``{{/if}}``."""
+        return f"{{{{/{'each' if block == 'for' else block}}}}}"
+
+
+def _path(path: Sequence[str], scope: Sequence[str]) -> str | None:
+    """A path in Handlebars; None where there is none."""
+    first, *rest = path
+    if first == "loop" and scope:
+        return _LOOP.get(rest[0]) if len(rest) == 1 else None
+    if first in scope:
+        up = scope[::-1].index(first)
+        return "/".join(([".."] * up) + [".".join(rest)] * bool(rest)) or "this" if up else ".".join(("this", *rest))
+    if scope:
+        return "../" * len(scope) + ".".join(path)
+    return ".".join(("this", *path) if first in _HELPERS else path)
+
+
+def to_dotprompt(original: Original) -> Converted:
+    """A prompt file for dotprompt.
+
+    Args:
+        original: The file.
+
+    Raises:
+        FormatError: The template has what Handlebars has not; the message names the line.
+    """
+    spec, notes = original.spec, original.notes
+    if spec.engine != "jinja2":
+        raise FormatError(
+            f"{original.source.name}: the template is {spec.engine}; only Jinja can be written as Handlebars"
+        )
+    fields: dict[str, Json] = {"name": spec.name, "description": spec.description}
+    fields |= _model(spec, notes)
+    fields["input"], fields["output"] = _input(spec, notes), _output(spec)
+    fields["tools"] = [*_tools(spec.tools, notes)]
+    metadata: JsonObject = {"displayName": spec.display_name} if spec.display_name else {}
+    fields["metadata"] = {**metadata, **spec.metadata}
+    front = written({name: value for name, value in fields.items() if value})
+    if "${" in front:
+        notes.append("references (${env:...}) stay as they are written; dotprompt itself does not look them up")
+    body = "".join(_body(original, notes))
+    return Converted(f"---\n{front}---\n{body}\n", tuple(notes))
+
+
+def _model(spec: Spec, notes: list[str]) -> dict[str, Json]:
+    given = spec.model
+    provider, name = given.get("provider"), given.get("id")
+    made: dict[str, Json] = {"model": f"{provider}/{name}" if provider and name else name}
+    if provider and not name:
+        notes.append(f"model.provider {provider!r} is left out: dotprompt names it with the model")
+    notes += [f"model.{part} is left out: dotprompt has no such field" for part in given if part not in _MODEL]
+    options = given.get("options")
+    if isinstance(options, dict):
+        others = options.get(_OTHERS)
+        config = {key: value for key, value in options.items() if key != _OTHERS}
+        made["config"] = {**config, **(others if isinstance(others, dict) else {})}
+    return made
+
+
+_MODEL: Final = ("id", "provider", "options")
+
+
+def _input(spec: Spec, notes: list[str]) -> JsonObject:
+    """The schema of the inputs, and their defaults."""
+    declared = tuple(each for each in spec.inputs if each.kind != "thread")
+    for each in spec.inputs:
+        if each.kind == "thread":
+            notes.append(f"input {each.name}: a thread is the history, {{{{history}}}}, which has no name in dotprompt")
+            if each.default is not None:
+                notes.append(f"input {each.name}: the default is left out: the history has none in dotprompt")
+        elif each.kind in RICH:
+            notes.append(f"input {each.name}: of the kind {each.kind}, is the text of an address in dotprompt")
+        if each.example is not None:
+            notes.append(f"input {each.name}: the example is left out: dotprompt has no such field")
+    made: JsonObject = {"schema": schema_of(declared)} if declared else {}
+    defaults: JsonObject = {each.name: each.default for each in declared if each.default is not None}
+    return {**made, "default": defaults} if defaults else made
+
+
+def _output(spec: Spec) -> JsonObject | None:
+    return {"format": "json", "schema": schema_of(spec.outputs)} if spec.outputs else None
+
+
+def _tools(tools: Sequence[ToolSpec], notes: list[str]) -> Iterator[JsonObject]:
+    for tool in tools:
+        if tool.kind != "function":
+            notes.append(f"tool {tool.name}: of the kind {tool.kind}, is left out: tools of dotprompt are functions")
+            continue
+        lost = [part for part in ("strict", "bindings") if getattr(tool, part)] + [*tool.fields]
+        notes += [f"tool {tool.name}: {part} is left out: dotprompt has no such field" for part in lost]
+        function = cast("JsonObject", tool.function()["function"])
+        schema = function.get("parameters")
+        yield {"name": tool.name, "description": tool.description or "", "inputSchema": schema}
+
+
+def _body(original: Original, notes: list[str]) -> Iterator[str]:
+    """The template in Handlebars."""
+    pieces = portable(original.in_v2.body, Handlebars())
+    kinds = {each.name: each.kind for each in original.spec.inputs}
+    roles = dialect_named(original.prompty.dialect).roles
+    between = ""
+    named: set[str] = set()
+    for section in told_sections(pieces, roles, "dotprompt"):
+        if section.role not in _ROLES:
+            raise FormatError(f"{section.role}: dotprompt has no such role; it has system, user and model")
+        notes += [
+            f"{section.role}[{key}=...] is left out: roles have no attributes in dotprompt"
+            for key in section.attributes
+        ]
+        yield "".join(tag.text for tag in section.lead)
+        role = _ROLES[section.role]
+        for run, thread in _runs(section.pieces, kinds):
+            if not run and not thread:
+                notes.append(f"an empty turn of {role} is none in dotprompt")
+            if run or not thread:
+                text = "".join(_told(run, kinds))
+                tight = not _TRIMMED.fullmatch(_own(run))
+                yield f'{{{{role "{role}"}}}}{text}' if tight else f'{between}{{{{~role "{role}"~}}}}\n{text}'
+                between = "" if tight else "\n"
+            if thread:
+                named.add(thread)
+                yield "{{history}}"
+    if len(named) > 1:
+        raise FormatError(f"the threads {', '.join(sorted(named))} would all be the history: dotprompt has one")
+    if not named and "thread" in kinds.values():
+        yield "{{history}}"
+
+
+def _own(run: Sequence[Piece]) -> str:
+    """Text with the template's own white space around it."""
+    return "".join(piece if isinstance(piece, str) else "x" for piece in run)
+
+
+def _runs(pieces: Sequence[Piece], kinds: Mapping[str, str]) -> Iterator[tuple[list[Piece], str]]:
+    """What stands before each thread, and the thread; ``""`` for what stands behind the last."""
+    run: list[Piece] = []
+    threads = 0
+    for piece in pieces:
+        if isinstance(piece, Shown) and kinds.get(piece.name) == "thread":
+            if _is_within(run):
+                raise FormatError(f"line {piece.line} of the template: the history stands in no block in dotprompt")
+            yield [*stripped(run)], piece.name
+            run, threads = [], threads + 1
+        else:
+            run.append(piece)
+    if not threads or stripped(run):
+        yield [*stripped(run)], ""
+
+
+def _is_within(run: Sequence[Piece]) -> bool:
+    """Whether a block is open behind some pieces."""
+    tags = [piece.text for piece in run if isinstance(piece, Tag)]
+    return sum(text.startswith("{{#") - text.startswith("{{/") for text in tags) != 0
+
+
+def _told(run: Sequence[Piece], kinds: Mapping[str, str]) -> Iterator[str]:
+    """A run of text and values in Handlebars."""
+    for index, piece in enumerate(run):
+        behind = run[index + 1] if index + 1 < len(run) else ""
+        before = run[index - 1] if index else ""
+        if isinstance(piece, str):
+            after = not isinstance(before, str)
+            yield ("{{!}}" if after and piece.startswith("}") else "") + _escaped(piece, ends=isinstance(behind, str))
+        elif isinstance(piece, Shown) and kinds.get(piece.name) in RICH:
+            yield f"{{{{media url={piece.name}}}}}"
+        elif isinstance(piece, Tag):
+            # A tag alone on its line would take the line with it; beside another it does not.
+            yield ("{{!}}" if piece.ends and _ends_line(before) else "") + piece.text
+            yield "{{!}}" if isinstance(behind, str) and _BLANK_LINE.match(behind) else ""
+        else:
+            yield piece.text
+
+
+def _ends_line(piece: Piece) -> bool:
+    return isinstance(piece, str) and not piece.rpartition("\n")[2].strip()
+
+
+def _escaped(text: str, *, ends: bool) -> str:
+    """Own text, in which no brace begins a tag.
+
+    Args:
+        text: The text.
+        ends: Whether no tag stands behind it.
+
+    Raises:
+        FormatError: Handlebars has no way to say it.
+    """
+    if found := _UNSAYABLE.search(text if ends else f"{text}\0"):
+        raise FormatError(
+            f"the text {text[max(found.start() - 10, 0) : found.end()]!r} in the template: Handlebars takes this brace for "
+            "one of its own; put a blank beside it"
+        )
+    made = text.replace("{{", "\\{{")
+    return made if ends or not made.endswith("\\") else f"{made}\\"

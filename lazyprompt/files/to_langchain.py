@@ -1,0 +1,265 @@
+"""A prompt file as the JSON of LangChain's ``ChatPromptTemplate``, which ``langchain_core.load.load`` reads.
+
+A template that only has names in it is an f-string there; one with blocks or dotted names is Jinja, which LangChain reads
+only where it is told that the file is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lazyprompt.errors import FormatError
+from lazyprompt.files.conversion import Converted
+from lazyprompt.files.dialects import dialect_named
+from lazyprompt.files.portable import Shown, Tag, portable
+from lazyprompt.files.properties import RICH
+from lazyprompt.files.told_sections import stripped, told_sections
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.conversion import Original
+    from lazyprompt.files.portable import Piece
+    from lazyprompt.files.properties import Property
+    from lazyprompt.files.told_sections import Told
+
+_CHAT: Final = ("langchain", "prompts", "chat")
+_CLASSES: Final = {
+    "": "SystemMessagePromptTemplate",
+    "system": "SystemMessagePromptTemplate",
+    "user": "HumanMessagePromptTemplate",
+    "assistant": "AIMessagePromptTemplate",
+}
+_LEFT_OUT: Final = ("displayName", "description", "metadata", "model", "outputs", "tools", "name")
+_JINJA_SIGNS: Final = ("{{", "{%", "{#")
+
+
+class FString(NamedTuple):
+    """How an f-string says things: nothing but names."""
+
+    name: str = "an f-string"
+
+    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
+        """``{name}``."""
+        return f"{{{path[0]}}}" if len(path) == 1 and not scope else None
+
+    def literal(self, text: str) -> str | None:
+        """The text."""
+        return fstring_text(text)
+
+    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:  # noqa: ARG002 - as of Syntax
+        """There is none."""
+        return None
+
+    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - as of Syntax
+        """There is none."""
+        return None
+
+    def otherwise(self) -> str:
+        """There is none."""
+        return ""
+
+    def end(self, block: str) -> str:  # noqa: ARG002 - as of Syntax
+        """There is none."""
+        return ""
+
+
+class Jinja(NamedTuple):
+    """How Jinja says things: the same, without what LangChain would not allow."""
+
+    name: str = "LangChain's Jinja"
+
+    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - as of Syntax
+        """``{{ name }}``."""
+        return f"{{{{ {'.'.join(path)} }}}}"
+
+    def literal(self, text: str) -> str | None:
+        """The text."""
+        return jinja_text(text)
+
+    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:  # noqa: ARG002 - as of Syntax
+        """``{% if x %}``."""
+        return f"{{% if {'not ' if negated else ''}{'.'.join(path)} %}}"
+
+    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - as of Syntax
+        """``{% for x in xs %}``."""
+        return f"{{% for {variable} in {'.'.join(path)} %}}"
+
+    def otherwise(self) -> str:
+        """``{% else %}``."""
+        return "{% else %}"
+
+    def end(self, block: str) -> str:
+        """``{% endif %}``."""
+        return f"{{% end{'for' if block == 'for' else 'if'} %}}"
+
+
+def fstring_text(text: str) -> str:
+    """Text as an f-string has it."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def jinja_text(text: str) -> str:
+    """Text as Jinja has it."""
+    return "".join(
+        '{{ "{" }}' if sign == "{" and (text[at : at + 2] in _JINJA_SIGNS or at + 1 == len(text)) else sign
+        for at, sign in enumerate(text)
+    )
+
+
+class _Form(NamedTuple):
+    """In which syntax the templates are written.
+
+    Attributes:
+        name: What LangChain calls it.
+        sections: The sections.
+    """
+
+    name: str
+    sections: list[Told]
+
+
+def to_langchain(original: Original) -> Converted:
+    """A prompt file as the JSON of a ``ChatPromptTemplate``.
+
+    Args:
+        original: The file.
+
+    Raises:
+        FormatError: The template has what LangChain has not; the message names the line.
+    """
+    spec, notes = original.spec, original.notes
+    if spec.engine != "jinja2":
+        raise FormatError(
+            f"{original.source.name}: the template is {spec.engine}; only Jinja can be written for LangChain"
+        )
+    told = spec.to_dict()
+    notes += [f"{name} is left out: a ChatPromptTemplate is messages alone" for name in _LEFT_OUT if name in told]
+    form = _form(original, notes)
+    inputs = {each.name: each for each in spec.inputs}
+    messages: list[Json] = []
+    used: dict[str, None] = {}
+    for section in form.sections:
+        messages += _messages(section, form.name, inputs, used, notes)
+    threads = [each for each in spec.inputs if each.kind == "thread" and each.name not in used]
+    messages += [_placeholder(each, used) for each in threads]
+    kwargs = {**_variables(spec.inputs, used, notes), "messages": messages}
+    text = json.dumps(_made(_CHAT, "ChatPromptTemplate", kwargs, named=True), ensure_ascii=False, indent=2)
+    return Converted(f"{text}\n", tuple(notes))
+
+
+def _form(original: Original, notes: list[str]) -> _Form:
+    """The template in the simplest syntax that can say it."""
+    roles = dialect_named(original.prompty.dialect).roles
+    body = original.in_v2.body
+    try:
+        pieces = portable(body, FString())
+    except FormatError:
+        notes.append("the template is Jinja: load it with init_validator=None, which says that you trust it")
+        return _Form("jinja2", told_sections(portable(body, Jinja()), roles, "LangChain"))
+    return _Form("f-string", told_sections(pieces, roles, "LangChain"))
+
+
+def _variables(inputs: Sequence[Property], used: dict[str, None], notes: list[str]) -> dict[str, Json]:
+    """The variables of the prompt: what must be given, what may be, and what stands for it otherwise."""
+    partial: dict[str, Json] = {}
+    optional: list[Json] = []
+    for each in inputs:
+        if each.name not in used:
+            notes.append(f"input {each.name} is left out: the template does not name it")
+        elif each.kind == "thread":
+            optional += [] if each.required else [each.name]
+            partial |= {} if each.required else {each.name: []}
+            if each.default is not None:
+                notes.append(f"input {each.name}: the default is left out: a placeholder has none")
+        else:
+            if not each.required or each.default is not None:
+                partial[each.name] = "" if each.default is None else each.default
+            if each.kind not in ("string", "integer", "float", "boolean"):
+                notes.append(f"input {each.name}: of the kind {each.kind}, is shown there as Python writes it")
+    required: list[Json] = [name for name in sorted(used) if name not in partial]
+    made: dict[str, Json] = {"input_variables": required}
+    return (
+        made
+        | ({"optional_variables": optional} if optional else {})
+        | ({"partial_variables": partial} if partial else {})
+    )
+
+
+def _messages(
+    section: Told, form: str, inputs: dict[str, Property], used: dict[str, None], notes: list[str]
+) -> Iterator[JsonObject]:
+    """The messages of a section: a thread in it divides it."""
+    notes += [f"{section.role}[{key}=...] is left out: a template has no attributes" for key in section.attributes]
+    if section.lead:
+        raise _divided(section.lead[0])
+    run: list[Piece] = []
+    threads = 0
+    for piece in section.pieces:
+        declared = inputs.get(piece.name) if isinstance(piece, Shown) else None
+        if declared is not None and declared.kind in RICH and declared.kind != "thread":
+            raise FormatError(
+                f"input {declared.name}: of the kind {declared.kind}, has no place in a LangChain template of text"
+            )
+        if declared is None or declared.kind != "thread":
+            run.append(piece)
+            continue
+        if stripped(run):
+            yield _message(section.role, run, form, used)
+        run, threads = [], threads + 1
+        yield _placeholder(declared, used)
+    if not threads or stripped(run):
+        yield _message(section.role, run, form, used)
+
+
+def _message(role: str, run: list[Piece], form: str, used: dict[str, None]) -> JsonObject:
+    """A message of text."""
+    opened: list[Tag] = []
+    for piece in run:
+        if isinstance(piece, Tag):
+            if piece.ends and not opened:
+                raise _divided(piece)
+            if piece.ends and not piece.text.startswith("{% else"):
+                opened.pop()
+            elif not piece.ends:
+                opened.append(piece)
+    if opened:
+        raise _divided(opened[-1])
+    escape = fstring_text if form == "f-string" else jinja_text
+    template = "".join(piece.text if not isinstance(piece, str) else escape(piece) for piece in stripped(run))
+    names = sorted(_names(template, form))
+    used |= dict.fromkeys(names)
+    inner: JsonObject = {"input_variables": [*names], "template": template, "template_format": form}
+    prompt = _made(("langchain", "prompts", "prompt"), "PromptTemplate", inner, named=True)
+    if role not in _CLASSES:
+        return _made(_CHAT, "ChatMessagePromptTemplate", {"prompt": prompt, "role": role})
+    return _made(_CHAT, _CLASSES[role], {"prompt": prompt})
+
+
+def _divided(tag: Tag) -> FormatError:
+    return FormatError(f"line {tag.line} of the template: in LangChain a block holds no role, and no thread")
+
+
+def _names(template: str, form: str) -> set[str]:
+    """The variables of a template."""
+    if form == "f-string":
+        from string import Formatter  # noqa: PLC0415 - only such a template needs it
+
+        return {name for _, name, _, _ in Formatter().parse(template) if name}
+    from jinja2 import Environment, meta  # noqa: PLC0415 - as above
+
+    return meta.find_undeclared_variables(Environment().parse(template))  # noqa: S701 - it is only read
+
+
+def _placeholder(declared: Property, used: dict[str, None]) -> JsonObject:
+    used[declared.name] = None
+    optional: JsonObject = {} if declared.required else {"optional": True}
+    return _made(_CHAT, "MessagesPlaceholder", {"variable_name": declared.name, **optional})
+
+
+def _made(room: Sequence[str], name: str, kwargs: dict[str, Json], *, named: bool = False) -> JsonObject:
+    """An object of LangChain, as its ``dumpd`` writes it."""
+    made: JsonObject = {"lc": 1, "type": "constructor", "id": [*room, name], "kwargs": kwargs}
+    return {**made, "name": name} if named else made

@@ -1,0 +1,126 @@
+"""The sections of a template that was said in another syntax, found before it is filled.
+
+They are found as in a filled template: in its own text, each value one sign. What begins or ends a block is nothing there.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt.errors import FormatError
+from lazyprompt.files.portable import Shown, Tag
+from lazyprompt.files.roles import attributes_in, role_lines
+from lazyprompt.files.scanned import PLACE, Scanned
+from lazyprompt.text.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt._json import Json
+    from lazyprompt.files.portable import Piece
+
+
+class Told(NamedTuple):
+    """A section.
+
+    Attributes:
+        role: Its role; ``""`` for what stands before the first line that names one.
+        attributes: What the line says beside it.
+        pieces: What stands below, without line breaks of its own around it.
+        lead: Tags between it and the section before.
+    """
+
+    role: str
+    attributes: dict[str, Json]
+    pieces: tuple[Piece, ...]
+    lead: tuple[Tag, ...] = ()
+
+
+def told_sections(pieces: Sequence[Piece], roles: Sequence[str], target: str) -> list[Told]:
+    """Take a template apart by its roles.
+
+    Args:
+        pieces: The template.
+        roles: The names of roles.
+        target: How errors call the other form.
+
+    Raises:
+        FormatError: A value stands in the place of a role or in its attributes, or a block begins or ends in such a line.
+    """
+    filled = Scanned([each for each in map(_scanned, pieces) if each is not None])
+    placed = _Placed(pieces)
+    found: list[Told] = []
+    role, attributes, begin = "", dict[str, "Json"](), 0
+    lead: tuple[Tag, ...] = ()
+    for match in role_lines(filled, roles):
+        if PLACE in match[0] or placed.divides(match.start(), match.end()):
+            line = match[0].strip().replace(PLACE, "{{…}}")
+            raise FormatError(
+                f"{line!r} in the template: {target} takes a role as it is written, with no value or block in it"
+            )
+        inside, opened = placed.between(begin, match.start())
+        if role or lead or not filled.is_blank(begin, match.start()):
+            found.append(Told(role, attributes, stripped(inside), lead))
+            inside = ()
+        # What stands before the first section, and says nothing, may still open a block.
+        lead = (*(each for each in inside if isinstance(each, Tag)), *opened)
+        role, attributes, begin = match["role"].lower(), attributes_in(match["attributes"] or ""), match.end()
+    inside, opened = placed.between(begin, len(filled.text))
+    found.append(Told(role, attributes, stripped((*inside, *opened)), lead))
+    return found
+
+
+class _Placed:
+    """Pieces with their places in the text that is searched."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        lengths = [len(_scanned(piece) or "") if isinstance(piece, str) else _width(piece) for piece in pieces]
+        self._pieces = list(zip([0, *accumulate(lengths)], pieces, strict=False))
+
+    def divides(self, begin: int, end: int) -> bool:
+        """Whether a block begins or ends between two places."""
+        return any(begin < at < end for at, each in self._pieces if isinstance(each, Tag))
+
+    def between(self, begin: int, end: int) -> tuple[tuple[Piece, ...], tuple[Tag, ...]]:
+        """The pieces between two places; and the tags at the end of it, from the first that begins a block."""
+        found: list[Piece] = []
+        opened: list[Tag] = []
+        for at, piece in self._pieces:
+            if isinstance(piece, Tag):
+                if begin <= at < end or (at == end and piece.ends and not opened and begin <= at):
+                    found.append(piece)
+                elif at == end:
+                    opened.append(piece)
+            elif isinstance(piece, Shown):
+                if begin <= at < end:
+                    found.append(piece)
+            elif part := piece[max(begin - at, 0) : max(end - at, 0)]:
+                found.append(part)
+        return tuple(found), tuple(opened)
+
+
+def _width(piece: Shown | Tag) -> int:
+    return 0 if isinstance(piece, Tag) else 1
+
+
+def _scanned(piece: Piece) -> str | None:
+    """A piece as a part of a filled template; None where it is nothing there."""
+    if isinstance(piece, Tag):
+        return None
+    return piece if isinstance(piece, str) else Value(piece.text, piece.path)
+
+
+def stripped(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Pieces without the template's own line breaks around them."""
+    own = [index for index, piece in enumerate(pieces) if isinstance(piece, str)]
+    shown = [index for index, piece in enumerate(pieces) if isinstance(piece, Shown)]
+    found = [*pieces]
+    for order, strip in ((own, str.lstrip), ([*reversed(own)], str.rstrip)):
+        for index in order:
+            if any((other < index) if strip is str.lstrip else (other > index) for other in shown):
+                break
+            found[index] = strip(str(found[index]), "\n")
+            if found[index]:
+                break
+    return tuple(piece for piece in found if piece)

@@ -1,0 +1,64 @@
+"""Prompt files in other forms: what a form cannot say is told, and nothing is lost in silence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.files.conversion import Converted, Original
+from lazyprompt.files.to_dialects import to_agentschema, to_v2
+from lazyprompt.files.to_dotprompt import to_dotprompt
+from lazyprompt.files.to_langchain import to_langchain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lazyprompt.files.prompty import Prompty
+
+TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {
+    "v2": to_v2,
+    "agentschema": to_agentschema,
+    "dotprompt": to_dotprompt,
+    "langchain-json": to_langchain,
+}
+"""The forms, by their names."""
+
+
+def convert(prompty: Prompty, to: str) -> Converted:
+    """Write a prompt file in another form.
+
+    References stay references, so that no secret is written. Within the dialects of Prompty, what is the same in both
+    stays as it is written, with its comments.
+
+    Args:
+        prompty: The prompt file.
+        to: ``v2``, ``agentschema``, ``dotprompt``, or ``langchain-json``: a ``ChatPromptTemplate`` as LangChain's ``dumpd``
+            writes it.
+
+    Returns:
+        The text, and what that form cannot say.
+
+    Raises:
+        FormatError: There is no such form; or the template says what it has no words for: the message names the line.
+    """
+    if to not in TARGETS:
+        raise FormatError(f"there is no form {to!r}{did_you_mean(to, TARGETS)}; there are {', '.join(TARGETS)}")
+    if to == prompty.dialect:
+        return Converted(prompty.text)
+    return TARGETS[to](Original(prompty))
+
+
+def converted_whole(prompty: Prompty, to: str) -> str:
+    """The text of :func:`convert`, where the form says all of it.
+
+    Args:
+        prompty: The prompt file.
+        to: The form.
+
+    Raises:
+        FormatError: As of :func:`convert`; or there is something that the form cannot say.
+    """
+    made = convert(prompty, to)
+    if made.notes:
+        raise FormatError(f"{to} cannot say all of it, and convert() gives the rest: {'; '.join(made.notes)}")
+    return made.text

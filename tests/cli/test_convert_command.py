@@ -1,0 +1,51 @@
+from typing import TYPE_CHECKING
+
+import pytest
+from cli_helpers import Ran, fault, write
+
+from lazyprompt import cli
+from lazyprompt._cli_convert import convert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+OLD = "---\nname: x # c\nsample: {q: '${env:LP_NONE:hi}'}\n---\nsystem:\n{{q}}\n"
+
+
+@pytest.fixture(autouse=True)
+def _command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli._cli.commands, "convert", convert)  # noqa: SLF001 - where commands are
+
+
+def test_a_file_is_written_in_another_form(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    path = write(tmp_path / "old.prompty", OLD)
+    ran = run("convert", path, "--to", "v2")
+    assert ran.status == 0
+    assert b"name: x # c\n" in ran.out
+    assert b"${env:LP_NONE:hi}" in ran.out
+    # What is said otherwise is told beside the text.
+    (note,) = ran.err.splitlines()
+    assert note.startswith(f"lazyprompt: note: {path}: 3:1: sample is the defaults of the inputs now")
+
+
+def test_into_a_file(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    path = write(tmp_path / "a.prompty", "\ufeffsystem:\r\nhi \u009b")
+    assert run("convert", path, "--to", "v2", "-o", "b.prompty") == Ran(0, b"", "")
+    assert (tmp_path / "b.prompty").read_bytes() == (tmp_path / "a.prompty").read_bytes()
+
+
+def test_what_cannot_be_written(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    path = write(tmp_path / "a.prompty", "system:\n{{ x | upper }}")
+    assert fault(run("convert", path, "--to", "dotprompt")).startswith("FILE: line 2 of the template: a filter has no")
+    assert "did you mean" in fault(run("convert", path, "--to", "v3")) or "--to" in fault(
+        run("convert", path, "--to", "v3")
+    )
+    assert fault(run("convert", path)).startswith("--to: ")
+    assert fault(run("convert", "none.prompty", "--to", "v2")) == "FILE: none.prompty:1:1: there is no such file"
+
+
+def test_help(run: "Callable[..., Ran]") -> None:
+    out = run("convert", "--help").out.decode()
+    assert "\n    lazyprompt convert old.prompty --to v2 -o new.prompty\n" in out
+    assert max(map(len, out.splitlines())) <= 80

@@ -1,0 +1,287 @@
+"""What ``lazyprompt check`` finds, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.check import RULES, Finding, check
+from lazyprompt.files.prompty import Prompty
+
+LIBRARY = Path(__file__).parents[2] / "examples" / "library"
+KEY = "sk-proj-abcdefghij0123456789"
+
+
+def front(fields: str, body: str = "user:\nHi.\n") -> str:
+    return f"---\n{fields}\n---\n{body}"
+
+
+def found(text: str, name: str = "p.prompty", **more: Any) -> list[tuple[str, int, int]]:
+    return [(each.code, each.line, each.column) for each in check(text, name=name, **more)]
+
+
+TOOL = "tools:\n  - name: add\n    kind: function\n    description: Adds.\n"
+
+# The rule, a text, and where it finds something there.
+FINDINGS = [
+    ("LP001", front("name: [a"), 3, 1),
+    ("LP001", front("model: 7"), 2, 8),
+    ("LP001", front("inputs:\n  - kind: string\noutputs: 7"), 4, 10),
+    ("LP001", front("name: a", "x\n{% if %}\n"), 5, 1),
+    ("LP001", front("template: {format: mustache}", "x\n{{#a}}\n"), 5, 1),
+    ("LP001", "---\nname: a\n", 1, 1),
+    ("LP002", "\ufeffuser:\nHi.\n", 1, 1),
+    ("LP003", "user:\r\nHi.\nYou.\n", 2, 4),
+    ("LP004", front('name: "a\tb"'), 2, 9),
+    ("LP005", "system:  \nHi.\n", 1, 8),
+    ("LP005", "system:\t\nHi.\n", 1, 8),
+    ("LP010", front("name: a\nmodell: gpt-4o"), 3, 1),
+    ("LP010", front("model:\n  id: gpt-4o\n  options:\n    temprature: 1"), 5, 5),
+    ("LP011", front("inputs:\n  - name: a\n  - name: a", "{{a}}"), 4, 5),
+    ("LP011", front("tools:\n  - {name: a, description: A}\n  - {name: a, description: A}"), 4, 5),
+    ("LP012", front("tools:\n  - name: add"), 3, 5),
+    ("LP012", front("tools:\n  add:\n    kind: function"), 3, 3),
+    ("LP013", front("inputs:\n  - {name: a, default: no}", "{{a}}"), 3, 24),
+    ("LP013", front("inputs:\n  - {name: a, default: 12:30}", "{{a}}"), 3, 24),
+    ("LP014", front("name: a\ntags: [a]"), 3, 1),
+    ("LP020", front("inputs:\n  - name: a"), 3, 5),
+    ("LP020", front("inputs:\n  a: {kind: string}"), 3, 3),
+    ("LP021", front("inputs:\n  - name: topic", "user:\n{{topic}} and {{ topik }}"), 6, 18),
+    ("LP021", front("inputs:\n  - name: a\ntemplate: {format: mustache}", "user:\n{{a}}{{b}}"), 7, 8),
+    ("LP022", front("inputs:\n  - {name: a, required: true, default: x}", "{{a}}"), 3, 31),
+    ("LP023", front("inputs:\n  - {name: a, kind: integer, default: x}", "{{a}}"), 3, 39),
+    ("LP024", front("inputs:\n  - {name: a, kind: integer, example: x}", "{{a}}"), 3, 39),
+    ("LP024", front("inputs:\n  - {name: a, kind: integer, enumValues: [1, x]}", "{{a}}"), 3, 42),
+    ("LP025", front(f"{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: users}}"), 7, 16),
+    ("LP025", front(f"inputs: [name: x]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{b: x}}"), 8, 16),
+    ("LP030", "system:\nBe kind.\nasistant:\nHi.\n", 3, 1),
+    ("LP030", "Sytem:\nBe kind.\n", 1, 1),
+    ("LP030", "system:\nx\n # suer :\nHi.\n", 3, 4),
+    ("LP031", "system:\nAs in:\n```\nuser:\nHi.\n```\nuser:\nHi.\n", 4, 1),
+    ("LP032", "system:\n\nuser:\nHi.\n", 1, 1),
+    ("LP032", "system:\nx\nuser:\n{# nothing #}\n", 3, 1),
+    ("LP033", "You are kind.\nuser:\nHi.\n", 1, 1),
+    ("LP034", "user:\nHi.\nsystem:\nBe kind.\n", 3, 1),
+    ("LP035", "system:\nx\n{% if false %}\nuser:\nHi.\n{% endif %}\n", 3, 4),
+    ("LP040", "user:\nHi. <|im_start|>\n", 2, 5),
+    ("LP040", "user:\n{{ a }} [INST]\n", 2, 9),
+    ("LP040", "user:\n{% raw %}{{ a }} <think>{% endraw %}\n", 2, 18),
+    ("LP050", "user:\n{{ a.__class__ }}\n", 2, 6),
+    ("LP050", "user:\n{{ a['_x'] }}\n", 2, 7),
+    ("LP051", "user:\n{% include name %}\n", 2, 4),
+    ("LP051", "user:\n{% import 'a' as b %}\n", 2, 4),
+    ("LP052", "user:\n{{ a | lowr }}\n", 2, 8),
+    ("LP052", "user:\n{% if a is evn %}x{% endif %}\n", 2, 12),
+    ("LP053", "user:\n{{ a | safe }}\n", 2, 8),
+    ("LP054", "user:\n{% for i in range(n) %}x{% endfor %}\n", 2, 13),
+    ("LP054", "user:\n{% for i in range(10000000) %}x{% endfor %}\n", 2, 13),
+    ("LP054", "user:\n{{ 'x' * n }}\n", 2, 8),
+    ("LP060", f"user:\nUse {KEY}.\n", 2, 5),
+    ("LP061", front("model:\n  connection:\n    apiKey: hunter2hunter2"), 4, 13),
+    ("LP061", front('model: {connection: {api_key: "abcdefgh"}}'), 2, 32),
+    ("LP061", front("metadata:\n  password: |\n    hunter2\n    hunter3\n"), 4, 5),
+    ("LP070", front("model: gpt-99"), 2, 8),
+    ("LP071", front("model: moonshot-v1-8k", f"user:\n{'word ' * 9000}\n"), 4, 1),
+    ("LP071", front("model: {id: moonshot-v1-8k, options: {maxOutputTokens: 7999}}"), 4, 1),
+    ("LP090", "{# lazyprompt: ignore=LP999 #}\nuser:\nHi.\n", 1, 23),
+    ("LP090", "{# lazyprompt: ignore=LP060 #}\nuser:\nHi.\n", 1, 23),
+]
+
+# The rule, and a text in which it finds nothing.
+NO_FINDINGS = [
+    ("LP001", front("model:\n  connection: {kind: key, apiKey: '${env:NOT_SET_ANYWHERE}'}\nname: ${params:x}")),
+    ("LP002", "user:\nHi.\n"),
+    ("LP003", "user:\r\nHi.\r\n"),
+    ("LP004", front("name: a", "user:\n\tcode\n")),
+    ("LP005", "{% if a %}user:{% endif %} \nHi.\n"),
+    ("LP010", front("name: a\nmodel: {id: gpt-4o, options: {temperature: 1, additionalProperties: {x: 1}}}")),
+    ("LP011", front("inputs:\n  - name: a\noutputs:\n  - name: a", "{{a}}")),
+    ("LP012", front(f"{TOOL}  - {{name: files, kind: mcp}}")),
+    ("LP013", front("inputs:\n  - {name: a, default: 'no'}\n  - {name: b, default: 12.5}", "{{a}}{{b}}")),
+    ("LP014", front("name: a\nmetadata: {tags: [a]}")),
+    ("LP020", front("inputs:\n  - {name: a}\n  - {name: t, kind: thread}", "{{a}}")),
+    ("LP020", front(f"inputs: [name: u]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: u}}")),
+    ("LP021", "user:\n{{ anything }}\n"),
+    ("LP021", front("inputs:\n  - name: a", "{{a}}{% if b is defined %}{{ b }}{% endif %}{{ c | default('x') }}")),
+    ("LP021", front("inputs:\n  - name: a", "{% for i in a %}{{ i }}{{ loop.index }}{% endfor %}")),
+    ("LP022", front("inputs:\n  - {name: a, default: x}\n  - {name: b, required: true}", "{{a}}{{b}}")),
+    ("LP023", front("inputs:\n  - {name: a, kind: integer, default: '${params:n}'}", "{{a}}")),
+    ("LP024", front("inputs:\n  - {name: a, kind: float, example: 1, enumValues: [1, 2.5]}", "{{a}}")),
+    ("LP025", front(f"inputs: [name: x]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: x}}")),
+    ("LP030", "system:\nOur users:\nAda\nsummary:\nx\n```\nasistant:\n```\n"),
+    ("LP031", "system:\n```\nx\n```\nuser:\nHi.\n"),
+    ("LP032", "system:\n{{ a }}\nuser:\n{% for m in b %}{{ m }}{% endfor %}\n"),
+    ("LP033", "{{ thread }}\nuser:\nHi.\n"),
+    ("LP033", "All of it is one text.\n"),
+    ("LP034", "system:\nBe kind.\nassistant:\nHi.\nsystem:\nBe brief.\nuser:\nx\n"),
+    ("LP035", "{% if a %}x{% endif %}"),
+    ("LP040", "user:\n{{ '<|im_start|>' }} and <b> | [1]\n"),
+    ("LP050", "user:\n{{ a.b_c['d'] }}\n"),
+    ("LP051", "user:\ninclude this\n"),
+    ("LP052", "user:\n{{ a | lower }}{% if a is even %}x{% endif %}\n"),
+    ("LP053", "user:\n{{ safe }}\n"),
+    ("LP054", "user:\n{% for i in range(3) %}{{ '-' * 3 }}{% endfor %}\n"),
+    ("LP060", "user:\nsk-learn and risk-assessment-of-all-kinds-of-things\n"),
+    ("LP061", front("model: {connection: {apiKey: '${env:KEY}'}}\ninputs:\n  password: {kind: string}", "{{password}}")),
+    ("LP061", "user:\npassword: hunter2\n"),
+    ("LP070", front("model: gpt-4o-2024-08-06")),
+    ("LP070", front("model: ${env:DEPLOYMENT}")),
+    ("LP070", front("model: Qwen2.5-7B-Instruct")),
+    ("LP071", front("model: gpt-4o", f"user:\n{'word ' * 9000}\n")),
+    ("LP090", "{# lazyprompt: ignore=LP040, LP030 #}\nuser:\nHi.\n"),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "line", "column"), FINDINGS)
+def test_findings(code: str, text: str, line: int, column: int) -> None:
+    assert (code, line, column) in found(text)
+
+
+@pytest.mark.parametrize(("code", "text"), NO_FINDINGS)
+def test_what_is_left_alone(code: str, text: str) -> None:
+    assert code not in [each for each, _, _ in found(text)]
+    if code != "LP001":
+        assert "LP001" not in [each for each, _, _ in found(text)]
+
+
+def test_each_rule_is_tried_both_ways() -> None:
+    assert {code for code, *_ in FINDINGS} == {code for code, *_ in NO_FINDINGS} == set(RULES)
+
+
+def test_one_finding_for_each_error() -> None:
+    text = front("inputs: 7\nmodel: 7\ntools: [{}]", "{% if %}")
+    assert found(text) == [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)]
+
+
+def test_what_tells_more_takes_the_place_of_the_error() -> None:
+    text = front("inputs:\n  - name: a\n  - name: a", "{{ x | lowr }}")
+    assert found(text) == [("LP011", 4, 5), ("LP052", 6, 8)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        front(f"model: {{connection: {{apiKey: {KEY}}}}}"),
+        front(f"name: a\nfoo: [{KEY}"),
+        front(f"inputs:\n  - {{name: a, kind: integer, default: {KEY}}}", "{{a}}"),
+        front(f'metadata:\n  password: "{KEY}"\n  x: [', f"{KEY}"),
+        front(f"inputs: {KEY}"),
+        f"user:\n{{{{ a.{KEY} }}}} {KEY}\n",
+        f"user:\n{{% if '{KEY}' %}}\n",
+    ],
+)
+def test_no_finding_shows_a_secret(text: str) -> None:
+    findings = check(text, name="p.prompty")
+    assert {"LP060", "LP061"} & {each.code for each in findings}
+    for each in findings:
+        assert KEY[3:9] not in f"{each}"
+    assert any(f"sk-… ({len(KEY)} characters)" in each.message for each in findings)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        *("AKIA" + "ABCDEFGHIJ012345", "ghp_" + "a1" * 18, "AIza" + "Ab0_-" * 7, "xai-" + "Ab0" * 10),
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\nQQ==\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_known_forms_of_secrets(secret: str) -> None:
+    (finding,) = check(f"user:\nHi. {secret}\n", name="p.prompty")
+    assert (finding.code, finding.line, finding.column) == ("LP060", 2, 5)
+    assert secret[4:12] not in f"{finding}" or secret.startswith("---")
+
+
+def test_ignored_in_the_whole_file_and_in_a_line() -> None:
+    body = "user:\n<think> a\n<think> {# lazyprompt: ignore=LP040 #} [INST]\n"
+    assert [each for each in found(body) if each[0] == "LP040"] == [("LP040", 2, 1)]
+    assert "LP040" not in str(found("{# lazyprompt: ignore=lp040 #}\n" + body))
+    assert "LP040" not in str(found(front("# lazyprompt: ignore=LP020,LP040\nname: a", body)))
+    assert "LP014" not in str(found(front("tags: [a]  # lazyprompt: ignore=LP014")))
+
+
+def test_what_nothing_lets_off() -> None:
+    text = f"{{# lazyprompt: ignore=LP060, LP001 #}}\nuser:\n{KEY}\n{{% if %}}\n"
+    assert {code for code, *_ in found(text)} == {"LP001", "LP060", "LP090"}
+
+
+def test_yaml_prompt_files() -> None:
+    assert found("instruction: 7\n", "p.yaml") == [("LP001", 1, 14)]
+    assert found(f"instruction: Hi <think>\nsystem: {KEY}\n", "p.yaml") == [("LP040", 1, 17), ("LP060", 2, 9)]
+    assert found("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
+
+
+def test_dotprompt() -> None:
+    text = front("model: gpt-4o\ninput:\n  schema:\n    a: string", '{{role "user"}}\n{{a}} {{b}}\n')
+    assert ("LP021", 8, 9) in found(text, "p.prompt")
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.prompty"
+    path.write_text(front("model: ${file:model.json}"), encoding="utf-8")
+    assert [(each.code, each.file) for each in check(path)] == [("LP001", str(path))]
+    (tmp_path / "model.json").write_text(json.dumps({"id": "gpt-4o"}), encoding="utf-8")
+    assert check(path) == []
+    assert check(str(path)) == []
+    path.write_bytes(b"\xff")
+    assert [(each.code, each.line) for each in check(path)] == [("LP001", 1)]
+    assert [each.code for each in check(tmp_path / "no.prompty")] == ["LP001"]
+
+
+def test_the_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", "topsecret")
+    text = front("model: ${env:MODEL}\ninputs:\n  - {name: a, kind: integer, default: '${env:MODEL}'}", "{{a}}")
+    assert "topsecret" not in str(check(text))
+
+
+def test_findings_are_bounded() -> None:
+    text = "".join("sytem:\nx\n" for _ in range(5000))
+    assert len(check(text)) == 100
+
+
+def test_a_finding_is_frozen() -> None:
+    finding = check("sytem:\nx")[0]
+    assert isinstance(finding, Finding)
+    assert hash(finding)
+    assert (finding.severity, finding.file, finding.excerpt) == ("warning", "<string>", "sytem:")
+
+
+FILES = sorted(path for path in LIBRARY.rglob("*") if path.suffix in (".prompty", ".prompt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_library_has_no_errors(path: Path) -> None:
+    assert [each for each in check(path, allowed_roots=[LIBRARY]) if each.severity == "error"] == []
+
+
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            *("---\n", "name: a\n", "inputs:\n", "  - name: a\n", "    kind: integer\n", "    default: 1\n"),
+            *("model: gpt-4o\n", "tools: [{name: t}]\n", "user:\n", "system:\n", "{{ a }}", "{% if a %}"),
+            *("{% endif %}", "```\n", "x\n", "\t", "\r\n", "{#", "#}", "'", '"', "[", "\ufeff", "{{ a | lowr }}"),
+        ]
+    ),
+    max_size=14,
+).map("".join)
+
+
+@given(TEXTS)
+@settings(deadline=None)
+def test_a_file_loads_or_has_an_error(text: str) -> None:
+    """The rules read a file part by part: what they make of it must be what loading it makes."""
+    findings = check(text, name="p.prompty")
+    lines = max(text.count("\n") + text.count("\r") + 1, 1)
+    assert all(1 <= each.line <= lines and each.column >= 1 for each in findings)
+    keeps_from_loading = {"LP001", "LP011", "LP023", "LP052"} & {each.code for each in findings}
+    try:
+        Prompty.loads(text)
+    except PromptFileError:
+        assert keeps_from_loading
+    else:
+        assert not keeps_from_loading

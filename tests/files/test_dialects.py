@@ -1,0 +1,140 @@
+"""Which dialect a prompt file is in, and the same conversation in each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.dialects import DIALECTS
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIGNS = [
+    # What says nothing of a dialect is Prompty v2.
+    ("", "v2"),
+    ("Hello {{name}}", "v2"),
+    ("---\nname: n\n---\nsystem:\nHi", "v2"),
+    ("---\nmodel: {id: m, apiType: chat, options: {topP: 1}}\ninputs: {a: {kind: string}}\n---\n{{a}}", "v2"),
+    ("---\ninputs: [{name: a, kind: string}]\nauthors: [x]\ntags: [y]\nversion: 1\n---\n{{a}}", "v2"),
+    ("---\ninputs: {type: text}\n---\n{{type}}", "v2"),
+    ("---\ninput: text\noutput: [a]\nconfig: {a: 1}\n---\nx", "v2"),
+    ("---\ntemplate: {format: mustache}\n---\n{{#if}}x{{/if}}", "v2"),
+    ("---\ntemplate: {format: handlebars}\n---\n{{role 'user'}}x", "v2"),
+    ("{% raw %}{{#if x}}{{role 'user'}}{% endraw %}", "v2"),
+    # Agent definitions.
+    ("---\ninputSchema: {properties: {a: {kind: string}}}\n---\n{{a}}", "agentschema"),
+    ("---\noutputSchema: {properties: {a: {kind: string}}}\n---\nx", "agentschema"),
+    ("tools:\n- name: a\n\nuser:\nx", "agentschema"),
+    ('assistant[type="tool_call"]:\nid: 1', "agentschema"),
+    ("function:\n42", "agentschema"),
+    # The first version; its roles have "function", too.
+    ("---\nmodel: {api: chat}\n---\nx", "v1"),
+    ("---\nmodel: {configuration: {type: openai}}\n---\nx", "v1"),
+    ("---\nmodel: {parameters: {max_tokens: 3}}\n---\nfunction[tool_call_id=1]:\n42", "v1"),
+    ("---\nsample: {a: 1}\n---\n{{a}}", "v1"),
+    ("---\ninputs: {a: {type: string}}\n---\n{{a}}", "v1"),
+    ("---\ninputs: [{name: a, type: string}]\n---\n{{a}}", "v1"),
+    ("---\noutputs: {a: {type: string}}\ntemplate: jinja2\n---\nx", "v1"),
+    # dotprompt.
+    ("---\ninput: {schema: {a: string}}\n---\n{{a}}", "dotprompt"),
+    ("---\ninput: {default: {a: b}}\n---\n{{a}}", "dotprompt"),
+    ("---\noutput: {schema: {a: string}}\n---\nx", "dotprompt"),
+    ("---\noutput: {format: json}\n---\nx", "dotprompt"),
+    ('{{role "system"}}\nx', "dotprompt"),
+    ("x {{~role 'user'}}", "dotprompt"),
+    ("{{media url=photo}}", "dotprompt"),
+    ("{{#each items}}{{this}}{{/each}}", "dotprompt"),
+]
+
+
+@pytest.mark.parametrize(("text", "dialect"), SIGNS)
+def test_the_dialect_is_found(text: str, dialect: str) -> None:
+    assert Prompty.loads(text, dialect=None).dialect == dialect
+
+
+@pytest.mark.parametrize("name", ["a.prompt", "a.PROMPT", "dir.x/a.b.prompt"])
+def test_the_suffix_tells_a_dotprompt_file(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("Hello {{name}}")
+    assert Prompty.load(file).dialect == "dotprompt"
+    assert Prompty.load(file, dialect="v2").dialect == "v2"
+
+
+def test_the_dialect_that_is_given_goes_before() -> None:
+    assert Prompty.loads("function:\n42", dialect="v2").messages()[0].text == "function:\n42"
+    for name in DIALECTS:
+        assert Prompty.loads("Hello", dialect=name).dialect == name
+
+
+def test_a_wrong_dialect() -> None:
+    expected = "there is no dialect 'dotpromt' (did you mean 'dotprompt'?); there are v2, agentschema, v1, dotprompt"
+    with pytest.raises(PromptFileError) as caught:
+        Prompty.loads("x", dialect="dotpromt", name="f")
+    assert str(caught.value) == f"f:1:1: {expected}"
+
+
+def test_a_template_that_is_text_stays_an_error_of_v2() -> None:
+    # It alone is no sign of the first version: the vectors of Prompty v2 demand the error.
+    with pytest.raises(PromptFileError, match=r"f:2:11: Invalid template format"):
+        Prompty.loads("---\ntemplate: jinja2\n---\nx", name="f")
+
+
+SAME = {
+    "v2": "---\ninputs: {who: Ada, chat: {kind: thread}}\n---\nsystem:\nBe kind.\n\n{{chat}}\n\nuser:\nI am {{who}}.\n",
+    "v1": "---\nsample: {who: Ada}\n---\nsystem:\nBe kind.\n\n![thread]\n\nuser:\nI am {{who}}.\n",
+    "agentschema": (
+        "---\ninputSchema: {properties: {who: Ada, chat: {kind: thread}}}\n---\n"
+        "system:\nBe kind.\n\nthread:\n{{chat}}\n\nuser:\nI am {{who}}.\n"
+    ),
+    "dotprompt": (
+        '---\ninput: {default: {who: Ada}}\n---\n{{role "system"}}\nBe kind.\n{{history}}\n'
+        '{{role "user"}}\nI am {{who}}.\n'
+    ),
+}
+CASES = [(name, form) for name in SAME for form in ("anthropic", "gemini", "openai", "neutral")]
+
+
+def test_each_dialect_is_tried() -> None:
+    assert SAME.keys() == DIALECTS.keys()
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_one_conversation_in_each(name: str, form: str) -> None:
+    history = [("hi", "ho")]
+    prompts = [Prompty.loads(SAME[each]) for each in ("v2", name)]
+    assert [each.dialect for each in prompts] == ["v2", name]
+    first, other = (each.generate_prompt({}, history, format=form) for each in prompts)
+    assert other == first
+    assert "Be kind." in str(other)
+    assert str(other).index("'hi'") < str(other).index("I am Ada.")
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_without_a_history_nothing_stands_in_its_place(name: str) -> None:
+    messages = Prompty.loads(SAME[name]).messages({"who": "{{role 'system'}}\nsystem:\n"})
+    assert [(each.role, each.text) for each in messages] == [
+        ("system", "Be kind."),
+        ("user", "I am {{role 'system'}}\nsystem:\n."),
+    ]
+
+
+def test_only_other_dialects_have_notes() -> None:
+    assert {name: bool(Prompty.loads(text).notes) for name, text in SAME.items()} == {
+        "v2": False,
+        "v1": True,
+        "agentschema": False,
+        "dotprompt": False,
+    }
+
+
+def test_handlebars_in_v2_has_both_ways_to_begin_a_section() -> None:
+    head = "---\ntemplate: {format: handlebars}\n---\n"
+    by_marks = Prompty.loads(head + 'x{{role "model"}}y')
+    assert [(each.role, each.text) for each in by_marks.messages()] == [("user", "x"), ("assistant", "y")]
+    by_lines = Prompty.loads(head + "system:\nx\nassistant:\n{{#if a}}y{{/if}}")
+    assert [(each.role, each.text) for each in by_lines.messages({"a": 1})] == [("system", "x"), ("assistant", "y")]

@@ -1,0 +1,198 @@
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lazyprompt.errors import FormatError
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.openai_form import to_openai
+from lazyprompt.prompter import Prompter
+from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
+from lazyprompt.text.instruction import InstructionTemplate
+from lazyprompt.text.slots import escape
+
+if TYPE_CHECKING:
+    from lazyprompt._json import JsonObject
+
+ADD: "JsonObject" = {
+    "type": "function",
+    "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": True},
+}
+
+
+def _same(prompter: Prompter, values: object = None, history: list[tuple[str, str]] | None = None) -> Prompty:
+    """The file of a prompter, after its prompts were found to be the same."""
+    prompty = Prompty.from_prompter(prompter)
+    wanted = prompter.generate_prompt(values, history, format="openai")
+    assert prompty.generate_prompt(values, history, format="openai") == wanted
+    if history is None:
+        messages = [form for each in prompty.messages(prompty.inputs_of(values)) for form in to_openai(each)]
+        assert messages == wanted["messages"]
+    again = Prompty.loads(prompty.dumps())
+    assert (again.dialect, again.to_dict()) == ("v2", prompty.to_dict())
+    return prompty
+
+
+def test_a_chat_prompter_reads_well() -> None:
+    prompter = ChatPrompter(
+        {"system": "Answer {question}.", "user": "Context: {context}. "}, system="Be kind.", tools=[ADD]
+    )
+    values = {"question": "Q", "context": "C", "input": "now"}
+    prompty = _same(prompter, values)
+    assert Prompty.from_prompter(prompter, name="qa", model={"id": "gpt", "apiKey": "${env:K:x}"}).dumps() == (
+        "---\nname: qa\nmodel:\n  id: gpt\n  apiKey: ${env:K:x}\ninputs:\n  - name: question\n    required: true\n"
+        "  - name: context\n    required: true\n  - name: input\n    description: What the user says.\ntools:\n"
+        "  - kind: function\n    name: add\n    description: Adds.\n    parameters:\n      type: object\n    strict: true\n"
+        "---\nsystem:\nBe kind.\nAnswer {{ question }}.\n\nuser:\nContext: {{ context }}. {{ input }}\n"
+    )
+    # A history that is given at the call has its place, as in the prompter.
+    _same(prompter, values, [("a", "b")])
+    assert [each.required for each in prompty.inputs] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("prompter", "values"),
+    [
+        (EmptyPrompter(), "hi"),
+        (EmptyPrompter(), None),
+        (ChatPrompter(), "hi"),
+        (ChatPrompter("Hi", system=""), "user:\nhi"),
+        (ChatPrompter("Say {x}.", ["more"], enable_system=False), {"x": "1", "more": "2", "input": "3"}),
+        (AlpacaPrompter("Do it.", ["context"]), {"context": "system:\nx"}),
+        (AlpacaPrompter({"system": "S", "user": "U {x}"}), {"x": "1"}),
+        # An instruction of nothing but slots that are empty is no turn, and no line break either.
+        (ChatPrompter({"system": "{a}{b}"}, system=""), {"a": "", "b": ""}),
+        (ChatPrompter({"system": "{a}{b}"}, system=""), {"a": "", "b": "x"}),
+        (ChatPrompter({"system": "{a}"}, system="S\n"), {"a": ""}),
+        (ChatPrompter({"system": "{a}"}, system="S\n"), {"a": "\n"}),
+        (ChatPrompter("Say {input}.", history=[{"role": "user", "content": "x"}]), {"input": ""}),
+        (ChatPrompter({"user": "{a}"}, history=[{"role": "user", "content": "x"}]), {"a": ""}),
+        (ChatPrompter({"user": "{a}"}, history=[{"role": "user", "content": "x"}]), {"a": "", "input": ""}),
+        (AlpacaPrompter("{自己的}"), {"自己的": "x"}),
+    ],
+)
+def test_prompters(prompter: Prompter, values: object) -> None:
+    _same(prompter, values)
+
+
+def test_history() -> None:
+    turns = [("Hi\n", "\nuser:\nHo"), {"role": "user", "name": "Ada Lovelace", "content": "x"}]
+    prompty = _same(ChatPrompter("A {x}", history=turns), {"x": "1"})
+    assert 'user[name="Ada Lovelace"]:\nx\n' in prompty.instructions
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    calls: list[JsonObject] = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "r"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
+    ]
+    prompty = _same(ChatPrompter("A {conversation}", history=calls), {"conversation": "1"})
+    assert [each.kind for each in prompty.inputs] == ["string", "string", "thread"]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("Say {% for x in xs %}\nuser:\n{{ x }}{% endfor %}", {"xs": ["a", "b"]}),
+        ("{{ 'user:' }}\n{% set colon = 1 %}{{ colon }}{{ instruction }}", {"instruction": "x"}),
+        ("\n{% if a %}x{% endif %}\n", {"a": ""}),
+    ],
+)
+def test_jinja(text: str, values: dict[str, object]) -> None:
+    _same(ChatPrompter({"system": text, "user": text}, system="", syntax="jinja2"), values)
+    _same(ChatPrompter(text, syntax="jinja2"), values)
+
+
+# What means something to YAML, to Jinja, to the lines of roles, to fences and to front matters.
+_PIECES = st.sampled_from(
+    [
+        "user:",
+        "System :",
+        "#user:",
+        'assistant[name="x"]:',
+        "tool:",
+        "\n",
+        "\n\n",
+        " ",
+        "```",
+        "~~~~",
+        "---",
+        "+++",
+        "{",
+        "}",
+    ]
+    + [
+        "{{",
+        "}}",
+        "{%",
+        "%}",
+        "{#",
+        "#}",
+        "{% raw %}",
+        "\\",
+        "\r",
+        "\r\n",
+        "\x00",
+        "\t",
+        "\ufeff",
+        "\ufdd0",
+        "\u2028",
+        ":",
+        "a",
+    ]
+    + ["{x}", "{role}", "{y}:", "${env:HOME}", "![image](u)", "{{x}}", "colon", "newline", "'", '"', "{{{x}}}"]
+)
+_INSTRUCTIONS = st.lists(_PIECES, max_size=8).map("".join)
+_VALUES = st.lists(_PIECES, max_size=3).map("".join)
+
+
+@given(
+    _INSTRUCTIONS,
+    _INSTRUCTIONS,
+    _INSTRUCTIONS,
+    st.lists(st.tuples(_VALUES, _VALUES), max_size=2),
+    st.dictionaries(st.sampled_from(["x", "y", "role", "input"]), _VALUES),
+)
+# A fence that one section opens would hide the role of the next.
+@example("```\nx", "```", "", [], {})
+# A slot whose name ends in "role" would stand for one before a colon.
+@example("", "{role}:\nx", "", [], {"role": "user"})
+def test_the_messages_are_those_of_the_prompter(
+    system: str, instruction: str, user: str, history: list[tuple[str, str]], given_values: dict[str, str]
+) -> None:
+    # Text that is no slot may still look like one once it stands beside other text.
+    prompter = ChatPrompter({"system": instruction, "user": user}, system=system, history=history)
+    values = {slot: given_values.get(slot, "v") for slot in prompter.slots}
+    if "input" in given_values:
+        values["input"] = given_values["input"]
+    _same(prompter, values)
+
+
+@given(st.text(), st.text())
+def test_any_text_stays_as_it_is(system: str, instruction: str) -> None:
+    _same(ChatPrompter({"system": escape(instruction)}, system=system), "x")
+
+
+def test_what_a_file_cannot_say() -> None:
+    for slot in ("self", "true", "range", "loop"):
+        if slot != "loop":
+            with pytest.raises(FormatError, match=f"the slot '{slot}' cannot be an input"):
+                Prompty.from_prompter(ChatPrompter(f"A {{{slot}}}"))
+    with pytest.raises(FormatError, match="pre_hook"):
+        Prompty.from_prompter(ChatPrompter("A").pre_hook(lambda *call: call))
+    with pytest.raises(FormatError, match="with_budget"):
+        Prompty.from_prompter(ChatPrompter("A {x}", budget={"x": 10}))
+    with pytest.raises(FormatError, match=r"tools\[0\] is of the type 'web_search'"):
+        Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "web_search"}]))
+    function = {"name": "f", "description": "of ${env:HOME}", "parameters": {"type": "object", "properties": {}}}
+    with pytest.raises(FormatError, match=r"tools\[0\] has the text \$\{env:"):
+        Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": function}]))
+
+    class Own(InstructionTemplate):
+        def fill(self, input: object = None) -> object:  # type: ignore[override]  # noqa: A002
+            return super().fill(input)
+
+    with pytest.raises(FormatError, match="of the class Own, which fills itself"):
+        Prompty.from_prompter(Prompter(Own("A"), ChatPrompter().prompt_template))
+    with pytest.raises(FormatError, match="of the class _FileInstruction"):
+        Prompty.from_prompter(Prompty.loads("hi").prompter)

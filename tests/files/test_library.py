@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lazyprompt.errors import PromptFileError, PromptFileMissingError
+from lazyprompt.files.library import PromptLibrary
+from lazyprompt.files.library_names import language
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONG_AGO = 1_000_000_000
+
+
+def put(root: Path, *names: str, **texts: str) -> Path:
+    """Files in a library, written long ago; each says its own name, or the text that is given."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts.get("text", f"user:\n{root.name}/{name}"), encoding="utf-8")
+        for one in (path, *path.relative_to(root).parents):
+            os.utime(root / one, (LONG_AGO, LONG_AGO))
+    return root
+
+
+def said(library: PromptLibrary, key: str, lang: str | None = None, version: str | None = None) -> str:
+    return library.get(key, lang, version).render().removeprefix("user:\n")
+
+
+@pytest.fixture
+def lib(tmp_path: Path) -> Path:
+    return put(
+        tmp_path / "lib",
+        "refund.prompty",
+        "refund@1.0.0.prompty",
+        "refund@1.2.0.prompty",
+        "refund@2.0.0-rc.1.prompty",
+        "refund.zh@1.2.0.prompty",
+        "support/bill.zh.prompty",
+        "support/bill.zh-CN.prompty",
+        "support/bill.prompty",
+        "support/deep/er.prompt",
+        "refund.v2.prompty",
+    )
+
+
+def test_keys_versions_and_languages(lib: Path) -> None:
+    put(lib, ".hidden/a.prompty", "_part.prompty", "shared/tone.md", "__pycache__/x.prompty")
+    library = PromptLibrary(lib)
+    assert library.keys() == ("refund", "refund.v2", "support/bill", "support/deep/er")
+    assert library.versions("refund") == ("1.0.0", "1.2.0", "2.0.0-rc.1")
+    assert library.versions("refund", "zh") == ("1.2.0",)
+    assert library.versions("support/bill") == ()
+    assert library.languages("support/bill") == ("zh", "zh-CN")
+
+
+@pytest.mark.parametrize(
+    ("key", "lang", "version", "name"),
+    [
+        ("refund", None, None, "refund@1.2.0.prompty"),
+        ("refund", None, "1.0.0", "refund@1.0.0.prompty"),
+        ("refund", None, "1.x", "refund@1.2.0.prompty"),
+        ("refund", None, ">=1 <1.2", "refund@1.0.0.prompty"),
+        ("refund", None, "2.0.0-rc.1", "refund@2.0.0-rc.1.prompty"),
+        ("refund", "zh-CN", None, "refund.zh@1.2.0.prompty"),
+        ("refund", "zh-CN", "1.0.0", "refund@1.0.0.prompty"),
+        ("refund", "fr", None, "refund@1.2.0.prompty"),
+        ("support/bill", "zh-CN", None, "support/bill.zh-CN.prompty"),
+        ("support/bill", "ZH_cn", None, "support/bill.zh-CN.prompty"),
+        ("support/bill", "zh_Hant_TW", None, "support/bill.zh.prompty"),
+        ("support/bill", "de", None, "support/bill.prompty"),
+        ("support/bill", "", None, "support/bill.prompty"),
+    ],
+)
+def test_the_nearest_is_given(lib: Path, key: str, lang: str | None, version: str | None, name: str) -> None:
+    assert PromptLibrary(lib).entry(key, lang, version).path == lib / name
+    assert said(PromptLibrary(lib), key, lang, version) == f"lib/{name}"
+
+
+@pytest.mark.parametrize(
+    ("key", "lang", "version", "says"),
+    [
+        ("refnd", None, None, "no prompt 'refnd' (did you mean 'refund'?)"),
+        ("support", None, None, "there are refund, refund.v2, support/bill, support/deep/er"),
+        ("../lib/refund", None, None, "no prompt '../lib/refund'"),
+        ("/etc/passwd", None, None, "no prompt '/etc/passwd'"),
+        ("a\0b", None, None, "no prompt"),
+        ("", None, None, "no prompt ''"),
+        ("refund", None, "1.3.0", "no version '1.3.0' of the prompt 'refund' (did you mean '1.2.0'?); there are 1.0.0, "),
+        ("refund", None, "^3", "there are 1.0.0, 1.2.0, 2.0.0-rc.1"),
+        ("support/bill", None, "1.0.0", "its file has no version in its name"),
+        ("refund", None, "newest", "neither a version nor a range"),
+        ("refund", "no language", None, "'no language' is no language"),
+    ],
+)
+def test_what_there_is_not_is_named_with_what_there_is(
+    lib: Path, key: str, lang: str | None, version: str | None, says: str
+) -> None:
+    with pytest.raises(PromptFileError) as error:
+        PromptLibrary(lib).get(key, lang, version)
+    assert says in str(error.value)
+
+
+def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
+    library = PromptLibrary(put(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
+    with pytest.raises(PromptFileMissingError, match="in the default language; give lang=, one of fr, zh"):
+        library.get("a")
+    with pytest.raises(PromptFileMissingError, match="nor in the default one.*one of fr, zh"):
+        library.get("a", "de")
+    with pytest.raises(PromptFileMissingError, match="no released version of the prompt 'b'; there are 1.0.0-rc.1"):
+        library.get("b")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a@1.prompty", "a@1.0.0.prompty"),
+        ("a@1.0.0+x.prompty", "a@1.0.0+y.prompty"),
+        ("a.zh-cn.prompty", "a.zh_CN.prompty"),
+        ("a.prompty", "a.prompt"),
+        ("a.prompty", "a.yaml"),
+    ],
+)
+def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: str) -> None:
+    library = PromptLibrary(put(tmp_path, one, other, "b.prompty"))
+    with pytest.raises(PromptFileError) as error:
+        library.get("a", "zh-CN")
+    assert str(tmp_path / one) in str(error.value)
+    assert str(tmp_path / other) in str(error.value)
+    assert said(library, "b")
+
+
+@pytest.mark.parametrize("name", ["a@latest.prompty", "a@.prompty", "@1.0.0.prompty"])
+def test_a_name_that_says_nothing_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PromptFileError, match=r"key\[.language\]\[@version\]") as error:
+        PromptLibrary(put(tmp_path, name)).keys()
+    assert str(error.value).startswith(f"{tmp_path / name}:1:1: ")
+
+
+def test_languages_have_one_form() -> None:
+    assert [language(each) for each in ("ZH_cn", "zh_hant_TW", "es-419", "PT-br")] == [
+        "zh-CN",
+        "zh-Hant-TW",
+        "es-419",
+        "pt-BR",
+    ]
+
+
+def test_layers_language_then_layer_then_version(tmp_path: Path) -> None:
+    team = put(tmp_path / "team", "a.prompty", "b.zh.prompty", "c@1.0.0.prompty")
+    base = put(tmp_path / "base", "a@3.0.0.prompty", "a.zh.prompty", "b.zh.prompty", "c@1.1.0.prompty", "d.prompty")
+    library = PromptLibrary(base, layers=[team])
+    assert library.keys() == ("a", "b", "c", "d")
+    # A team's file stands in the place of the package's, whatever version that has.
+    assert said(library, "a") == "team/a.prompty"
+    # Who reads Chinese is given Chinese.
+    assert said(library, "a", "zh-CN") == "base/a.zh.prompty"
+    assert said(library, "b", "zh") == "team/b.zh.prompty"
+    assert said(library, "c") == "team/c@1.0.0.prompty"
+    assert said(library, "c", None, ">1.0") == "base/c@1.1.0.prompty"
+    assert said(library, "a", None, "3.x") == "base/a@3.0.0.prompty"
+    assert said(library, "d") == "base/d.prompty"
+
+
+def test_a_team_overrides_what_a_package_includes(tmp_path: Path) -> None:
+    base = put(tmp_path / "base", "s/a.prompty", text='{% include "shared/tone.md" %}{% include "b.md" %}')
+    put(base, "shared/tone.md", text="package")
+    put(base, "s/b.md", text="b")
+    team = put(tmp_path / "team", "shared/tone.md", text="team")
+    assert PromptLibrary(base).get("s/a").render() == "packageb"
+    assert PromptLibrary(base, layers=[team]).get("s/a").render() == "teamb"
+    put(team, "s/b.md", text="B")
+    assert PromptLibrary(base, layers=[team]).get("s/a").render() == "teamB"
+
+
+def test_nothing_outside_is_read(tmp_path: Path) -> None:
+    put(tmp_path, "out.md", "out.prompty", text="out")
+    base = put(tmp_path / "base", "s/a.prompty", text='{% include "../../out.md" %}')
+    put(base, "s/in.prompty", text='{% include "../top.md" %}')
+    put(base, "top.md", text="top")
+    (base / "link.prompty").symlink_to(tmp_path / "out.prompty")
+    (base / "door").symlink_to(tmp_path)
+    library = PromptLibrary(base)
+    assert library.get("s/in").render() == "top"
+    for key in ("s/a", "link", "door/out"):
+        with pytest.raises(PromptFileError, match="outside allowed roots"):
+            library.get(key)
+    assert PromptLibrary(base, allowed_roots=[tmp_path]).get("s/a").render() == "out"
+
+
+def test_a_yaml_prompt_file_has_a_prompter(tmp_path: Path) -> None:
+    put(tmp_path, "a.yaml", text="instruction: Answer {question}.")
+    put(tmp_path, "b.prompty")
+    library = PromptLibrary(tmp_path)
+    assert library.prompter("a").slots == ("question",)
+    assert "b.prompty" in str(library.prompter("b").generate_prompt())
+    with pytest.raises(PromptFileError, match=r"a.yaml:1:1: this is a YAML prompt file.*\.prompter\('a'\)"):
+        library.get("a")
+    assert library.hash("a") != library.hash("b")
+
+
+def test_params_and_undefined_are_those_of_the_library(tmp_path: Path) -> None:
+    put(tmp_path, "a.prompty", text="---\nmodel: ${params:model}\n---\n{{ nobody }}!")
+    prompt = PromptLibrary(tmp_path, params={"model": "m"}, undefined="empty").get("a")
+    assert (prompt.model, prompt.render()) == ({"id": "m"}, "!")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    put(tmp_path / "acme_prompts", "__init__.py", text="")
+    put(tmp_path / "acme_prompts", "s/a.prompty", text='user:\n{% include "tone.md" %}')
+    put(tmp_path / "acme_prompts", "tone.md", text="Kind.")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("acme_prompts", None)
+
+
+def test_a_package_by_its_name_or_its_resources(package: Path) -> None:
+    from importlib.resources import files
+
+    assert PromptLibrary("acme_prompts").get("s/a").render() == "user:\nKind."
+    assert "acme_prompts" not in sys.modules, "a library runs no code of the package"
+    assert PromptLibrary(files("acme_prompts")).keys() == ("s/a",)
+    assert PromptLibrary(files("acme_prompts") / "s", allowed_roots=[package / "acme_prompts"]).keys() == ("a",)
+    for name in ("acme_nothing", "acme.nothing", "json.decoder", "no/where", "x..y"):
+        with pytest.raises(PromptFileMissingError, match="no such|not there"):
+            PromptLibrary(name)
+
+
+def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = package / "zipped.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in sorted((package / "acme_prompts").rglob("*.*")):
+            file.write(path, f"zipped_prompts/{path.relative_to(package / 'acme_prompts')}")
+    monkeypatch.syspath_prepend(str(archive))
+    assert PromptLibrary("zipped_prompts").get("s/a").render() == "user:\nKind."
+    assert PromptLibrary(zipfile.Path(archive) / "zipped_prompts").keys() == ("s/a",)
+    sys.modules.pop("zipped_prompts", None)
+
+
+def test_an_unchanged_file_is_the_same_prompt_and_a_changed_one_another(tmp_path: Path) -> None:
+    put(tmp_path, "a.prompty", text='---\nmodel: ${file:model.txt}\n---\n{% include "tone.md" %}')
+    put(tmp_path, "tone.md", text="one")
+    put(tmp_path, "model.txt", text="m")
+    library = PromptLibrary(tmp_path)
+    first = library.get("a")
+    assert library.get("a") is first
+    put(tmp_path, "tone.md", text="three")
+    second = library.get("a")
+    assert second.render() == "three"
+    assert library.get("a") is second
+    put(tmp_path, "model.txt", text="other")
+    assert library.get("a").model == {"id": "other"}
+    (tmp_path / "a.prompty").write_text("new")
+    assert library.get("a").render() == "new"
+
+
+def test_new_files_are_seen(tmp_path: Path) -> None:
+    put(tmp_path / "base", "s/a@1.0.0.prompty", text='{% include "tone.md" %}')
+    put(tmp_path / "base", "tone.md", text="base")
+    team = put(tmp_path / "team", "x.prompty")
+    library = PromptLibrary(tmp_path / "base", layers=[team])
+    assert said(library, "s/a") == "base"
+    (team / "tone.md").write_text("team")
+    assert said(library, "s/a") == "team"
+    (team / "s").mkdir()
+    (team / "s" / "a.prompty").write_text("mine")
+    assert said(library, "s/a") == "mine"
+    (team / "s" / "a.prompty").unlink()
+    assert said(library, "s/a") == "team"
+    (tmp_path / "base" / "s" / "a@1.1.0.prompty").write_text("newer")
+    assert said(library, "s/a") == "newer"
+
+
+def test_a_file_of_this_moment_is_read_again(tmp_path: Path) -> None:
+    # Two writes within one tick of the disk's clock leave the same time, and here the same size.
+    library = PromptLibrary(tmp_path)
+    for number in range(5):
+        (tmp_path / "a.prompty").write_text(str(number))
+        now = time.time_ns()
+        os.utime(tmp_path / "a.prompty", ns=(now // 10**9 * 10**9, now // 10**9 * 10**9 + 999_999_999))
+        assert library.get("a").render() == str(number)
+
+
+def test_the_environment_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a.prompty", text="---\nmodel: ${env:LAZY_MODEL:none}\n---\nHi")
+    library = PromptLibrary(tmp_path)
+    assert library.get("a").model == {"id": "none"}
+    monkeypatch.setenv("LAZY_MODEL", "m")
+    assert library.get("a").model == {"id": "m"}
+
+
+def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAZY_UNUSED", "x-secret-x")
+    put(tmp_path, "a.prompty", text="---\nname: n\n---\nHi {{ q }}")
+    library = PromptLibrary(tmp_path)
+    prompt = library.get("a")
+    assert pickle.loads(pickle.dumps(prompt)).render({"q": 1}) == "Hi 1"
+    assert pickle.loads(pickle.dumps(library)).get("a") == prompt
+    assert b"x-secret-x" not in pickle.dumps(library)
+
+
+def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyprompt.files.library._MOST_PROMPTS", 2)
+    library = PromptLibrary(put(tmp_path, "a.prompty", "b.prompty", "c.prompty"))
+    first = library.get("a")
+    library.get("b")
+    assert library.get("a") is first
+    library.get("c")
+    assert library.get("a") is first
+    library.get("b")
+    library.get("c")
+    assert library.get("a") is not first
+
+
+def test_many_threads_and_awaiting(lib: Path) -> None:
+    library = PromptLibrary(lib)
+    keys = [*library.keys()] * 20
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(library.get, keys)]
+    assert [each.path for each in found] == [library.get(key).path for key in keys]
+    assert asyncio.run(library.aget("refund", "zh-CN")) is library.get("refund", "zh-CN")
+
+
+HASHED = "---\nname: n\nmodel: {id: m, connection: {apiKey: k}}\n---\nuser:\nHi {{ q }}"
+
+
+def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
+    def of(text: str) -> str:
+        return Prompty.loads(text, tmp_path).hash
+
+    put(tmp_path, "tone.md", text="Hi {{ q }}")
+    same = [HASHED, HASHED.replace("\n", "\r\n"), HASHED.replace("apiKey: k", "apiKey: z"), "\ufeff" + HASHED]
+    same.append(HASHED.replace("Hi {{ q }}", '{% include "tone.md" %}'))
+    same.append("---\n# a comment\nmodel: {connection: {}, id: m}\nname: n\n---\nuser:\nHi {{ q }}")
+    assert {of(text) for text in same} == {of(HASHED)}
+    others = [HASHED.replace("Hi", "Ho"), HASHED.replace("name: n", "name: o"), HASHED.replace("id: m", "id: l")]
+    assert len({of(text) for text in (HASHED, *others)}) == 4
+
+
+def test_the_hash_is_the_same_in_every_process_and_place(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        put(tmp_path / place, "a.prompty", text=HASHED)
+    code = "import sys; from lazyprompt.files.library import PromptLibrary; print(PromptLibrary(sys.argv[1]).hash('a'))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code, tmp_path / place],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for place, seed in (("one", "1"), ("two", "2"))
+    }
+    assert found == {Prompty.loads(HASHED).hash}
+
+
+def test_a_get_of_an_unchanged_file_reads_none(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = PromptLibrary(lib)
+    library.get("support/bill")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a file or a directory was read")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
+    counted: list[object] = []
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda *given, **more: counted.append(given) or stat(*given, **more))
+    library.get("support/bill")
+    assert len(counted) == 2, "its directory and itself"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.versions import Range, Version
+
+# semver.org, section 11: each is before the next.
+ORDER = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0".split()
+NUMBERS = st.integers(0, 3)
+VERSIONS = st.builds(
+    lambda numbers, pre: Version(numbers, pre),
+    st.tuples(NUMBERS, NUMBERS, NUMBERS),
+    st.sampled_from([(), (), ("rc", "1"), ("0",)]),
+)
+
+
+def test_the_order_is_that_of_the_standard() -> None:
+    versions = [Version.read(text) for text in [*ORDER, "2.0.0", "2.1.0", "2.1.1", "10.0.0"]]
+    assert sorted(reversed(versions)) == versions
+
+
+@pytest.mark.parametrize(("text", "said"), [("2", "2.0.0"), ("1.2", "1.2.0"), ("1.2.3-rc.1+build.5", "1.2.3-rc.1")])
+def test_numbers_that_are_left_out_are_zero(text: str, said: str) -> None:
+    assert str(Version.read(text)) == said
+
+
+@pytest.mark.parametrize("text", ["", "latest", "01.2.3", "1.2.3-01", "1.2.3.4", "v1.2.0", "1.2-rc.1", "1..2", "٣", "1.2.3\n"])
+def test_what_is_no_version(text: str) -> None:
+    with pytest.raises(PromptFileError, match="is no version"):
+        Version.read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("1.2.3", "1.2.3", "1.2.4 1.2.3-rc.1"),
+        ("1.2", "1.2.0 1.2.9", "1.3.0 1.1.9 1.2.0-rc.1"),
+        ("1.x", "1.0.0 1.9.9", "2.0.0 0.9.9"),
+        ("*", "0.0.0 9.9.9", "1.0.0-rc.1"),
+        ("^1.2", "1.2.0 1.9.0", "1.1.9 2.0.0 2.0.0-rc.1 1.3.0-rc.1"),
+        ("^0.2.3", "0.2.3 0.2.9", "0.2.2 0.3.0"),
+        ("^0.0.3", "0.0.3", "0.0.4"),
+        ("^0", "0.0.0 0.9.0", "1.0.0"),
+        ("^0.0", "0.0.0 0.0.9", "0.1.0"),
+        ("~1.2", "1.2.0 1.2.9", "1.3.0"),
+        ("~1", "1.0.0 1.9.0", "2.0.0"),
+        ("~1.2.3", "1.2.3 1.2.9", "1.2.2 1.3.0"),
+        (">=1 <2", "1.0.0 1.9.9", "2.0.0 0.9.9 2.0.0-rc.1"),
+        (">1.2 <=2", "1.3.0 2.0.0 2.9.9", "1.2.5 3.0.0"),
+        (">= 1.2.3", "1.2.3 9.0.0", "1.2.2"),
+        ("1.0.0 || >=3", "1.0.0 3.1.0", "2.0.0"),
+        ("^1.2.3-rc.1", "1.2.3-rc.1 1.2.3-rc.2 1.2.3 1.9.0", "1.2.3-beta 1.3.0-rc.1"),
+        ("2.0.0-rc.1", "2.0.0-rc.1", "2.0.0 2.0.0-rc.2"),
+        ("<2.0.0-rc.2", "2.0.0-rc.1 1.0.0", "2.0.0 2.0.0-rc.2"),
+    ],
+)
+def test_ranges(text: str, inside: str, outside: str) -> None:
+    found = Range.read(text)
+    assert [each for each in inside.split() if not found.holds(Version.read(each))] == []
+    assert [each for each in outside.split() if found.holds(Version.read(each))] == []
+
+
+@pytest.mark.parametrize("text", ["", " ", "latest", ">=", "^", "1.2.3.4", "1 - 2", "||", ">=1<2", "1 || "])
+def test_what_is_no_range(text: str) -> None:
+    with pytest.raises(PromptFileError, match="neither a version nor a range"):
+        Range.read(text)
+
+
+@given(VERSIONS)
+def test_what_is_written_is_read_back_and_asks_for_itself(version: Version) -> None:
+    assert Version.read(str(version)) == version
+    assert Range.read(str(version)).holds(version)
+
+
+@given(VERSIONS, VERSIONS)
+def test_there_is_one_order(a: Version, b: Version) -> None:
+    assert [a < b, a == b, a > b].count(True) == 1
