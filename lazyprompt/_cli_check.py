@@ -45,10 +45,14 @@ class CheckOptions(TypedDict):
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "form", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough.")
+@click.option(
+    "--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough."
+)
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
 @click.option("--root", "roots", multiple=True, metavar="DIRECTORY", help="Where ${file:...} may lead to as well.")
-@click.option("--dialect", type=click.Choice([*DIALECTS]), help="The dialect of all the files.  [default: each its own]")
+@click.option(
+    "--dialect", type=click.Choice([*DIALECTS]), help="The dialect of all the files.  [default: each its own]"
+)
 @click.option("--strict", is_flag=True, help="Warnings count as errors do.")
 @click.pass_context
 def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> None:

@@ -46,9 +46,12 @@ _dir_option = click.option(
 )
 
 
-@click.group()
-def lib() -> None:
-    """Look at a library of prompts: a tree of files as support/refund.zh-CN@1.2.0.prompty."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def lib(context: click.Context) -> None:
+    """Look at a library of prompts: files named key[.language][@version].prompty."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @lib.command("list")

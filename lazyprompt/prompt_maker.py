@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, NotRequired, Self, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, Self, TypeAlias, TypedDict, cast
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError
@@ -48,6 +48,26 @@ class OpenAIPrompt(TypedDict):
 OWN_FORMS = (None, "flat", "openai")
 # A prompter remembers the copies it made for so many model names.
 _MODELS_KEPT = 32
+
+
+class MadeOf(NamedTuple):
+    """What a prompter was made of, for whoever writes it in another form.
+
+    Attributes:
+        instruction: The instruction.
+        system: The system text that its prompts have.
+        history: What every conversation begins with.
+        tools: The tools that the model may always call.
+        has_hooks: Whether functions change each call.
+        has_budget: Whether prompts are made to fit.
+    """
+
+    instruction: InstructionTemplate
+    system: str
+    history: History
+    tools: ToolSet
+    has_hooks: bool
+    has_budget: bool
 
 
 class PromptMaker:
@@ -126,6 +146,12 @@ class PromptMaker:
             args = result
         checked_text(args[3], "the label", SlotError)
         return args
+
+    @property
+    def made_of(self) -> MadeOf:
+        """What it was made of."""
+        has_budget = self._budget is not None
+        return MadeOf(self._instruction, self._system_text, self._history, self._tools, bool(self._hooks), has_budget)
 
     def after_hooks(
         self,

@@ -151,6 +151,9 @@ def check(
 
     Returns:
         The findings, in the order of the file. A file that cannot be read is one of them.
+
+    Raises:
+        TemplateError: There is no such dialect.
     """
     roots = tuple(map(Path, allowed_roots))
     if isinstance(path_or_text, str) and (name is not None or "\n" in path_or_text):
@@ -172,7 +175,13 @@ def _found(subject: Subject) -> list[Finding]:
     told = {hit.place.line for rule, hit in hits if rule.tells_more}
     found = [
         Finding(
-            *(rule.code, rule.severity, hit.message, subject.name, *hit.place, hit.advice),
+            rule.code,
+            rule.severity,
+            hit.message,
+            subject.name,
+            hit.place.line,
+            hit.place.column,
+            hit.advice,
             subject.excerpt(hit.place.line),
         )
         for rule, hit in hits
@@ -190,5 +199,3 @@ def _let_off(subject: Subject) -> frozenset[tuple[str, int]]:
         alone = subject.excerpt(line).strip() == match[0].strip()
         off |= {(code.upper(), 0 if alone else line) for code in re.split(r"\s*,\s*", match["codes"])}
     return frozenset(off)
-
-

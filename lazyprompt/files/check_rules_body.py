@@ -32,7 +32,14 @@ _NO_TYPOS = frozenset(("users", "uses", "used", "systems", "assistants", "develo
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
 _REFERENCES = re.compile(r"\$\{(?:env|params):([^:{}]*)", re.IGNORECASE)
 _LOADERS = {nodes.Include: "include", nodes.Import: "import", nodes.FromImport: "import", nodes.Extends: "extends"}
-_STAND_IN: Final[dict[str, Json]] = {"integer": 0, "float": 0, "boolean": False, "array": [], "object": {}, "thread": []}
+_STAND_IN: Final[dict[str, Json]] = {
+    "integer": 0,
+    "float": 0,
+    "boolean": False,
+    "array": [],
+    "object": {},
+    "thread": [],
+}
 
 
 def _sections(subject: Subject, own: OwnText) -> list[re.Match[str]]:
@@ -60,7 +67,9 @@ def _one_slip(word: str, role: str) -> bool:
     """Whether a letter was left out, put in, changed, or changed places with the next."""
     if abs(len(word) - len(role)) > 1:
         return False
-    begin = next((at for at, (one, two) in enumerate(zip(word, role, strict=False)) if one != two), len(min(word, role)))
+    begin = next(
+        (at for at, (one, two) in enumerate(zip(word, role, strict=False)) if one != two), len(min(word, role))
+    )
     left, meant = word[begin:], role[begin:]
     swapped = left[1::-1] + left[2:] == meant
     return left[1:] == meant or left == meant[1:] or left[1:] == meant[1:] or (len(left) > 1 and swapped)
@@ -73,7 +82,9 @@ def fenced_roles(subject: Subject) -> Iterator[Hit]:
         return
     for match in role_lines(own.scanned, subject.spoken.roles, fenced=True):
         what = f"{match[0].strip()!r} stands within a fence: it is text, and begins no section"
-        yield Hit(subject.in_body(own.in_body(match.start("role"))), what, "if a section is meant, end the fence before")
+        yield Hit(
+            subject.in_body(own.in_body(match.start("role"))), what, "if a section is meant, end the fence before"
+        )
 
 
 def empty_sections(subject: Subject) -> Iterator[Hit]:
@@ -164,10 +175,18 @@ def control_markers(subject: Subject) -> Iterator[Hit]:
 def hidden_attributes(subject: Subject) -> Iterator[Hit]:
     """Attributes that begin with an underscore."""
     for each in subject.tree.find_all((nodes.Getattr, nodes.Getitem)) if subject.tree is not None else ():
-        name = each.attr if isinstance(each, nodes.Getattr) else getattr(each.arg, "value", None)
-        if isinstance(name, str) and name.startswith("_"):
+        name = _name_of(each)
+        if name.startswith("_"):
             what = f"the attribute {name!r} begins with an underscore: the sandbox gives it to no template"
             yield Hit(subject.line_of_body(each.lineno, name), what, "take it out")
+
+
+def _name_of(node: nodes.Node) -> str:
+    """The name that an expression looks up in a value; nothing where it calculates it."""
+    if isinstance(node, nodes.Getattr):
+        return node.attr
+    key = node.arg if isinstance(node, nodes.Getitem) else None
+    return key.value if isinstance(key, nodes.Const) and isinstance(key.value, str) else ""
 
 
 def loaded_templates(subject: Subject) -> Iterator[Hit]:
@@ -211,7 +230,9 @@ def unbounded(subject: Subject) -> Iterator[Hit]:
                 what = f"range() that a value sets, or of more than {MAX_RANGE}: filling it fails where it is too long"
                 yield Hit(subject.line_of_body(call.lineno, "range"), what, "go through a list, or write the number")
     for product in subject.tree.find_all(nodes.Mul):
-        texts = [isinstance(each, nodes.Const) and isinstance(each.value, str) for each in (product.left, product.right)]
+        texts = [
+            isinstance(each, nodes.Const) and isinstance(each.value, str) for each in (product.left, product.right)
+        ]
         if any(texts) and not all(isinstance(each, nodes.Const) for each in (product.left, product.right)):
             what = "a text repeated as often as a value says: filling it fails where it is too long"
             yield Hit(subject.line_of_body(product.lineno, "*"), what, "write the text, or give it as an input")
@@ -259,9 +280,10 @@ def too_long(subject: Subject) -> Iterator[Hit]:
     options = subject.spec.model.get("options")
     answer = options.get("maxOutputTokens") if isinstance(options, dict) else None
     room = answer if isinstance(answer, int) else 0
+    name = _model(subject)
     if counted + room > context:
         kept = f", and {room} for the answer," if room else ""
-        what = f"the prompt has about {counted} tokens{kept} with its defaults and examples; {_model(subject)} takes {context}"
+        what = f"with defaults and examples the prompt has about {counted} tokens{kept}; {name} takes {context}"
         at = subject.in_body(0) if not subject.is_yaml else Place(1, 1)
         yield Hit(at, what, "shorten it, or take a model that takes more")
 

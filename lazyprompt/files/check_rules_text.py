@@ -49,7 +49,9 @@ def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
     other = None if first is None else next((each for each in ends if each[0] != first[0]), None)
     if first is not None and other is not None:
         names = f"{_NAMES_OF_ENDS[other[0]]}, and those before in {_NAMES_OF_ENDS[first[0]]}"
-        yield Hit(subject.place(other.start()), f"this line ends in {names}", "save the file with one kind of line ends")
+        yield Hit(
+            subject.place(other.start()), f"this line ends in {names}", "save the file with one kind of line ends"
+        )
 
 
 def tabs(subject: Subject) -> Iterator[Hit]:
@@ -125,7 +127,9 @@ def other_yaml(subject: Subject) -> Iterator[Hit]:
         for pattern, meaning in _YAML_1_1:
             if pattern.fullmatch(value):
                 what = f"{value} is text here; other readers of YAML take it for {meaning}"
-                yield Hit(subject.of(node), what, "if others read the file too, put it in quotes, or write true or false")
+                yield Hit(
+                    subject.of(node), what, "if others read the file too, put it in quotes, or write true or false"
+                )
                 break
 
 
@@ -218,7 +222,12 @@ def wrong_examples(subject: Subject) -> Iterator[Hit]:
     """Examples, and values to choose from, that are not of their kind."""
     for each, node in _inputs(subject):
         given, choices = field_of(node, "example"), field_of(node, "enumValues")
-        if given is not None and each.example is not None and not _refers(subject, given) and (why := _misfit(each, each.example)):
+        if (
+            given is not None
+            and each.example is not None
+            and not _refers(subject, given)
+            and (why := _misfit(each, each.example))
+        ):
             yield Hit(subject.of(given), f"the example does not fit: {why}", "mend the value, or the kind")
         bare = Property(each.name, each.kind, nullable=each.nullable)
         for value in each.enum_values:

@@ -1,4 +1,4 @@
-"""Secrets in a text: found by their known forms and by the fields that hold them, and masked, so that nothing shows them.
+"""Secrets in a text: found by their forms and by the fields that hold them, and masked, so that nothing shows them.
 
 All other rules see the masked text, which has each place where it was: whatever they quote, no secret is in it.
 """
@@ -25,9 +25,7 @@ _FORMS: Final[tuple[tuple[str, str], ...]] = (
     ("a token of Hugging Face", r"hf_[A-Za-z0-9]{20,}"),
     ("a token of Slack", r"xox[abprs]-[A-Za-z0-9-]{10,}"),
 )
-_KNOWN = re.compile(
-    "|".join(f"(?P<form{index}>(?<![A-Za-z0-9_-]){form})" for index, (_, form) in enumerate(_FORMS))
-)
+_KNOWN = re.compile("|".join(f"(?P<form{index}>(?<![A-Za-z0-9_-]){form})" for index, (_, form) in enumerate(_FORMS)))
 _NAMES = (
     *("api[_-]?key", "api[_-]?secret", "access[_-]?key", "secret[_-]?key", "access[_-]?token", "auth[_-]?token"),
     *("password", "passwd", "client[_-]?secret", "private[_-]?key", "secret", "bearer"),

@@ -174,8 +174,9 @@ class Subject:
         self.said: Mapping[str, Node] = {}
         """The front matter as Prompty v2 says it."""
         self.spec = Spec()
-        self.body = ""
-        self.body_at = 0
+        self.body: str = ""
+        """The template, where it stands below the front matter; its lines ended by newlines."""
+        self.body_at: int = 0
         self.spoken: Dialect = dialect_named("v2")
         self.prompt: Prompty | None = None
         self.prompt_file: PromptFile | None = None
@@ -193,9 +194,7 @@ class Subject:
         """Read a file with front matter, each part of it as far as it goes."""
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
-        self.spoken = (
-            dialect_of(self.fields, self.body, self.name) if dialect is None else dialect_named(dialect)
-        )
+        self.spoken = dialect_of(self.fields, self.body, self.name) if dialect is None else dialect_named(dialect)
         seen: dict[str, Node] = {}
         for name, node in self.fields.items():
             try:
@@ -212,6 +211,8 @@ class Subject:
             except PromptFileError as error:
                 self._fault(error)
         self.spec = read_spec(good, source)
+        if "template" in said.fields and "template" not in good:
+            return  # nobody knows its syntax
         made = Prompty(self.spec, self.body or self.spec.instructions or "", self.spoken.name, self.text)
         try:
             if isinstance(made.template, HandlebarsTemplate):
@@ -329,4 +330,3 @@ def _fields_end(text: str) -> int:
         return 0
     closing = next(lines, None)
     return len(text) if closing is None else closing.start()
-

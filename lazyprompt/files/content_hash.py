@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lazyprompt._json import Json, JsonObject
-
-SHORT: Final = 12
-"""How many signs of a hash a log needs."""
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:

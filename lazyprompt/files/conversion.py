@@ -69,8 +69,8 @@ class Original:
             return dialect_named(self.prompty.dialect).translate(reading)
         except PromptFileError as error:
             raise FormatError(
-                f"{error}\nTo convert this file, write out what is referred to there: references are not looked up, so that "
-                "no secret is written"
+                f"{error}\nTo convert this file, write out what is referred to there: references are not looked up, so "
+                "that no secret is written"
             ) from error
 
     @cached_property
@@ -84,7 +84,7 @@ class Original:
             return read_spec(self.in_v2.fields, self.source)
         except PromptFileError as error:
             raise FormatError(
-                f"{error}\nTo convert this file, write out what is referred to there: only v2 and agentschema have references"
+                f"{error}\nTo convert this file, write out what is referred to there: that form has no references"
             ) from error
 
     @property
@@ -92,9 +92,8 @@ class Original:
         """What was read otherwise than it is written."""
         return [str(note) for note in self.in_v2.notes]
 
-    def place(self, at: int) -> str:
-        """A place in its body, as errors say it: file, line and column."""
-        body = self.parts.body
+    def place(self, body: str, at: int) -> str:
+        """A place in its body, or in one of the same lines, as errors say it: file, line and column."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return f"{self.source.name}:{line}:{at - body.rfind(chr(10), 0, at)}"
 

@@ -1,8 +1,8 @@
 """A prompter written as a prompt file, which makes the messages that the prompter makes.
 
-Its slots become inputs, its texts the file's own text, what its conversations begin with turns. What in these texts would
-mean something to the file is written so that it does not: a value begins no section, opens no fence and keeps its line
-breaks, and so the one sign that matters is written as the value of a variable that the file sets itself.
+Its slots become inputs, its texts the file's own text, what its conversations begin with turns. What in these texts
+would mean something to the file is written so that it does not. A value begins no section, opens no fence and keeps its
+line breaks: so the one sign that matters is written as the value of a variable that the file sets itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.messages import Msg
-    from lazyprompt.prompt_maker import PromptMaker
+    from lazyprompt.prompt_maker import MadeOf, PromptMaker
 
 _INPUT: Final = "input"
 _SIGNS: Final[Mapping[str, str]] = {"newline": "\n", "colon": ":", "tick": "`", "tilde": "~"}
@@ -103,14 +103,14 @@ def text_of(
         FormatError: The prompter does what a file cannot say: it has hooks or a budget, tools that are no functions, an
             instruction of its own making; or a slot's name means something in Jinja.
     """
-    _check(prompter)
-    instruction = prompter._instruction  # noqa: SLF001 - it has no other name
-    system, user = _part(instruction._system, "instruction"), _part(instruction._user, "said")  # noqa: SLF001 - as above
+    made = prompter.made_of
+    _check(prompter, made)
+    instruction, past = made.instruction, made.history
+    system, user = map(_part, instruction.templates, ("instruction", "said"))
     for slot in instruction.slots:
         _check_slot(slot)
     takes_input = instruction.accepts_input and _INPUT not in instruction.slots
-    turns = [_system_turn(prompter._system_text, system)]  # noqa: SLF001 - as above
-    past = prompter._history  # noqa: SLF001 - as above
+    turns = [_system_turn(made.system, system)]
     thread = _free("conversation", instruction.slots)
     inputs: list[Json] = [{"name": slot, "required": True} for slot in _plain_slots(instruction)]
     if takes_input:
@@ -118,25 +118,26 @@ def text_of(
     if all(_is_plain(message) for message in past.messages):
         turns += [_turn(_role_of(message), [_safe([message.text])]) for message in past.messages]
     else:
-        default = cast("Json", _without_references(past.to_openai(), "the history"))
+        default: list[Json] = [*past.to_openai()]
+        _check_references(default, "the history")
         inputs.append({"name": thread, "kind": "thread", "default": default})
         turns.append([_Code(f"{{{{ {thread} }}}}\n")])
     turns.append(_user_turn(user, takes_input=takes_input, waits=past.waits_for_answer))
-    tools: list[Json] = [_tool(tool, index) for index, tool in enumerate(prompter._tools)]  # noqa: SLF001 - as above
+    tools: list[Json] = [_tool(tool, index) for index, tool in enumerate(made.tools)]
     fields: dict[str, object] = {"name": name, "description": description, "model": model}
     fields |= {"inputs": inputs, "tools": tools}
     front = written({key: checked(value, key, PromptFileError) for key, value in fields.items() if value})
     return f"---\n{front}---\n{_body(turns, instruction.slots)}"
 
 
-def _check(prompter: PromptMaker) -> None:
+def _check(prompter: PromptMaker, made: MadeOf) -> None:
     """Refuse what no file can say."""
-    instruction = type(prompter._instruction)  # noqa: SLF001 - as above
-    own = instruction.parts is not InstructionTemplate.parts or instruction.fill is not InstructionTemplate.fill
+    kind = type(made.instruction)
+    own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
     for fault, advice in (
-        (prompter._hooks, "a pre_hook, which is Python: write the prompter without it"),  # noqa: SLF001 - as above
-        (prompter._budget, "a budget: take it away with with_budget(None)"),  # noqa: SLF001 - as above
-        (own, f"an instruction of the class {instruction.__name__}, which fills itself"),
+        (made.has_hooks, "a pre_hook, which is Python: write the prompter without it"),
+        (made.has_budget, "a budget: take it away with with_budget(None)"),
+        (own, f"an instruction of the class {kind.__name__}, which fills itself"),
     ):
         if fault:
             raise FormatError(f"a prompt file cannot say what this {type(prompter).__name__} does: it has {advice}")
@@ -153,10 +154,8 @@ def _check_slot(slot: str) -> None:
 
 def _plain_slots(instruction: InstructionTemplate) -> list[str]:
     """The slots that take text. What Jinja goes through may be of any kind, and a file need not declare it."""
-    plain: set[str] = set()
-    for template in (instruction._system, instruction._user):  # noqa: SLF001 - as above
-        plain |= {*template.slots} if isinstance(template, SlotTemplate) else set()
-    return [slot for slot in instruction.slots if slot in plain]
+    texts = [template for template in instruction.templates if isinstance(template, SlotTemplate)]
+    return [slot for slot in instruction.slots if any(slot in template.slots for template in texts)]
 
 
 def _part(template: object, variable: str) -> _Part:
@@ -312,18 +311,18 @@ def _role_of(message: Msg) -> str:
 def _tool(tool: JsonObject, index: int) -> JsonObject:
     function = tool.get("function")
     if tool.get("type") != "function" or not isinstance(function, dict) or not function.keys() <= _FUNCTION:
+        has = ", ".join(function if isinstance(function, dict) else tool)
         raise FormatError(
-            f"tools[{index}] is of the type {tool.get('type')!r}, with the fields {', '.join(map(str, function or tool))}; a "
-            f"tool of a prompt file is a function, with {', '.join(sorted(_FUNCTION))}"
+            f"tools[{index}] is of the type {tool.get('type')!r}, with the fields {has}; a tool of a prompt file is a "
+            f"function, with {', '.join(sorted(_FUNCTION))}"
         )
-    return cast("JsonObject", _without_references({"kind": "function", **function}, f"tools[{index}]"))
+    _check_references(function, f"tools[{index}]")
+    return {"kind": "function", **function}
 
 
-def _without_references(value: object, where: str) -> object:
-    """A value in which a file would look nothing up."""
+def _check_references(value: Json, where: str) -> None:
+    """Refuse text that a file would look up."""
     if isinstance(value, str) and (found := _REFERENCE.search(value)):
         raise FormatError(f"{where} has the text {found[0]}…, which a prompt file would look up; write it otherwise")
-    within: Iterable[object] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType]
-    for item in within:
-        _without_references(item, where)
-    return value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_references(item, where)

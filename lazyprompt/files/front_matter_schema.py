@@ -23,7 +23,10 @@ _TEXT: Final[JsonObject] = {"type": ["string", "null"]}
 # Readers take a number or a word for the text that it is written as.
 _WRITTEN: Final[JsonObject] = {"type": ["string", "number", "boolean", "null"]}
 # In the place of a value, a reference to it may stand.
-_REFERENCE: Final[JsonObject] = {"type": "string", "pattern": "\\$\\{(?:[Ee][Nn][Vv]|[Ff][Ii][Ll][Ee]|[Pp][Aa][Rr][Aa][Mm][Ss]):[^{}]*\\}"}
+_REFERENCE: Final[JsonObject] = {
+    "type": "string",
+    "pattern": "\\$\\{(?:[Ee][Nn][Vv]|[Ff][Ii][Ll][Ee]|[Pp][Aa][Rr][Aa][Mm][Ss]):[^{}]*\\}",
+}
 _MAPPING: Final[JsonObject] = {"type": ["object", "null"]}
 
 
@@ -60,7 +63,10 @@ _PROPERTY: Final[Mapping[str, tuple[JsonObject, str]]] = {
     "default": ({}, "Its value where none is given."),
     "example": ({}, "What a value may look like; it is never used as one."),
     "enumValues": (_or_reference({"type": "array"}), "The values that it may have."),
-    "items": (_or_reference({"enum": [*KINDS_OF_PROPERTY]}, _ref("property")), "What an array holds: a kind, or a property."),
+    "items": (
+        _or_reference({"enum": [*KINDS_OF_PROPERTY]}, _ref("property")),
+        "What an array holds: a kind, or a property.",
+    ),
     "properties": (_or_reference(_ref("properties")), "What an object holds."),
     "oneOf": (_or_reference(_ref("choices")), "What a union may be."),
     "anyOf": (_or_reference(_ref("choices")), "What a union may be; the same as oneOf."),
@@ -104,13 +110,9 @@ _TOOL: Final[Mapping[str, tuple[JsonObject, str]]] = {
 }
 
 
-def _object(
-    known: Sequence[str], told: Mapping[str, tuple[JsonObject, str]], *, closed: bool = False
-) -> JsonObject:
+def _object(known: Sequence[str], told: Mapping[str, tuple[JsonObject, str]], *, closed: bool = False) -> JsonObject:
     """An object of some fields, each with its description."""
-    fields: dict[str, Json] = {
-        name: {**deepcopy(told[name][0]), "description": told[name][1]} for name in known
-    }
+    fields: dict[str, Json] = {name: {**deepcopy(told[name][0]), "description": told[name][1]} for name in known}
     made: JsonObject = {"type": "object", "properties": fields}
     return {**made, "additionalProperties": False} if closed else made
 
@@ -143,7 +145,10 @@ def front_matter_schema() -> JsonObject:
         "title": "The front matter of a prompt file (Prompty v2)",
         **_object(FIELDS, _FIELDS),
         "$defs": {
-            "reference": {**_REFERENCE, "description": "${env:NAME}, ${env:NAME:default}, ${file:path}, ${params:name}"},
+            "reference": {
+                **_REFERENCE,
+                "description": "${env:NAME}, ${env:NAME:default}, ${file:path}, ${params:name}",
+            },
             "property": _object(FIELDS_OF_PROPERTY, _PROPERTY, closed=True),
             "properties": {"anyOf": [{"type": "array", "items": named}, by_name, {"type": "null"}]},
             "choices": {"type": "array", "items": {"anyOf": [{"enum": [*KINDS_OF_PROPERTY]}, _ref("property")]}},

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,17 +32,19 @@ MAX_INCLUDES: Final = 1000
 _MAX_CHAIN = 50
 _TEXTS = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'"
 _JINJA = re.compile(
-    r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}"
+    # What is raw and never ends goes on to the end of the text: to look for its end from each place would take long.
+    r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+)%\}}"
     rf"|\{{%(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+%\}}|\{{\{{(?:{_TEXTS}|[^\"'}}]|\}}(?!\}}))*+\}}\}}",
     re.DOTALL,
 )
 _JINJA_OPENS = re.compile(r"\{[{%#]")
 _LITERAL = re.compile(r"\s*(?:\"([^\"\\\n]+)\"|'([^'\\\n]+)')\s*")
-_MUSTACHE = re.compile(
-    r"\{\{~?!--.*?--~?\}\}|\{\{~?!.*?\}\}|\{\{(?P<open>~?)[#*]?>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}",
-    re.DOTALL,
-)
+_MUSTACHE = r"\{\{~?!.*?\}\}|\{\{(?P<open>~?)[#*]?>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}"
+_CURLY = {
+    "mustache": re.compile(_MUSTACHE, re.DOTALL),
+    "handlebars": re.compile(rf"\{{\{{~?!--(?:.*?--~?\}}\}}|.*+)|{_MUSTACHE}", re.DOTALL),
+}
 _MUSTACHE_OPENS = re.compile(r"\{\{")
 _NAME = re.compile(r"\s*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s{}()|=\"'@]+))\s*")
 _PROMPTS = (".prompty", ".prompt")
@@ -83,12 +86,12 @@ def _jinja_tags(text: str) -> Iterator[_Tag]:
             yield _Tag(begin, end, opens.start(), None if literal is None else literal[1] or literal[2])
 
 
-def _mustache_tags(text: str) -> Iterator[_Tag]:
+def _curly_tags(text: str, engine: str) -> Iterator[_Tag]:
     """The tags of a Mustache or Handlebars template; one alone on its line indents all lines of its file."""
     end = 0
     while opens := _MUSTACHE_OPENS.search(text, end):
         at = opens.start()
-        found = _MUSTACHE.match(text, at)
+        found = _CURLY[engine].match(text, at)
         if found is None or text.startswith("{{=", at):
             return  # It is not closed; or other delimiters follow, in which nothing can be included.
         end = found.end()
@@ -128,8 +131,8 @@ def _is_escaped(text: str, at: int) -> bool:
 
 _SYNTAXES: dict[str, tuple[str, Callable[[str], Iterator[_Tag]], str]] = {
     "jinja2": ("include", _jinja_tags, '{% include "shared/tone.md" %}'),
-    "mustache": (">", _mustache_tags, "{{> shared/tone.md}}"),
-    "handlebars": (">", _mustache_tags, "{{> shared/tone.md}}"),
+    "mustache": (">", partial(_curly_tags, engine="mustache"), "{{> shared/tone.md}}"),
+    "handlebars": (">", partial(_curly_tags, engine="handlebars"), "{{> shared/tone.md}}"),
 }
 
 

@@ -298,7 +298,9 @@ def _called(entry: Entry) -> str:
     return f"{entry.key}{lang}" + (f"@{entry.version}" if entry.version else "")
 
 
-def _missing(key: str, lang: str | None, version: str | None, entries: tuple[Entry, ...], languages: list[str]) -> str:
+def _missing(
+    key: str, lang: str | None, version: str | None, entries: tuple[Entry, ...], languages: tuple[str, ...]
+) -> str:
     """What to say of a key of which there is no such file."""
     in_them = [each for each in entries if each.lang in languages]
     if not in_them:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -66,14 +67,15 @@ def language(tag: str) -> str:
     return "-".join([first.lower(), *(made.get(len(each), str.lower)(each) for each in rest)])
 
 
-def fallbacks(lang: str | None) -> list[str]:
+@lru_cache(maxsize=256)
+def fallbacks(lang: str | None) -> tuple[str, ...]:
     """The languages to look for, in turn: zh-Hant-TW, zh-Hant, zh, and then the default.
 
     Raises:
         PromptFileError: It is none.
     """
     parts = language(lang).split("-") if lang else []
-    return [*("-".join(parts[:count]) for count in range(len(parts), 0, -1)), ""]
+    return (*("-".join(parts[:count]) for count in range(len(parts), 0, -1)), "")
 
 
 def entry_of(name: str, directory: str, layer: Path) -> Entry | None:

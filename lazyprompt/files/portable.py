@@ -1,7 +1,7 @@
 """The part of Jinja that other syntaxes of templates have too, taken apart and written in them.
 
-It is names, names behind dots, ``if`` with ``else``, ``for``, and texts that a template sets itself. Anything else is an
-error that names its line.
+It is names, names behind dots, ``if`` with ``else``, ``for``, and texts that a template sets itself. Anything else is
+an error that names its line.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ Piece: TypeAlias = "str | Shown | Tag"
 class Syntax(Protocol):
     """How a syntax says things. Where it cannot, it says None, or ``""`` for a tag."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        ...
 
     def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
         """A value: its names, and the variables of the loops around it, the innermost last."""
@@ -80,6 +83,10 @@ class Syntax(Protocol):
 
 
 _WHAT: Final[Mapping[type[nodes.Node], str]] = {
+    nodes.Name: "a value of an outer loop, or from outside of two,",
+    nodes.Getattr: "a name behind a dot",
+    nodes.If: "'if'",
+    nodes.For: "'for'",
     nodes.Filter: "a filter",
     nodes.Test: "a test",
     nodes.Call: "a call",

@@ -524,8 +524,8 @@ class Prompty:
         """A copy with fields changed; in its text all else stays as it is written.
 
         Args:
-            changes: ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``, each whole; None
-                takes one out.
+            changes: ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``, each whole;
+                None takes one out.
 
         Returns:
             The copy; this prompt stays as it is.

@@ -202,7 +202,8 @@ class PropertyReader:
         fields = node.value
         for key, item in fields.items():
             if key not in FIELDS_OF_PROPERTY:
-                what = f"{where} has the field {key!r}{did_you_mean(key, FIELDS_OF_PROPERTY)}; a property has {', '.join(FIELDS_OF_PROPERTY)}"
+                known = f"a property has {', '.join(FIELDS_OF_PROPERTY)}"
+                what = f"{where} has the field {key!r}{did_you_mean(key, FIELDS_OF_PROPERTY)}; {known}"
                 raise self._source.pointed(item.key_at, what)
         kind = self._text(fields.get("kind"), f"{where}.kind") or "string"
         if kind not in KINDS_OF_PROPERTY:

@@ -34,6 +34,9 @@ class Changes(TypedDict, total=False):
     instructions: str
 
 
+_NO_METADATA: Final = (*FIELDS, "inputSchema", "outputSchema")
+_OF_V2: Final = ("v2", "agentschema")
+_SAID_OTHERWISE: Final = ("model", "inputs", "metadata")
 _SCHEMA: Final = "inputSchema"
 _KNOWN: Final = tuple(Changes.__annotations__)
 # Of what a shorter value is, such as a number, nobody can say that it is the same one.
@@ -60,6 +63,12 @@ def rewritten(prompty: Prompty, changes: Changes) -> str:
                 f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
             )
     source = Source(prompty.text, str(prompty.path or prompty.name or "<string>"))
+    foreign = [name for name in changes if name in _SAID_OTHERWISE and prompty.dialect not in _OF_V2]
+    if foreign:
+        raise PromptFileError(
+            f"{source.name}: {foreign[0]} is said otherwise in this file, of the dialect {prompty.dialect}; write it "
+            "as Prompty v2 first, with dumps('v2') or lazyprompt convert"
+        )
     parts = split(source)
     raw = parts.fields or {}
     fields = {name: Field(node, prompty.seen[name]) for name, node in raw.items()}
@@ -166,7 +175,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
     """Metadata; what stands beside the known fields is among it, and stays there."""
     given = cast("JsonObject", _json(value, "metadata") or {})
     own = fields["metadata"].seen.value if "metadata" in fields else None
-    beside = [name for name in fields if name not in FIELDS and not (isinstance(own, dict) and name in own)]
+    beside = [name for name in fields if name not in _NO_METADATA and not (isinstance(own, dict) and name in own)]
     rest: JsonObject = {name: item for name, item in given.items() if name not in beside}
     return {"metadata": rest or None, **{name: given.get(name) for name in beside}}
 
@@ -180,7 +189,7 @@ def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
         node = fields["inputs"].seen
     made = None if value is None else _listed(value, node)
     if not isinstance(schema, dict) or not within:
-        return {"inputs": made}
+        return {"inputs": made or None}
     rest = {name: cast("Json", plain(item)) for name, item in schema.items() if name != "properties"}
     return {_SCHEMA: {**rest, "properties": made or []}}
 

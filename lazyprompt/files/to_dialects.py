@@ -45,7 +45,10 @@ def to_v2(original: Original) -> Converted:
                 )
             fields["tools"] = [*listed, *tools]
     if original.prompty.dialect in ("agentschema", "v1"):
-        notes += [f"{line}: {found} shows nothing in v2: it stays text" for line, found in _media(original, body)]
+        notes += [
+            f"{line}: {found} shows nothing in v2: it stays text"
+            for line, found in _media(original, original.parts.body)
+        ]
     if original.prompty.dialect == "dotprompt":
         notes.append("the template is Handlebars still, which Prompty v2 knows only here")
     return Converted(original.rewritten(fields, body), tuple(notes))
@@ -65,13 +68,13 @@ def to_agentschema(original: Original) -> Converted:
     for match in role_lines(Scanned([body]), AGENT_ROLES):
         if match["role"].lower() not in ROLES:
             raise FormatError(
-                f"{original.place(match.start())}: {match[0].strip()!r} is text in this file, and would "
+                f"{original.place(body, match.start())}: {match[0].strip()!r} is text in this file, and would "
                 "begin a section of an agent definition; write more on the line"
             )
     made: dict[str, Json] = {}
     for name, value in fields.items():
         made[_RENAMED.get(name, name)] = {"properties": value} if name in _RENAMED else value
-    notes += [f"{line}: {found} was text, and is shown there" for line, found in _media(original, body)]
+    notes += [f"{line}: {found} was text, and is shown there" for line, found in _media(original, original.parts.body)]
     return Converted(original.rewritten(made, body), tuple(notes))
 
 
@@ -80,7 +83,7 @@ def _media(original: Original, body: str) -> Iterator[tuple[str, str]]:
     for match in _MEDIUM.finditer(body):
         label = match[1].strip()
         if label in MEDIA or attributes_in(label).get("type") in MEDIA or original.prompty.dialect == "v1":
-            yield original.place(match.start()), match[0]
+            yield original.place(body, match.start()), match[0]
 
 
 def _without_agent_sections(original: Original, body: str, notes: list[str]) -> tuple[str, list[JsonObject]]:
@@ -93,13 +96,13 @@ def _without_agent_sections(original: Original, body: str, notes: list[str]) -> 
         if calls and match[0].strip() == "function:":
             continue
         calls = attributes_in(match["attributes"] or "").get("type") == "tool_call"
-        place = original.place(match.start())
+        place = original.place(body, match.start())
         kept += _section(original, role, body[begin : match.start()], tools, notes)
         role, begin = match["role"].lower(), match.end()
         if role in ("tool", "function") or calls:
             raise FormatError(
-                f"{place}: {match[0].strip()!r}: Prompty v2 has no turns of tools; make the conversation an input of the kind "
-                "thread, and give it with them"
+                f"{place}: {match[0].strip()!r}: Prompty v2 has no turns of tools; make the conversation an input of "
+                "the kind thread, and give it with them"
             )
         if role not in ("tools", "thread"):
             kept.append(match[0])
@@ -115,15 +118,17 @@ def _section(original: Original, role: str, text: str, tools: list[JsonObject], 
         return [text]
     if _OPENS.search(text):
         raise FormatError(
-            f"{original.source.name}: the tools before the text have values in them, and those of Prompty v2 have none; "
-            "write the tools out"
+            f"{original.source.name}: the tools before the text have values in them, and those of Prompty v2 have "
+            "none: write the tools out"
         )
     try:
         node = Reader(Source(text, f"{original.source.name}, tools")).read()
     except PromptFileError as error:
         raise FormatError(str(error)) from error
-    items = [] if node is None else plain(node)
-    for item in cast("list[JsonObject]", items if isinstance(items, list) else [items]):
+    items = cast("Json", [] if node is None else plain(node))
+    for item in items if isinstance(items, list) else [items]:
+        if not isinstance(item, dict):
+            raise FormatError(f"{original.source.name}, tools: {item!r} is no tool; each of them is a mapping")
         renamed: JsonObject = {{"id": "name", "type": "kind"}.get(key, key): value for key, value in item.items()}
         if renamed.keys() != item.keys():
             notes.append(f"tools: {', '.join(item)} of {renamed.get('name')!r} is {', '.join(renamed)} in v2")

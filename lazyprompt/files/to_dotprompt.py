@@ -69,11 +69,13 @@ def _path(path: Sequence[str], scope: Sequence[str]) -> str | None:
     first, *rest = path
     if first == "loop" and scope:
         return _LOOP.get(rest[0]) if len(rest) == 1 else None
-    if first in scope:
-        up = scope[::-1].index(first)
-        return "/".join(([".."] * up) + [".".join(rest)] * bool(rest)) or "this" if up else ".".join(("this", *rest))
+    if scope and first == scope[-1]:
+        return ".".join(("this", *rest))
+    # Where an item equals the one around it, Handlebars counts one loop less: no ".." is sure within two.
+    if len(scope) > 1 or first in scope:
+        return None
     if scope:
-        return "../" * len(scope) + ".".join(path)
+        return f"../{'.'.join(path)}"
     return ".".join(("this", *path) if first in _HELPERS else path)
 
 
@@ -134,7 +136,12 @@ def _input(spec: Spec, notes: list[str]) -> JsonObject:
             notes.append(f"input {each.name}: of the kind {each.kind}, is the text of an address in dotprompt")
         if each.example is not None:
             notes.append(f"input {each.name}: the example is left out: dotprompt has no such field")
-    made: JsonObject = {"schema": schema_of(declared)} if declared else {}
+    schema = schema_of(declared)
+    properties = cast("dict[str, JsonObject]", schema["properties"])
+    for each in declared:
+        if each.kind == "array" and each.items is None:  # of anything
+            properties[each.name].pop("items", None)
+    made: JsonObject = {"schema": schema} if declared else {}
     defaults: JsonObject = {each.name: each.default for each in declared if each.default is not None}
     return {**made, "default": defaults} if defaults else made
 
@@ -249,8 +256,8 @@ def _escaped(text: str, *, ends: bool) -> str:
     """
     if found := _UNSAYABLE.search(text if ends else f"{text}\0"):
         raise FormatError(
-            f"the text {text[max(found.start() - 10, 0) : found.end()]!r} in the template: Handlebars takes this brace for "
-            "one of its own; put a blank beside it"
+            f"the text {text[max(found.start() - 10, 0) : found.end()]!r} in the template: Handlebars takes this brace "
+            "for one of its own; put a blank beside it"
         )
     made = text.replace("{{", "\\{{")
     return made if ends or not made.endswith("\\") else f"{made}\\"

@@ -1,7 +1,7 @@
 """A prompt file as the JSON of LangChain's ``ChatPromptTemplate``, which ``langchain_core.load.load`` reads.
 
-A template that only has names in it is an f-string there; one with blocks or dotted names is Jinja, which LangChain reads
-only where it is told that the file is trusted.
+A template that only has names in it is an f-string there; one with blocks or dotted names is Jinja, which LangChain
+reads only where it is told that the file is trusted.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def to_langchain(original: Original) -> Converted:
         messages += _messages(section, form.name, inputs, used, notes)
     threads = [each for each in spec.inputs if each.kind == "thread" and each.name not in used]
     messages += [_placeholder(each, used) for each in threads]
-    kwargs = {**_variables(spec.inputs, used, notes), "messages": messages}
+    kwargs: JsonObject = {**_variables(spec.inputs, used, notes), "messages": messages}
     text = json.dumps(_made(_CHAT, "ChatPromptTemplate", kwargs, named=True), ensure_ascii=False, indent=2)
     return Converted(f"{text}\n", tuple(notes))
 
@@ -181,11 +181,11 @@ def _variables(inputs: Sequence[Property], used: dict[str, None], notes: list[st
                 notes.append(f"input {each.name}: of the kind {each.kind}, is shown there as Python writes it")
     required: list[Json] = [name for name in sorted(used) if name not in partial]
     made: dict[str, Json] = {"input_variables": required}
-    return (
-        made
-        | ({"optional_variables": optional} if optional else {})
-        | ({"partial_variables": partial} if partial else {})
-    )
+    if optional:
+        made["optional_variables"] = optional
+    if partial:
+        made["partial_variables"] = partial
+    return made
 
 
 def _messages(
@@ -259,7 +259,7 @@ def _placeholder(declared: Property, used: dict[str, None]) -> JsonObject:
     return _made(_CHAT, "MessagesPlaceholder", {"variable_name": declared.name, **optional})
 
 
-def _made(room: Sequence[str], name: str, kwargs: dict[str, Json], *, named: bool = False) -> JsonObject:
+def _made(room: Sequence[str], name: str, kwargs: JsonObject, *, named: bool = False) -> JsonObject:
     """An object of LangChain, as its ``dumpd`` writes it."""
     made: JsonObject = {"lc": 1, "type": "constructor", "id": [*room, name], "kwargs": kwargs}
     return {**made, "name": name} if named else made

@@ -1,6 +1,7 @@
 """The sections of a template that was said in another syntax, found before it is filled.
 
-They are found as in a filled template: in its own text, each value one sign. What begins or ends a block is nothing there.
+They are found as in a filled template: in its own text, each value one sign. What begins or ends a block is nothing
+there.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def told_sections(pieces: Sequence[Piece], roles: Sequence[str], target: str) ->
         target: How errors call the other form.
 
     Raises:
-        FormatError: A value stands in the place of a role or in its attributes, or a block begins or ends in such a line.
+        FormatError: A value stands in the place of a role or in its attributes, or a block divides such a line.
     """
     filled = Scanned([each for each in map(_scanned, pieces) if each is not None])
     placed = _Placed(pieces)

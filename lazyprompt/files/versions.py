@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, total_ordering
+from functools import cached_property, lru_cache, total_ordering
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from lazyprompt.errors import PromptFileError
@@ -110,7 +110,7 @@ class Range:
         Raises:
             PromptFileError: It is none.
         """
-        return cls(text, tuple(_choice(each, text) for each in text.split("||")))
+        return cls(text, _choices(text))
 
     def holds(self, version: Version) -> bool:
         """Whether a version is in it. One before a release is only where a bound names that same release so."""
@@ -124,6 +124,11 @@ class Range:
 
 # Before all else of its numbers: what is below 2.0.0 so is not 2.0.0-rc.1.
 _LOWEST = ("",)
+
+
+@lru_cache(maxsize=256)
+def _choices(text: str) -> tuple[tuple[_Bound, ...], ...]:
+    return tuple(_choice(each, text) for each in text.split("||"))
 
 
 def _choice(text: str, whole: str) -> tuple[_Bound, ...]:

@@ -32,8 +32,8 @@ def convert(prompty: Prompty, to: str) -> Converted:
 
     Args:
         prompty: The prompt file.
-        to: ``v2``, ``agentschema``, ``dotprompt``, or ``langchain-json``: a ``ChatPromptTemplate`` as LangChain's ``dumpd``
-            writes it.
+        to: ``v2``, ``agentschema``, ``dotprompt``, or ``langchain-json``: a ``ChatPromptTemplate`` as LangChain's
+            ``dumpd`` writes it.
 
     Returns:
         The text, and what that form cannot say.

@@ -6,6 +6,7 @@ by their lines, as within braces or where one is an alias of another, all of the
 
 from __future__ import annotations
 
+import json
 import re
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -14,10 +15,10 @@ import yaml
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.spec import FIELDS
-from lazyprompt.files.yaml_nodes import plain
+from lazyprompt.files.yaml_nodes import is_text, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.files.yaml_nodes import Node
@@ -33,6 +34,8 @@ _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<
 # What ruamel.yaml writes as a break of lines, outside of double quotes.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029]")
 _NAME: Final = "name"
+# That of the reader: the one in Python refuses what that one takes, as {a: b?, c: d}.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Field(NamedTuple):
@@ -68,7 +71,7 @@ def edited(
     wanted = {
         name: new
         for name, new in changes.items()
-        if (plain(fields[name].seen) != new if name in fields else new is not None)
+        if (not _same(plain(fields[name].seen), new) if name in fields else new is not None)
     }
     if not wanted:
         return text
@@ -94,7 +97,7 @@ def written(value: JsonObject) -> str:
 
 def _has_own_lines(text: str, at: int, fields: Mapping[str, Field]) -> bool:
     """Whether each field begins a line of its own, and none holds what another refers to."""
-    if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+    if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=_LOADER)):
         return False
     columns = {_column(text, field.raw.key_at - at) for field in fields.values()}
     return len(columns) < 2 and None not in columns  # noqa: PLR2004 - one column, or no field at all
@@ -145,14 +148,27 @@ class _Writer:
     """
 
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
-        from ruamel.yaml import YAML  # noqa: PLC0415 - only changes need it
-        from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString  # noqa: PLC0415 - as above
+        from ruamel.yaml import YAML, scalarstring  # noqa: PLC0415 - only changes need it
+        from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
+        from ruamel.yaml.nodes import ScalarNode  # noqa: PLC0415 - as above
+        from ruamel.yaml.resolver import VersionedResolver  # noqa: PLC0415 - as above
 
-        self._lines: Callable[[str], str] = LiteralScalarString
-        self._quoted: Callable[[str], str] = DoubleQuotedScalarString
+        class AsWritten(VersionedResolver):
+            """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
+
+            def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - ruamel.yaml's own
+                own: Any = super()
+                return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
+
+        self._fault: type[Exception] = YAMLError
+        self._lines: Callable[[str], str] = scalarstring.LiteralScalarString
+        # A text that is no more than text would get the quotes of the one before it.
+        self._bare: Callable[[str], str] = scalarstring.PlainScalarString
+        self._quoted: Callable[[str], str] = scalarstring.DoubleQuotedScalarString
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._safe = safe
-        self._yaml = YAML()
+        self._yaml: Any = YAML()  # its own hints are incomplete
+        self._yaml.Resolver = AsWritten
         self._yaml.preserve_quotes = True
         self._yaml.width = _WIDTH
         plain_text = _BREAK.sub("\n", text)
@@ -169,9 +185,15 @@ class _Writer:
         """YAML with fields changed, its lines ended by newlines."""
         lines = _BREAK.sub("\n", text)
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
-        tree = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
-        if tree is None:
-            tree = {}
+        try:
+            tree: Any = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
+        except self._fault as error:
+            fault = " ".join(str(error).split())
+            raise PromptFileError(
+                f"{', '.join(changes)}: the YAML that stands there can be read, but not changed: {fault}; put texts "
+                "with signs in them into quotes"
+            ) from error
+        tree = {} if tree is None else _without_gaps(tree)
         for name, new in changes.items():
             if new is None:
                 tree.pop(name, None)
@@ -186,7 +208,7 @@ class _Writer:
     def _changed(self, tree: Any, field: Field, new: Json) -> Any:  # noqa: ANN401 - ruamel.yaml's own values
         """A value as it is to be written: what is not changed stays in the tree, with its comments."""
         seen = plain(field.seen)
-        if seen == new and isinstance(seen, bool) == isinstance(new, bool):
+        if _same(seen, new):
             return tree
         raw, value = field.raw.value, field.seen.value
         if isinstance(raw, dict) and isinstance(value, dict) and isinstance(new, dict):
@@ -195,7 +217,7 @@ class _Writer:
         if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
             self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
             return tree
-        if isinstance(raw, str) and isinstance(seen, dict | list) and _texts(seen) & _texts(new):
+        if isinstance(raw, str) and isinstance(value, dict | list) and _texts(cast("Json", seen)) & _texts(new):
             raise PromptFileError(
                 f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
                 "has nothing of it"
@@ -212,20 +234,14 @@ class _Writer:
 
     def _change_items(self, tree: Any, items: list[Field], new: list[Json]) -> None:  # noqa: ANN401 - as above
         """Items with names are those of the same names; others, those at the same places."""
-        names = [_name_of(plain(item.seen)) for item in items]
-        wanted = [_name_of(item) for item in new]
-        if (
-            None in names
-            or None in wanted
-            or [name for name in names if name in wanted] != [name for name in wanted if name in names]
-        ):
-            names, wanted = [*range(len(items))], [*range(len(new))]
+        names, wanted = _paired([plain(item.seen) for item in items], new)
+        by_name: dict[str | int, Field] = dict(zip(names, items, strict=True))
         for index in reversed(range(len(items))):
             if names[index] not in wanted:
                 del tree[index]
         for index, (name, value) in enumerate(zip(wanted, new, strict=True)):
             if name in names:
-                tree[index] = self._changed(tree[index], items[names.index(name)], value)
+                tree[index] = self._changed(tree[index], by_name[name], value)
             else:
                 tree.insert(index, self._new(value))
 
@@ -238,20 +254,52 @@ class _Writer:
             return [self._new(item) for item in value]
         if isinstance(value, dict):
             return {self._key(key): self._new(item) for key, item in value.items()}
-        return value
+        # The resolver takes all for text, and so this is no text in quotes.
+        return self._bare(json.dumps(value))
 
     def _key(self, text: str) -> str:
-        """Text in one line, as keys are."""
-        return self._quoted(text) if _ESCAPED.search(text) else text
+        """Text in one line, as keys are: in quotes where it would be no text without."""
+        return self._quoted(text) if _ESCAPED.search(text) or not is_text(text) else self._bare(text)
 
 
-def _name_of(item: object) -> object:
-    return cast("dict[str, object]", item).get(_NAME) if isinstance(item, dict) else None
+def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
+    """A tree in which what is empty says so: within braces nothing would be an empty text."""
+    items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
+    for key, item in items:
+        if isinstance(item, dict | list):
+            _without_gaps(item)
+        elif type(item) is str and not item:
+            tree[key] = "null"
+    return tree
+
+
+def _paired(old: Sequence[object], new: Sequence[object]) -> tuple[Sequence[str | int], Sequence[str | int]]:
+    """What old and new items are called: by their names where each has one, in one order; else by their places."""
+    names, wanted = _names(old), _names(new)
+    if (
+        names is None
+        or wanted is None
+        or [each for each in names if each in wanted] != [each for each in wanted if each in names]
+    ):
+        return [*range(len(old))], [*range(len(new))]
+    return names, wanted
+
+
+def _names(items: Sequence[object]) -> list[str] | None:
+    """The names of items; None where one has none, or two have the same."""
+    fields = [cast("dict[str, object]", item) if isinstance(item, dict) else {} for item in items]
+    names = [name for each in fields if isinstance(name := each.get(_NAME), str)]
+    return names if len({*names}) == len(items) else None
+
+
+def _same(old: object, new: object) -> bool:
+    """Whether two values are the same in JSON, to which true is no 1."""
+    return old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _texts(value: Json) -> set[str]:
     """All texts in a value."""
-    if isinstance(value, dict | list):
-        within: Iterable[Json] = value.values() if isinstance(value, dict) else value
-        return set[str]().union(*map(_texts, within))
-    return {value} if isinstance(value, str) else set()
+    if isinstance(value, str):
+        return {value}
+    within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set[str]().union(*map(_texts, within))

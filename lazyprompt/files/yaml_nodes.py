@@ -282,6 +282,11 @@ def _index(event: yaml.Event) -> int:
     return event.start_mark.index if event.start_mark else 0
 
 
+def is_text(plain_scalar: str) -> bool:
+    """Whether a plain scalar is read as text, and not as a number, true, false or null."""
+    return plain_scalar not in _WORDS and _NUMBER.fullmatch(plain_scalar) is None and plain_scalar != "<<"
+
+
 def plain(node: Node) -> object:
     """The value of a node, without places; what an alias repeats is made anew."""
     if isinstance(node.value, list):

@@ -136,6 +136,11 @@ class InstructionTemplate:
         return changed
 
     @property
+    def templates(self) -> tuple[SlotSyntax, SlotSyntax]:
+        """Its two parts, parsed: the system-level one and the user-level one."""
+        return self._system, self._user
+
+    @property
     def literals(self) -> tuple[str, ...]:
         """The developer's own text, in pieces."""
         return self._system.literals + self._user.literals

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
 # What Jinja reads otherwise than as the name of a value.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
+_OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 # A filter of ours, by a name that no template can write.
 _NAMED = " named"
 
@@ -198,6 +199,11 @@ def _compiled(text: str, jinja: _Environment) -> _Parsed:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
         raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
+    if other := next(tree.find_all(_OTHER_FILES), None):
+        raise TemplateError(
+            f"Jinja, line {other.lineno}: a template reads no other templates; a prompt file can include text, as "
+            '{% include "shared/tone.md" %}'
+        )
     if escaped := tree.find(nodes.ScopedEvalContextModifier):
         raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
 

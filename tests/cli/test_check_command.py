@@ -42,8 +42,8 @@ def test_plain() -> None:
         "wrong.prompty:4:8: LP052 there is no filter 'lowr' (did you mean 'lower'?); take one that Jinja has\n"
         "    {{ a | lowr }}\n"
         "           ^\n"
-        "doubtful.prompty:3:1: LP030 'asistant' is no role (did you mean 'assistant'?): the line is text, and begins no "
-        "section; write assistant:\n"
+        "doubtful.prompty:3:1: LP030 'asistant' is no role (did you mean 'assistant'?): the line is text, and begins "
+        "no section; write assistant:\n"
         "1 error, 1 warning in 2 files\n"
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyprompt.errors import PromptFileError
+from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.check import RULES, Finding, check
 from lazyprompt.files.prompty import Prompty
 
@@ -128,7 +128,10 @@ NO_FINDINGS = [
     ("LP053", "user:\n{{ safe }}\n"),
     ("LP054", "user:\n{% for i in range(3) %}{{ '-' * 3 }}{% endfor %}\n"),
     ("LP060", "user:\nsk-learn and risk-assessment-of-all-kinds-of-things\n"),
-    ("LP061", front("model: {connection: {apiKey: '${env:KEY}'}}\ninputs:\n  password: {kind: string}", "{{password}}")),
+    (
+        "LP061",
+        front("model: {connection: {apiKey: '${env:KEY}'}}\ninputs:\n  password: {kind: string}", "{{password}}"),
+    ),
     ("LP061", "user:\npassword: hunter2\n"),
     ("LP070", front("model: gpt-4o-2024-08-06")),
     ("LP070", front("model: ${env:DEPLOYMENT}")),
@@ -214,6 +217,17 @@ def test_yaml_prompt_files() -> None:
     assert found("instruction: 7\n", "p.yaml") == [("LP001", 1, 14)]
     assert found(f"instruction: Hi <think>\nsystem: {KEY}\n", "p.yaml") == [("LP040", 1, 17), ("LP060", 2, 9)]
     assert found("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
+
+
+def test_a_template_of_no_known_syntax_is_not_read() -> None:
+    """It was parsed as Jinja, and each of its tags was a fault."""
+    assert found(front("template: {format: mustach}", "{{#a}}x{{/a}}")) == [("LP001", 2, 20)]
+
+
+def test_the_dialect_can_be_given() -> None:
+    assert found("tool:\nx\n", dialect="v2") == []
+    with pytest.raises(TemplateError, match="no dialect 'v3'"):
+        check("user:\nx\n", dialect="v3")
 
 
 def test_dotprompt() -> None:

@@ -35,15 +35,15 @@ def _same(prompter: Prompter, values: object = None, history: list[tuple[str, st
 
 
 def test_a_chat_prompter_reads_well() -> None:
-    prompter = ChatPrompter(
-        {"system": "Answer {question}.", "user": "Context: {context}. "}, system="Be kind.", tools=[ADD]
-    )
+    instruction = {"system": "Answer {question}.", "user": "Context: {context}. "}
+    prompter = ChatPrompter(instruction, system="Be kind.", tools=[ADD])
     values = {"question": "Q", "context": "C", "input": "now"}
     prompty = _same(prompter, values)
     assert Prompty.from_prompter(prompter, name="qa", model={"id": "gpt", "apiKey": "${env:K:x}"}).dumps() == (
         "---\nname: qa\nmodel:\n  id: gpt\n  apiKey: ${env:K:x}\ninputs:\n  - name: question\n    required: true\n"
         "  - name: context\n    required: true\n  - name: input\n    description: What the user says.\ntools:\n"
-        "  - kind: function\n    name: add\n    description: Adds.\n    parameters:\n      type: object\n    strict: true\n"
+        "  - kind: function\n    name: add\n    description: Adds.\n    parameters:\n      type: object\n"
+        "    strict: true\n"
         "---\nsystem:\nBe kind.\nAnswer {{ question }}.\n\nuser:\nContext: {{ context }}. {{ input }}\n"
     )
     # A history that is given at the call has its place, as in the prompter.
@@ -77,10 +77,13 @@ def test_prompters(prompter: Prompter, values: object) -> None:
 
 
 def test_history() -> None:
-    turns = [("Hi\n", "\nuser:\nHo"), {"role": "user", "name": "Ada Lovelace", "content": "x"}]
+    turns: list[tuple[str, str] | dict[str, str]] = [
+        ("Hi\n", "\nuser:\nHo"),
+        {"role": "user", "name": "Ada Lovelace", "content": "x"},
+    ]
     prompty = _same(ChatPrompter("A {x}", history=turns), {"x": "1"})
     assert 'user[name="Ada Lovelace"]:\nx\n' in prompty.instructions
-    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    call: JsonObject = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     calls: list[JsonObject] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": "r"},
@@ -104,44 +107,11 @@ def test_jinja(text: str, values: dict[str, object]) -> None:
 
 
 # What means something to YAML, to Jinja, to the lines of roles, to fences and to front matters.
-_PIECES = st.sampled_from(
-    [
-        "user:",
-        "System :",
-        "#user:",
-        'assistant[name="x"]:',
-        "tool:",
-        "\n",
-        "\n\n",
-        " ",
-        "```",
-        "~~~~",
-        "---",
-        "+++",
-        "{",
-        "}",
-    ]
-    + [
-        "{{",
-        "}}",
-        "{%",
-        "%}",
-        "{#",
-        "#}",
-        "{% raw %}",
-        "\\",
-        "\r",
-        "\r\n",
-        "\x00",
-        "\t",
-        "\ufeff",
-        "\ufdd0",
-        "\u2028",
-        ":",
-        "a",
-    ]
-    + ["{x}", "{role}", "{y}:", "${env:HOME}", "![image](u)", "{{x}}", "colon", "newline", "'", '"', "{{{x}}}"]
-)
+_ROLES = ["user:", "System :", "#user:", 'assistant[name="x"]:', "tool:", "![image](u)", "```", "~~~~", "---", "+++"]
+_SPACE = ["\n", "\n\n", " ", "\r", "\r\n", "\x00", "\t", "\ufeff", "\ufdd0", "\u2028", ":", "a", "'", '"', "\\"]
+_BRACES = ["{", "}", "{{", "}}", "{%", "%}", "{#", "#}", "{% raw %}", "{{x}}", "{{{x}}}", "${env:HOME}"]
+_SLOTS = ["{x}", "{role}", "{y}:", "{input}", "colon", "newline"]
+_PIECES = st.sampled_from([*_ROLES, *_SPACE, *_BRACES, *_SLOTS])
 _INSTRUCTIONS = st.lists(_PIECES, max_size=8).map("".join)
 _VALUES = st.lists(_PIECES, max_size=3).map("".join)
 
@@ -174,10 +144,9 @@ def test_any_text_stays_as_it_is(system: str, instruction: str) -> None:
 
 
 def test_what_a_file_cannot_say() -> None:
-    for slot in ("self", "true", "range", "loop"):
-        if slot != "loop":
-            with pytest.raises(FormatError, match=f"the slot '{slot}' cannot be an input"):
-                Prompty.from_prompter(ChatPrompter(f"A {{{slot}}}"))
+    for slot in ("self", "true", "range"):
+        with pytest.raises(FormatError, match=f"the slot '{slot}' cannot be an input"):
+            Prompty.from_prompter(ChatPrompter(f"A {{{slot}}}"))
     with pytest.raises(FormatError, match="pre_hook"):
         Prompty.from_prompter(ChatPrompter("A").pre_hook(lambda *call: call))
     with pytest.raises(FormatError, match="with_budget"):

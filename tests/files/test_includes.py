@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,9 +123,7 @@ def test_a_missing_file_is_a_file_not_found(tmp_path: Path) -> None:
 
 def test_a_chain_is_named(tmp_path: Path) -> None:
     with pytest.raises(PromptFileError, match=r"a.prompty:1:1: one.md: two.md: there is no file 'no.md'"):
-        loaded(
-            tmp_path, '{% include "one.md" %}', one_md='{% include "two.md" %}', two_md='\n{% include "no.md" %}'
-        )
+        loaded(tmp_path, '{% include "one.md" %}', one_md='{% include "two.md" %}', two_md='\n{% include "no.md" %}')
 
 
 def test_a_fault_behind_an_include_has_the_line_of_its_own_file(tmp_path: Path) -> None:
@@ -154,3 +153,21 @@ def test_text_that_was_given_needs_a_directory(tmp_path: Path) -> None:
 def test_what_else_reads_files_in_jinja_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(PromptFileError, match="1:1"):
         loaded(tmp_path, text, a_md="x")
+
+
+@pytest.mark.parametrize(
+    ("head", "text"), [("", "{% raw %}"), ("", "{#"), ("", "{{"), (MUSTACHE, "{{{"), (HANDLEBARS, "{{!--")]
+)
+def test_what_never_ends_takes_no_longer_than_its_length(tmp_path: Path, head: str, text: str) -> None:
+    # From each raw block the end was looked for anew: 500,000 of them took minutes.
+    begun = time.monotonic()
+    with pytest.raises(PromptFileError):
+        loaded(tmp_path, f"{head}include >" + text * 100_000)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_front_matter_that_holds_the_template_includes_too(tmp_path: Path) -> None:
+    head = "---\ninstructions: |\n  user:\n  {% include "
+    assert loaded(tmp_path, f'{head}"tone.md" %}}\n---\n', tone_md="Kind.").instructions == "user:\nKind.\n"
+    with pytest.raises(PromptFileError, match=r"a.prompty:[23]:\d+: there is no file 'no.md'"):
+        loaded(tmp_path, f'{head}"no.md" %}}\n---\n')

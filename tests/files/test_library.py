@@ -8,6 +8,7 @@ import sys
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,12 @@ def test_the_nearest_is_given(lib: Path, key: str, lang: str | None, version: st
         ("/etc/passwd", None, None, "no prompt '/etc/passwd'"),
         ("a\0b", None, None, "no prompt"),
         ("", None, None, "no prompt ''"),
-        ("refund", None, "1.3.0", "no version '1.3.0' of the prompt 'refund' (did you mean '1.2.0'?); there are 1.0.0, "),
+        (
+            "refund",
+            None,
+            "1.3.0",
+            "no version '1.3.0' of the prompt 'refund' (did you mean '1.2.0'?); there are 1.0.0, ",
+        ),
         ("refund", None, "^3", "there are 1.0.0, 1.2.0, 2.0.0-rc.1"),
         ("support/bill", None, "1.0.0", "its file has no version in its name"),
         ("refund", None, "newest", "neither a version nor a range"),
@@ -228,8 +234,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_package_by_its_name_or_its_resources(package: Path) -> None:
-    from importlib.resources import files
-
     assert PromptLibrary("acme_prompts").get("s/a").render() == "user:\nKind."
     assert "acme_prompts" not in sys.modules, "a library runs no code of the package"
     assert PromptLibrary(files("acme_prompts")).keys() == ("s/a",)
@@ -309,8 +313,9 @@ def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
     put(tmp_path, "a.prompty", text="---\nname: n\n---\nHi {{ q }}")
     library = PromptLibrary(tmp_path)
     prompt = library.get("a")
-    assert pickle.loads(pickle.dumps(prompt)).render({"q": 1}) == "Hi 1"
-    assert pickle.loads(pickle.dumps(library)).get("a") == prompt
+    travelled = pickle.loads(pickle.dumps((prompt, library)))  # noqa: S301 - our own bytes
+    assert travelled[0].render({"q": 1}) == "Hi 1"
+    assert travelled[1].get("a") == prompt
     assert b"x-secret-x" not in pickle.dumps(library)
 
 
@@ -357,7 +362,7 @@ def test_the_hash_is_the_same_in_every_process_and_place(tmp_path: Path) -> None
         put(tmp_path / place, "a.prompty", text=HASHED)
     code = "import sys; from lazyprompt.files.library import PromptLibrary; print(PromptLibrary(sys.argv[1]).hash('a'))"
     found = {
-        subprocess.run(
+        subprocess.run(  # noqa: S603 - our own code
             [sys.executable, "-c", code, tmp_path / place],
             env={**os.environ, "PYTHONHASHSEED": seed},
             check=True,
@@ -380,6 +385,24 @@ def test_a_get_of_an_unchanged_file_reads_none(lib: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "scandir", refuse)
     counted: list[object] = []
     stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda *given, **more: counted.append(given) or stat(*given, **more))
+
+    def counting(path: str) -> os.stat_result:
+        counted.append(path)
+        return stat(path)
+
+    monkeypatch.setattr(os, "stat", counting)
     library.get("support/bill")
     assert len(counted) == 2, "its directory and itself"
+
+
+def test_links_of_a_mounted_volume_are_followed_when_they_turn(tmp_path: Path) -> None:
+    # Volumes of a cluster are links to a hidden directory, which is replaced as a whole.
+    for number in ("1", "2"):
+        put(tmp_path / f"..{number}", "a.prompty", text=number)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "a.prompty").symlink_to("..data/a.prompty")
+    library = PromptLibrary(tmp_path)
+    assert (library.keys(), said(library, "a")) == (("a",), "1")
+    (tmp_path / "new").symlink_to("..2")
+    (tmp_path / "new").replace(tmp_path / "..data")
+    assert said(library, "a") == "2"

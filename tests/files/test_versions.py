@@ -8,10 +8,19 @@ from lazyprompt.errors import PromptFileError
 from lazyprompt.files.versions import Range, Version
 
 # semver.org, section 11: each is before the next.
-ORDER = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0".split()
+ORDER = [
+    "1.0.0-alpha",
+    "1.0.0-alpha.1",
+    "1.0.0-alpha.beta",
+    "1.0.0-beta",
+    "1.0.0-beta.2",
+    "1.0.0-beta.11",
+    "1.0.0-rc.1",
+    "1.0.0",
+]
 NUMBERS = st.integers(0, 3)
 VERSIONS = st.builds(
-    lambda numbers, pre: Version(numbers, pre),
+    Version,
     st.tuples(NUMBERS, NUMBERS, NUMBERS),
     st.sampled_from([(), (), ("rc", "1"), ("0",)]),
 )
@@ -19,7 +28,8 @@ VERSIONS = st.builds(
 
 def test_the_order_is_that_of_the_standard() -> None:
     versions = [Version.read(text) for text in [*ORDER, "2.0.0", "2.1.0", "2.1.1", "10.0.0"]]
-    assert sorted(reversed(versions)) == versions
+    turned = versions[::-1]
+    assert sorted(turned) == versions
 
 
 @pytest.mark.parametrize(("text", "said"), [("2", "2.0.0"), ("1.2", "1.2.0"), ("1.2.3-rc.1+build.5", "1.2.3-rc.1")])
@@ -27,7 +37,9 @@ def test_numbers_that_are_left_out_are_zero(text: str, said: str) -> None:
     assert str(Version.read(text)) == said
 
 
-@pytest.mark.parametrize("text", ["", "latest", "01.2.3", "1.2.3-01", "1.2.3.4", "v1.2.0", "1.2-rc.1", "1..2", "٣", "1.2.3\n"])
+@pytest.mark.parametrize(
+    "text", ["", "latest", "01.2.3", "1.2.3-01", "1.2.3.4", "v1.2.0", "1.2-rc.1", "1..2", "٣", "1.2.3\n"]
+)
 def test_what_is_no_version(text: str) -> None:
     with pytest.raises(PromptFileError, match="is no version"):
         Version.read(text)

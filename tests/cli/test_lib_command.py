@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from lazyprompt._cli_io import Output, WrongUseError
+from lazyprompt._cli_lib import lib
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST = """---
+name: r
+model: {id: m, connection: {apiKey: sesame}}
+inputs: {q: hi}
+---
+system:
+{% include "tone.md" %}
+user:
+{{ q }}
+"""
+
+
+def said(*argv: str) -> str:
+    made: object = lib.main(list(argv), prog_name="lib", standalone_mode=False)
+    assert isinstance(made, Output)
+    return made.text
+
+
+@pytest.fixture
+def prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "tone.md").write_text("Be kind.\n")
+    (tmp_path / "s" / "refund@1.0.0.prompty").write_text(FIRST)
+    (tmp_path / "s" / "refund@2.0.0.prompty").write_text(FIRST.replace("user:", "Be brief.\nuser:"))
+    (tmp_path / "s" / "refund.zh-CN.prompty").write_text("user:\n你好\n", encoding="utf-8")
+    (tmp_path / "ask.yaml").write_text("instruction: Answer {question}.\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list(prompts: Path) -> None:
+    table = "KEY       LANGUAGES  VERSIONS\nask       -          -\ns/refund  - zh-CN    - 1.0.0 2.0.0\n"
+    assert said("list") == said("list", str(prompts)) == table
+    found: list[dict[str, Any]] = json.loads(said("list", "--json"))
+    assert [each["key"] for each in found] == ["ask", "s/refund"]
+    assert [(each["lang"], each["version"]) for each in found[1]["files"]] == [
+        ("", "1.0.0"),
+        ("", "2.0.0"),
+        ("zh-CN", None),
+    ]
+
+
+def test_show(prompts: Path) -> None:
+    text = said("show", "s/refund", "--version", "1.x", "--dir", str(prompts))
+    facts, _, template = text.partition("\n\n")
+    assert f"path: {prompts / 's' / 'refund@1.0.0.prompty'}\n" in facts
+    assert "version: 1.0.0\n" in facts
+    assert 'inputs: [{"name":"q","kind":"string","default":"hi"}]' in facts
+    assert template == "system:\nBe kind.\nuser:\n{{ q }}\n"
+    assert "sesame" not in text
+    assert json.loads(said("show", "s/refund", "--lang", "zh_cn", "--json"))["template"] == "user:\n你好\n"
+    yaml = json.loads(said("show", "ask", "--json"))
+    assert (yaml["inputs"], yaml["template"]) == (["question"], "instruction: Answer {question}.\n")
+
+
+def test_diff(prompts: Path) -> None:
+    assert prompts.is_dir()
+    lines = said("diff", "s/refund", "1.0.0", "^2").splitlines()
+    assert lines[:3] == ["s/refund@1.0.0 → s/refund@2.0.0", "sections", "  ~ system"]
+    assert lines[-1] == "      +Be brief."
+    assert json.loads(said("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["how"] == "changed"
+    assert said("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 say the same\n"
+
+
+def test_layers_and_params(prompts: Path) -> None:
+    team = prompts / "team"
+    team.mkdir()
+    (team / "tone.md").write_text("Be stern.")
+    (team / "p.prompty").write_text("---\nmodel: ${params:model}\n---\nHi")
+    assert "Be stern." in said("show", "s/refund", "--layer", "team")
+    assert '"id":"m1"' in said("show", "p", "--layer", "team", "--param", "model=m1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "where", "says"),
+    [
+        (("list", "nowhere"), "DIR", "nowhere: there is no such directory"),
+        (("show", "refund"), "KEY", "no prompt 'refund' (did you mean 's/refund'?)"),
+        (("show", "s/refund", "--dir", "./no/where"), "--dir", "not there"),
+        (("show", "s/refund", "--version", "x.y"), "KEY", "neither a version nor a range"),
+        (("show", "s/refund", "--param", "model"), "--param", "name=value"),
+        (("diff", "s/refund", "1.0.0", "9"), "KEY", "no version '9'"),
+        (("list", "--layer", "nowhere"), "DIR", "nowhere"),
+    ],
+)
+def test_wrong_use_names_the_option(prompts: Path, argv: tuple[str, ...], where: str, says: str) -> None:
+    assert prompts.is_dir()
+    with pytest.raises(WrongUseError) as error:
+        said(*argv)
+    assert error.value.where == where
+    assert says in error.value.message
+
+
+def test_help_of_each_command() -> None:
+    assert [*lib.commands] == ["list", "show", "diff"]
+    alone = CliRunner().invoke(lib, [])
+    assert (alone.exit_code, "Commands:" in alone.output) == (0, True)
+    for name in lib.commands:
+        ran = CliRunner().invoke(lib, [name, "--help"])
+        assert ran.exit_code == 0
+        assert "Examples:" in ran.output

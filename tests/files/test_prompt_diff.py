@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.files.library import PromptLibrary
+from lazyprompt.files.prompt_diff import Change, PromptDiff, compared, outline_of
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEFORE = """---
+name: refund
+model: {id: small, options: {temperature: 0.2, seed: 1}, connection: {apiKey: sesame}}
+inputs:
+  order: {kind: string}
+  name: {kind: string}
+tools:
+  - {name: find, description: Finds.}
+  - {name: old}
+---
+system:
+You are kind.
+Be brief.
+user:
+{{ order }} of {{ name }}
+"""
+BEHIND = """---
+name: refund
+model: {id: small, options: {temperature: 0.7, topP: 1}, connection: {apiKey: mellon}}
+inputs:
+  order: {kind: integer, required: true}
+  locale: {kind: string, default: en}
+tools:
+  - {name: find, description: Finds orders.}
+  - {name: new}
+---
+system:
+You are kind.
+Be thorough.
+assistant:
+Hello.
+user:
+{{ order }} of {{ name }}
+"""
+SHOWN = """\
+a → b
+inputs
+  ~ order
+      kind: "string" → "integer"
+      required: none → true
+  - name
+  + locale
+      kind: "string"
+      default: "en"
+tools
+  ~ find
+      description: "Finds." → "Finds orders."
+  - old
+  + new
+      kind: "function"
+settings
+  ~ model.options.temperature
+      - 0.2
+      + 0.7
+  - model.options.seed
+      - 1
+  ~ model.connection.apiKey
+  + model.options.topP
+      + 1
+sections
+  ~ system
+      @@ -1,2 +1,2 @@
+       You are kind.
+      -Be brief.
+      +Be thorough.
+  + assistant
+      @@ -0,0 +1 @@
+      +Hello."""
+
+
+def diff(before: str, behind: str) -> PromptDiff:
+    return compared("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, behind)))
+
+
+def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
+    found = diff(BEFORE, BEHIND)
+    assert str(found) == SHOWN
+    assert found
+    assert [(each.how, each.name) for each in found.inputs] == [
+        ("changed", "order"),
+        ("removed", "name"),
+        ("added", "locale"),
+    ]
+    assert json.loads(json.dumps(found.to_dict()))["sections"][1]["name"] == "assistant"
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
+    assert "sesame" not in str(found)
+    assert "mellon" not in json.dumps(found.to_dict())
+
+
+def test_what_does_not_differ() -> None:
+    found = diff(BEFORE, BEFORE.replace("\n", "\r\n"))
+    assert not found
+    assert str(found) == "a and b say the same"
+
+
+def test_a_section_that_comes_between_changes_no_other() -> None:
+    before = "user:\none\nassistant:\ntwo\nuser:\nthree"
+    behind = "user:\nzero\nassistant:\nnull\nuser:\none\nassistant:\ntwo\nuser:\nthree"
+    assert [(each.how, each.name) for each in diff(before, behind).sections] == [
+        ("added", "user"),
+        ("added", "assistant"),
+    ]
+
+
+def test_sections_of_the_same_role_go_together_in_turn() -> None:
+    found = diff("user:\na\nassistant:\nb\nuser:\nc", "user:\nA\nuser:\nC")
+    assert [(each.how, each.name) for each in found.sections] == [
+        ("changed", "user"),
+        ("removed", "assistant"),
+        ("changed", "user"),
+    ]
+
+
+def test_roles_of_handlebars() -> None:
+    head = "---\ntemplate: {format: handlebars}\n---\n"
+    found = diff(head + '{{role "system"}}a{{role "user"}}b', head + '{{role "system"}}a{{role "model"}}b')
+    assert [(each.how, each.name) for each in found.sections] == [("removed", "user"), ("added", "assistant")]
+
+
+def test_attributes_are_of_the_name() -> None:
+    found = diff('user[name="a"]:\nx', "user:\nx")
+    assert [(each.how, each.name) for each in found.sections] == [("removed", 'user{"name": "a"}'), ("added", "user")]
+
+
+def test_yaml_prompt_files(tmp_path: Path) -> None:
+    (tmp_path / "a@1.yaml").write_text("system: Kind.\ninstruction: Answer {question}.\n")
+    (tmp_path / "a@2.yaml").write_text("system: Kind.\ninstruction: Answer {q}.\nmodel: qwen2.5\n")
+    found = PromptLibrary(tmp_path).diff("a", "1", "2")
+    assert (found.a, found.b) == ("a@1.0.0", "a@2.0.0")
+    assert [(each.how, each.name) for each in found.inputs] == [("removed", "question"), ("added", "q")]
+    assert found.settings == (Change("added", "model", ('+ "qwen2.5"',)),)
+    assert [(each.how, each.name) for each in found.sections] == [("changed", "instruction")]
+
+
+TEMPLATES = st.lists(
+    st.tuples(st.sampled_from(["user", "assistant", "system"]), st.sampled_from(["a", "b", "c"])), max_size=6
+).map(lambda turns: "".join(f"{role}:\n{text}\n" for role, text in turns) or "user:\na\n")
+
+
+@given(TEMPLATES, TEMPLATES)
+def test_there_is_a_difference_where_templates_differ_and_it_turns_round(before: str, behind: str) -> None:
+    there, back = diff(before, behind), diff(behind, before)
+    assert bool(there) == bool(back) == (before != behind)
+    balance = sum({"added": 1, "removed": -1, "changed": 0}[each.how] for each in there.sections)
+    assert balance == behind.count(":") - before.count(":")
