@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from rich.cells import cell_len
 
-from lazyprompt._cli_io import WrongUseError, goes_to_terminal, json_text
+from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import RULES, SEVERITIES, check
 from lazyprompt.files.dialects import DIALECTS
@@ -81,9 +81,9 @@ def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> No
     ]
     terminal = goes_to_terminal(None)
     if options["form"] == "json":
-        click.echo(json_text([asdict(each) for each in found], indent=2, terminal=terminal), nl=False)
+        Output(json_text([asdict(each) for each in found], indent=2, terminal=terminal)).write()
     else:
-        click.echo(visible("".join(map(_plain, found)) + _summed(found, len(set(paths)))), nl=False)
+        Output(visible("".join(map(_plain, found)) + _summed(found, len(set(paths))))).write()
     grave = SEVERITIES[:2] if options["strict"] else SEVERITIES[:1]
     if any(each.severity in grave for each in found):
         context.exit(_FOUND)

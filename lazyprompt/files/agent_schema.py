@@ -15,6 +15,7 @@ from lazyprompt.files.scanned import Scanned
 from lazyprompt.files.slotted_yaml import slotted_yaml
 from lazyprompt.files.turns import Called, Returned, Said, Shown, Turn, said, steps_of
 from lazyprompt.openai_form import source_of
+from lazyprompt.text.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +86,8 @@ def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
 
 def _threads(section: Section) -> Iterator[Step]:
     steps = [*steps_of(section)]
-    if not any(isinstance(step, Thread) for step in steps):
+    # The slot of a thread that is not given is a value with nothing in it.
+    if not any(isinstance(part, Value) for part in section.parts):
         raise PromptFileError("a thread section holds the slot of an input of the kind thread, as {{conversation}}")
     yield from (step for step in steps if isinstance(step, Thread))
 

@@ -146,7 +146,7 @@ def spaces_in_role_lines(subject: Subject) -> Iterator[Hit]:
 
 def never_reached(subject: Subject) -> Iterator[Hit]:
     """Parts of a template under a condition that never holds."""
-    for each in subject.tree.find_all(nodes.If) if subject.tree is not None else ():
+    for each in subject.found(nodes.If):
         if isinstance(each.test, nodes.Const) and not each.test.value and each.body:
             what = f"this part is never reached: {{% if {str(each.test.value).lower()} %}}"
             yield Hit(subject.line_of_body(each.lineno, "if"), what, "take it out, or make it a comment")
@@ -174,7 +174,7 @@ def control_markers(subject: Subject) -> Iterator[Hit]:
 
 def hidden_attributes(subject: Subject) -> Iterator[Hit]:
     """Attributes that begin with an underscore."""
-    for each in subject.tree.find_all((nodes.Getattr, nodes.Getitem)) if subject.tree is not None else ():
+    for each in subject.found(nodes.Getattr, nodes.Getitem):
         name = _name_of(each)
         if name.startswith("_"):
             what = f"the attribute {name!r} begins with an underscore: the sandbox gives it to no template"
@@ -191,7 +191,7 @@ def _name_of(node: nodes.Node) -> str:
 
 def loaded_templates(subject: Subject) -> Iterator[Hit]:
     """Templates that are to be loaded while this one is filled."""
-    for each in subject.tree.find_all(tuple(_LOADERS)) if subject.tree is not None else ():
+    for each in subject.found(*_LOADERS):
         word = _LOADERS[type(each)]
         path = getattr(each, "template", None)
         kind = "" if isinstance(path, nodes.Const) else ", of a path that a value may choose"
@@ -205,7 +205,7 @@ def loaded_templates(subject: Subject) -> Iterator[Hit]:
 def unknown_filters(subject: Subject) -> Iterator[Hit]:
     """Filters and tests that there are not."""
     for kind, known in ((nodes.Filter, jinja().filters), (nodes.Test, jinja().tests)):
-        for each in subject.tree.find_all(kind) if subject.tree is not None else ():
+        for each in subject.found(kind):
             if each.name not in known:
                 what = f"there is no {kind.__name__.lower()} {each.name!r}{did_you_mean(each.name, known)}"
                 yield Hit(subject.line_of_body(each.lineno, each.name), what, "take one that Jinja has")
@@ -213,7 +213,7 @@ def unknown_filters(subject: Subject) -> Iterator[Hit]:
 
 def safe_filters(subject: Subject) -> Iterator[Hit]:
     """The filter ``safe``."""
-    for each in subject.tree.find_all(nodes.Filter) if subject.tree is not None else ():
+    for each in subject.found(nodes.Filter):
         if each.name == "safe":
             what = "the filter 'safe' is for HTML: here nothing is escaped, and nothing becomes trusted"
             yield Hit(subject.line_of_body(each.lineno, "safe"), what, "take it out")
@@ -221,15 +221,13 @@ def safe_filters(subject: Subject) -> Iterator[Hit]:
 
 def unbounded(subject: Subject) -> Iterator[Hit]:
     """What a value can make as long as it likes."""
-    if subject.tree is None:
-        return
-    for call in subject.tree.find_all(nodes.Call):
+    for call in subject.found(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "range":
             numbers = [arg.value if isinstance(arg, nodes.Const) else None for arg in call.args]
             if None in numbers or any(isinstance(each, int) and abs(each) > MAX_RANGE for each in numbers):
                 what = f"range() that a value sets, or of more than {MAX_RANGE}: filling it fails where it is too long"
                 yield Hit(subject.line_of_body(call.lineno, "range"), what, "go through a list, or write the number")
-    for product in subject.tree.find_all(nodes.Mul):
+    for product in subject.found(nodes.Mul):
         texts = [
             isinstance(each, nodes.Const) and isinstance(each.value, str) for each in (product.left, product.right)
         ]

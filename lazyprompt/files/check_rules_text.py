@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from jinja2 import nodes
+
 from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.files.check_subject import Hit, Place, field_of, fields_of, items_of
 from lazyprompt.files.inputs import checked_inputs
@@ -57,8 +59,13 @@ def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
 def tabs(subject: Subject) -> Iterator[Hit]:
     """Tabs in the front matter."""
     end = len(subject.text) if subject.is_yaml else subject.body_at if subject.fields else 0
-    for line in re.finditer(r"[^\r\n]*\t[^\r\n]*", subject.text[:end]):
-        at = line.start() + line[0].index("\t")
+    last = 0
+    for found in re.finditer(r"\t", subject.text[:end]):
+        at = found.start()
+        line = subject.place(at).line
+        if line == last:
+            continue
+        last = line
         yield Hit(subject.place(at), "a tab in the front matter", "YAML is set out with spaces; in text, write \\t")
 
 
@@ -190,12 +197,8 @@ def unknown_slots(subject: Subject) -> Iterator[Hit]:
 
 def optional_names(subject: Subject) -> frozenset[str]:
     """Variables of a template in Jinja that it asks for before it uses them: ``is defined``, ``default``."""
-    if subject.tree is None:
-        return frozenset()
-    from jinja2 import nodes  # noqa: PLC0415 - only templates in Jinja need it
-
     asked: set[str] = set()
-    for each in subject.tree.find_all((nodes.Test, nodes.Filter)):
+    for each in subject.found(nodes.Test, nodes.Filter):
         if each.name in ("defined", "undefined", "default", "d") and isinstance(each.node, nodes.Name):
             asked.add(each.node.name)
     return frozenset(asked)

@@ -6,6 +6,7 @@ All other rules see the masked text, which has each place where it was: whatever
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _FIELD = re.compile(
     r"(?:[|>][-+0-9]{0,2}[ \t]*(?:\r\n?|\n)(?P<block>(?:(?P<indent>[ ]+)[^\r\n]*(?:\r\n?|\n|\Z))"
     r"(?:(?P=indent)[^\r\n]*(?:\r\n?|\n|\Z))*)"
     r"|\"(?P<double>(?:[^\"\\\r\n]|\\.)*)\"|'(?P<single>[^'\r\n]*)'"
-    r"|(?P<plain>[^\s\"'{\[|>#&*!][^\r\n,}\]#]*))",
+    r"|(?P<plain>[^\s\"'{\[|>#&*!](?:\{[^{}\r\n]*\}|[^\r\n,}\]#])*))",
     re.IGNORECASE,
 )
 # What is no secret itself: where one is to be had, or that one is to be put in.
@@ -81,16 +82,20 @@ def secrets_in(text: str, fields_end: int) -> list[Secret]:
     Returns:
         The secrets, in their order.
     """
-    found = [*_known(text)]
+    known = [*_known(text)]
+    begins = [each.begin for each in known]
+    found: list[Secret] = []
     for match in _FIELD.finditer(text, 0, fields_end):
         group = next(name for name in ("block", "double", "single", "plain") if match[name] is not None)
         begin, value = match.start(group), match[group].rstrip()
         begin += len(value) - len(value := value.lstrip())
         end = begin + len(value)
-        known = any(each.begin < end and begin < each.end for each in found)
-        if not known and not _NO_SECRET.fullmatch(value):
+        # The last one that begins before this one ends is the only one that can lie in it.
+        before = bisect_left(begins, end)
+        is_known = before > 0 and known[before - 1].end > begin
+        if not is_known and not _NO_SECRET.fullmatch(value):
             found.append(_secret(text, begin, end, "a literal value", match["name"]))
-    return sorted(found)
+    return sorted([*known, *found])
 
 
 def _known(text: str) -> Iterator[Secret]:

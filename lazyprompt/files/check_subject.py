@@ -6,9 +6,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from jinja2 import TemplateSyntaxError
+from jinja2 import TemplateSyntaxError, nodes
 
 from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.check_secrets import masked, secrets_in
@@ -29,14 +29,13 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jinja2 import nodes
-
     from lazyprompt.files.dialects import Dialect
     from lazyprompt.files.yaml_nodes import Node
 
 YAML_FILES: Final = (".yaml", ".yml")
 """The suffixes of files that are YAML as a whole."""
 
+_N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
 _LINE_SAID = re.compile(r"\w+, line ([0-9]+): ")
@@ -182,7 +181,8 @@ class Subject:
         self.prompt_file: PromptFile | None = None
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
         try:
-            source = Source(self.text, name)
+            # It takes one mark away itself; a second one is text.
+            source = Source("\ufeff" + self.text, name)
             if self.is_yaml:
                 self.prompt_file = PromptFile.loads(self.text, name)
             else:
@@ -250,6 +250,21 @@ class Subject:
             return jinja().parse(self.template)
         except _NO_PARSE:
             return None  # it is among the faults
+
+    @cached_property
+    def _nodes(self) -> tuple[nodes.Node, ...]:
+        """All nodes of the template in Jinja, in its order; found without recursion, however deep they lie."""
+        found: list[nodes.Node] = []
+        waiting: list[nodes.Node] = [] if self.tree is None else [self.tree]
+        while waiting:
+            node = waiting.pop()
+            found.append(node)
+            waiting += reversed([*node.iter_child_nodes()])
+        return tuple(found)
+
+    def found(self, *kinds: type[_N]) -> Iterator[_N]:
+        """The nodes of some kinds in the template, where it is one of Jinja."""
+        return (node for node in self._nodes if isinstance(node, kinds))
 
     @cached_property
     def own(self) -> OwnText | None:

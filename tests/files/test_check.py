@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -132,6 +133,7 @@ NO_FINDINGS = [
         "LP061",
         front("model: {connection: {apiKey: '${env:KEY}'}}\ninputs:\n  password: {kind: string}", "{{password}}"),
     ),
+    ("LP061", front("model:\n  connection:\n    apiKey: ${env:OPENAI_API_KEY}\n    password: ${params:a} # b")),
     ("LP061", "user:\npassword: hunter2\n"),
     ("LP070", front("model: gpt-4o-2024-08-06")),
     ("LP070", front("model: ${env:DEPLOYMENT}")),
@@ -256,6 +258,26 @@ def test_the_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
 def test_findings_are_bounded() -> None:
     text = "".join("sytem:\nx\n" for _ in range(5000))
     assert len(check(text)) == 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The rule for tabs tried each place of a line without any; secrets were compared with all others.
+        "---\n" + "apiKey: " * 50_000 + "\n---\nx",
+        "---\n" + 'apiKey: "' * 40_000 + "\n---\nx",
+        # Walking the template's tree ended in a RecursionError.
+        "{{ a" + ".a" * 3000 + " }}\n",
+        "-----BEGIN PRIVATE KEY-----\n" * 10_000,
+        "<|" * 200_000 + "\n",
+        "user:\n" * 50_000,
+    ],
+    ids=range(6),
+)
+def test_large_files_take_no_long_time(text: str) -> None:
+    begin = process_time()
+    check(text)
+    assert process_time() - begin < 5
 
 
 def test_a_finding_is_frozen() -> None:

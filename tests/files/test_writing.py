@@ -148,6 +148,13 @@ def test_what_one_parser_reads_and_the_other_does_not() -> None:
     assert changed.metadata == {"x": {"q": "Where from?", "a": "here"}}
 
 
+def test_yaml_that_can_be_read_and_not_changed() -> None:
+    prompty = Prompty.loads("---\nname: a\nx:\tb\n---\nhi")
+    assert prompty.with_fields(name="b").metadata == {"x": "b"}
+    with pytest.raises(PromptFileError, match="x: the YAML that stands there can be read, but not changed"):
+        prompty.with_fields(metadata={"x": "c"})
+
+
 def test_a_number_is_no_truth_and_takes_no_quotes() -> None:
     text = Prompty.loads("---\na: ''\nb: 0\nc: +1 # one\n---\nhi").with_fields(metadata={"a": 5, "b": False, "c": "+1"})
     assert text.dumps() == "---\na: 5\nb: false\nc: +1 # one\n---\nhi"
