@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from lazyprompt.files.library import PromptLibrary
 from speed import Row, measured
 
+from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         TokenizerError,
         ToolsError,
     )
-    from lazyprompt.files.library import PromptLibrary
+    from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
@@ -183,7 +183,7 @@ _HOMES = {
         "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError ModuleError "
         "PromptFileError PromptFileMissingError SafetyError SlotError TemplateError TokenizerError ToolsError"
     ),
-    "files.library": "PromptLibrary",
+    "files.library.library": "PromptLibrary",
     "files.prompt_file": "PromptFile",
     "files.prompty": "Prompty",
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",

@@ -12,15 +12,15 @@ from rich.cells import cell_len
 
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt.errors import PromptFileError, did_you_mean
-from lazyprompt.files.check import RULES, SEVERITIES, check
-from lazyprompt.files.dialects import DIALECTS
+from lazyprompt.files.check.check import RULES, SEVERITIES, check
+from lazyprompt.files.dialects.table import DIALECTS
 from lazyprompt.files.yaml_nodes import MAX_BYTES, Reader, Source, decoded
 from lazyprompt.inspect.terminal import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lazyprompt.files.check import Finding
+    from lazyprompt.files.check.check import Finding
 
 _FOUND = 1
 _SUFFIXES = (".prompty", ".prompt")

@@ -49,7 +49,7 @@ def converted(options: ConvertOptions) -> Output:
         WrongUseError: The file is none, or cannot be said in that form.
     """
     from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - no other command needs it
-    from lazyprompt.files.writing import convert as written  # noqa: PLC0415 - as above
+    from lazyprompt.files.writing.convert import convert as written  # noqa: PLC0415 - as above
 
     try:
         made = written(Prompty.load(options["file"]), options["to"])

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.files.library import PromptLibrary
-    from lazyprompt.files.library_names import Entry
+    from lazyprompt.files.library.library import PromptLibrary
+    from lazyprompt.files.library.names import Entry
 
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 _Table: TypeAlias = "list[tuple[str, ...]]"
@@ -106,7 +106,7 @@ def show(**options: Unpack[_ShowOptions]) -> Output:
       lazyprompt lib show support/refund --dir prompts --lang zh-CN
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
     """  # noqa: D301 - as above
-    from lazyprompt.files.library_names import YAML_SUFFIXES  # noqa: PLC0415 - yaml costs 10 ms
+    from lazyprompt.files.library.names import YAML_SUFFIXES  # noqa: PLC0415 - yaml costs 10 ms
 
     with _blaming("--dir"):
         library = _library(options)
@@ -169,7 +169,7 @@ def _blaming(where: str) -> Generator[None]:
 
 
 def _library(options: _Where) -> PromptLibrary:
-    from lazyprompt.files.library import PromptLibrary  # noqa: PLC0415 - yaml costs 10 ms
+    from lazyprompt.files.library.library import PromptLibrary  # noqa: PLC0415 - yaml costs 10 ms
 
     params: dict[str, str] = {}
     for setting in options["params"]:

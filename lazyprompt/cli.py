@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from lazyprompt._cli_check import check_command
+from lazyprompt._cli_convert import convert
 from lazyprompt._cli_io import Output, WrongUseError, drop_stdout, goes_to_terminal, json_text
+from lazyprompt._cli_lib import lib
 from lazyprompt._cli_model import NoAnswerError, model_options, sources_help
 from lazyprompt._cli_prompt import PromptOptions, asked_prompt, prompt_options, text_option, words_options
 from lazyprompt._version import __version__
@@ -45,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         made: object = _cli.main(arguments, prog_name="lazyprompt", standalone_mode=False)
         if isinstance(made, Output):
             made.write()
+        elif isinstance(made, int):
+            return made
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except NoAnswerError as error:
@@ -274,3 +279,8 @@ def providers(*, as_json: bool) -> Output:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table)
     return Output("\n".join(lines) + "\n")
+
+
+_cli.add_command(check_command)
+_cli.add_command(convert)
+_cli.add_command(lib)

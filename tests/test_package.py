@@ -36,7 +36,7 @@ ROOMS = [
     ("inspect", "files", "compat"),
     (
         *("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
-        *("_cli_chat", "_cli_model", "_cli_run", "_cli_screen"),
+        *("_cli_chat", "_cli_model", "_cli_run", "_cli_screen", "_cli_lib", "_cli_convert", "_cli_check"),
     ),
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Unp
 from jinja2 import ChainableUndefined
 
 from lazyprompt.errors import LazyPromptError, PromptFileError, PromptFileMissingError, SlotError, TemplateError
-from lazyprompt.files.content_hash import content_hash
-from lazyprompt.files.dialects import Dialect, dialect_named, dialect_of
-from lazyprompt.files.dotprompt import check_marks, shown_mark
+from lazyprompt.files.dialects.dotprompt import check_marks, shown_mark
+from lazyprompt.files.dialects.table import Dialect, dialect_named, dialect_of
+from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.front_matter import split
 from lazyprompt.files.includes import expanded, place_in
 from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
+from lazyprompt.files.library.content_hash import content_hash
 from lazyprompt.files.neutral import neutral
 from lazyprompt.files.references import References
 from lazyprompt.files.spec import read_spec
-from lazyprompt.files.translation import Reading
 from lazyprompt.files.turns import messages_of, with_history
 from lazyprompt.files.yaml_nodes import MAX_BYTES, Source, decoded
 from lazyprompt.history import History
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.file_prompter import FilePrompter
     from lazyprompt.files.includes import Expanded
     from lazyprompt.files.properties import Property
-    from lazyprompt.files.rewriting import Changes
     from lazyprompt.files.segments import Segment
     from lazyprompt.files.spec import Spec, ToolSpec
-    from lazyprompt.files.translation import Note
     from lazyprompt.files.turns import Step
+    from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.files.yaml_nodes import Node
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
@@ -505,7 +505,7 @@ class Prompty:
         description: str | None = None,
         model: str | Mapping[str, object] | None = None,
     ) -> Self:
-        """A prompt file that says what a prompter says; see :func:`lazyprompt.files.from_prompter.text_of`.
+        """A prompt file that says what a prompter says; see :func:`lazyprompt.files.writing.from_prompter.text_of`.
 
         Args:
             prompter: The prompter.
@@ -516,7 +516,7 @@ class Prompty:
         Raises:
             FormatError: A file cannot say it.
         """
-        from lazyprompt.files.from_prompter import text_of  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.from_prompter import text_of  # noqa: PLC0415 - it is seldom asked for
 
         return cls.loads(text_of(prompter, name=name, description=description, model=model), dialect="v2")
 
@@ -533,7 +533,7 @@ class Prompty:
         Raises:
             PromptFileError: A value is wrong, or cannot be written in this file.
         """
-        from lazyprompt.files.rewriting import checked_copy, rewritten  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.rewriting import checked_copy, rewritten  # noqa: PLC0415 - it is seldom asked for
 
         made = self._made(
             rewritten(self, changes), self._called, self.path, self.references, self.dialect, self.undefined
@@ -552,7 +552,7 @@ class Prompty:
         """
         if to is None:
             return self.text
-        from lazyprompt.files.writing import converted_whole  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.convert import converted_whole  # noqa: PLC0415 - it is seldom asked for
 
         return converted_whole(self, to)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt._json import Json
-    from lazyprompt.files.file_cache import Trace
+    from lazyprompt.files.library.file_cache import Trace
     from lazyprompt.files.yaml_nodes import Value
 
 # Other protocols are text: they are those of whoever runs the prompt.

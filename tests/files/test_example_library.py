@@ -15,7 +15,7 @@ from provider_types import strictly
 
 from lazyprompt import Base64Source, ChatFormatter, ToolUseBlock, URLSource, messages_from
 from lazyprompt.errors import FormatError
-from lazyprompt.files.library import PromptLibrary
+from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 

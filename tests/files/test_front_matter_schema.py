@@ -11,9 +11,9 @@ import pytest
 
 import lazyprompt.files
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.check_subject import Subject
+from lazyprompt.files.check.front_matter_schema import front_matter_schema, schema_text
+from lazyprompt.files.check.subject import Subject
 from lazyprompt.files.front_matter import split
-from lazyprompt.files.front_matter_schema import front_matter_schema, schema_text
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.yaml_nodes import Source, plain
 

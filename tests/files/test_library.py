@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
-from lazyprompt.files.library import PromptLibrary
-from lazyprompt.files.library_names import language
+from lazyprompt.files.library.library import PromptLibrary
+from lazyprompt.files.library.names import language
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
 
 
 def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.files.library._MOST_PROMPTS", 2)
+    monkeypatch.setattr("lazyprompt.files.library.library._MOST_PROMPTS", 2)
     library = PromptLibrary(put(tmp_path, "a.prompty", "b.prompty", "c.prompty"))
     first = library.get("a")
     library.get("b")
@@ -360,7 +360,7 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
 def test_the_hash_is_the_same_in_every_process_and_place(tmp_path: Path) -> None:
     for place in ("one", "two"):
         put(tmp_path / place, "a.prompty", text=HASHED)
-    code = "import sys; from lazyprompt.files.library import PromptLibrary; print(PromptLibrary(sys.argv[1]).hash('a'))"
+    code = "import sys; from lazyprompt import PromptLibrary; print(PromptLibrary(sys.argv[1]).hash('a'))"
     found = {
         subprocess.run(  # noqa: S603 - our own code
             [sys.executable, "-c", code, tmp_path / place],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.files.library import PromptLibrary
-from lazyprompt.files.prompt_diff import Change, PromptDiff, compared, outline_of
+from lazyprompt.files.library.library import PromptLibrary
+from lazyprompt.files.library.prompt_diff import Change, PromptDiff, compared, outline_of
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import PromptFileError
+from lazyprompt.files.dialects.slotted_yaml import slotted_yaml
 from lazyprompt.files.inputs import MEDIA, Thread
 from lazyprompt.files.roles import ROLES, attributes_in
 from lazyprompt.files.scanned import Scanned
-from lazyprompt.files.slotted_yaml import slotted_yaml
 from lazyprompt.files.turns import Called, Returned, Said, Shown, Turn, said, steps_of
 from lazyprompt.openai_form import source_of
 from lazyprompt.text.values import Value

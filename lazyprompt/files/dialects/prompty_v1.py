@@ -12,11 +12,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.agent_schema import result_turn, with_media
+from lazyprompt.files.dialects.agent_schema import result_turn, with_media
+from lazyprompt.files.dialects.translation import OTHERS, Translated, fits, kind_of, written
 from lazyprompt.files.inputs import Thread
 from lazyprompt.files.properties import KINDS_OF_PROPERTY
 from lazyprompt.files.roles import ROLES
-from lazyprompt.files.translation import OTHERS, Translated, fits, kind_of, written
 from lazyprompt.files.turns import Shown, Turn, steps_of
 from lazyprompt.files.yaml_nodes import KINDS, Node
 from lazyprompt.messages import ImageBlock
@@ -25,9 +25,9 @@ from lazyprompt.openai_form import source_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lazyprompt.files.dialects.translation import Reading
     from lazyprompt.files.roles import Section
     from lazyprompt.files.scanned import Scanned
-    from lazyprompt.files.translation import Reading
     from lazyprompt.files.turns import Step
 
 V1_ROLES: Final = (*ROLES, "function")

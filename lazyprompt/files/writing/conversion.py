@@ -7,22 +7,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.dialects import dialect_named
+from lazyprompt.files.dialects.table import dialect_named
+from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.front_matter import split
-from lazyprompt.files.rewriting import put_together
 from lazyprompt.files.spec import read_spec
-from lazyprompt.files.translation import Reading
-from lazyprompt.files.yaml_edit import Field
+from lazyprompt.files.writing.rewriting import put_together
+from lazyprompt.files.writing.yaml_edit import Field
 from lazyprompt.files.yaml_nodes import Source, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._json import Json
+    from lazyprompt.files.dialects.translation import Translated
     from lazyprompt.files.front_matter import Parts
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.spec import Spec
-    from lazyprompt.files.translation import Translated
 
 
 class Converted(NamedTuple):

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import nodes
 
 from lazyprompt.errors import SlotError, did_you_mean
-from lazyprompt.files.check_subject import Hit, Place, field_of, fields_of, items_of
+from lazyprompt.files.check.subject import Hit, Place, field_of, fields_of, items_of
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL
-from lazyprompt.files.translation import OPTIONS, OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lazyprompt.files.check_subject import Subject
+    from lazyprompt.files.check.subject import Subject
     from lazyprompt.files.yaml_nodes import Node
 
 _END = re.compile(r"\r\n|\r|\n")

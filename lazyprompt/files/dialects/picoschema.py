@@ -11,11 +11,11 @@ import re
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.translation import kind_of, written
+from lazyprompt.files.dialects.translation import kind_of, written
 from lazyprompt.files.yaml_nodes import KINDS, Node
 
 if TYPE_CHECKING:
-    from lazyprompt.files.translation import Reading
+    from lazyprompt.files.dialects.translation import Reading
 
 _KINDS = {
     "string": "string",

@@ -10,7 +10,7 @@ from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.front_matter import split
 from lazyprompt.files.properties import Property, PropertyReader
 from lazyprompt.files.spec import FIELDS
-from lazyprompt.files.yaml_edit import Field, edited, written
+from lazyprompt.files.writing.yaml_edit import Field, edited, written
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain
 
 if TYPE_CHECKING:

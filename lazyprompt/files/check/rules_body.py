@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import nodes
 
 from lazyprompt.errors import LazyPromptError, TemplateError, did_you_mean
-from lazyprompt.files.check_subject import Hit, Place, jinja
+from lazyprompt.files.check.subject import Hit, Place, jinja
 from lazyprompt.files.roles import ROLES, closed_fences, role_lines
 from lazyprompt.modules.contexts import context_of
 from lazyprompt.text.bounds import MAX_RANGE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._json import Json
-    from lazyprompt.files.check_subject import OwnText, Subject
+    from lazyprompt.files.check.subject import OwnText, Subject
     from lazyprompt.files.properties import Property
 
 _WORD_ALONE = re.compile(r"^[^\S\n]*#?[^\S\n]*([A-Za-z]{4,11})(?:\[[^\]\n]*\])?[^\S\n]*:[^\S\n]*$", re.MULTILINE)

@@ -1,7 +1,7 @@
 """The JSON Schema of front matters, for editors: made of the tables that a front matter is read by.
 
 It says what Prompty v2 is; fields that it does not know are let through, as a reader keeps them.
-``prompty.schema.json`` beside this file is what :func:`front_matter_schema` gives.
+``prompty.schema.json`` in the directory above is what :func:`front_matter_schema` gives.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, KINDS_OF_PROPERTY
 from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
-from lazyprompt.files.translation import OPTIONS, OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.conversion import Converted, Original
-from lazyprompt.files.to_dialects import to_agentschema, to_v2
-from lazyprompt.files.to_dotprompt import to_dotprompt
-from lazyprompt.files.to_langchain import to_langchain
+from lazyprompt.files.writing.conversion import Converted, Original
+from lazyprompt.files.writing.to_dialects import to_agentschema, to_v2
+from lazyprompt.files.writing.to_dotprompt import to_dotprompt
+from lazyprompt.files.writing.to_langchain import to_langchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

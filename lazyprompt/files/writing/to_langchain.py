@@ -10,20 +10,20 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import FormatError
-from lazyprompt.files.conversion import Converted
-from lazyprompt.files.dialects import dialect_named
-from lazyprompt.files.portable import Shown, Tag, portable
+from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.properties import RICH
-from lazyprompt.files.told_sections import stripped, told_sections
+from lazyprompt.files.writing.conversion import Converted
+from lazyprompt.files.writing.portable import Shown, Tag, portable
+from lazyprompt.files.writing.told_sections import stripped, told_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.files.conversion import Original
-    from lazyprompt.files.portable import Piece
     from lazyprompt.files.properties import Property
-    from lazyprompt.files.told_sections import Told
+    from lazyprompt.files.writing.conversion import Original
+    from lazyprompt.files.writing.portable import Piece
+    from lazyprompt.files.writing.told_sections import Told
 
 _CHAT: Final = ("langchain", "prompts", "chat")
 _CLASSES: Final = {

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher, unified_diff
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
-from lazyprompt.files.dialects import dialect_named
-from lazyprompt.files.dotprompt import MARKED_ROLES
+from lazyprompt.files.dialects.dotprompt import MARKED_ROLES
+from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.roles import sections
 from lazyprompt.files.yaml_nodes import MAX_BYTES, Reader, Source, decoded, plain
 

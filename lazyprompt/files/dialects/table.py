@@ -9,19 +9,19 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import TemplateError, did_you_mean
-from lazyprompt.files.agent_schema import AGENT_ROLES, agent_steps, agent_tools
-from lazyprompt.files.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
-from lazyprompt.files.prompty_v1 import V1_ROLES, v1_fields, v1_steps
+from lazyprompt.files.dialects.agent_schema import AGENT_ROLES, agent_steps, agent_tools
+from lazyprompt.files.dialects.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
+from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
+from lazyprompt.files.dialects.translation import Translated
 from lazyprompt.files.roles import ROLES, sections
-from lazyprompt.files.translation import Translated
 from lazyprompt.files.turns import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import JsonObject
+    from lazyprompt.files.dialects.translation import Reading
     from lazyprompt.files.roles import Section
-    from lazyprompt.files.translation import Reading
     from lazyprompt.files.turns import Step
     from lazyprompt.files.yaml_nodes import Node
 

@@ -10,16 +10,16 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.errors import FormatError
-from lazyprompt.files.portable import Shown, Tag
 from lazyprompt.files.roles import attributes_in, role_lines
 from lazyprompt.files.scanned import PLACE, Scanned
+from lazyprompt.files.writing.portable import Shown, Tag
 from lazyprompt.text.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt._json import Json
-    from lazyprompt.files.portable import Piece
+    from lazyprompt.files.writing.portable import Piece
 
 
 class Told(NamedTuple):

@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.files.dialects.picoschema import properties_of
+from lazyprompt.files.dialects.translation import Translated, fits, kind_of, written
 from lazyprompt.files.inputs import MEDIA, Medium, Thread
-from lazyprompt.files.picoschema import properties_of
 from lazyprompt.files.roles import Section
-from lazyprompt.files.translation import Translated, fits, kind_of, written
 from lazyprompt.files.yaml_nodes import KINDS, Node
 from lazyprompt.messages import URLSource
 from lazyprompt.openai_form import source_of
@@ -26,7 +26,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt.files.translation import Reading
+    from lazyprompt.files.dialects.translation import Reading
 
 SUFFIX: Final = ".prompt"
 """What the names of its files end with."""

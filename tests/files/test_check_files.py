@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyprompt.errors import PromptFileError, TemplateError
-from lazyprompt.files.check import RULES, Finding, check
+from lazyprompt.files.check.check import RULES, Finding, check
 from lazyprompt.files.prompty import Prompty
 
 LIBRARY = Path(__file__).parents[2] / "examples" / "library"

@@ -6,20 +6,20 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.errors import FormatError
-from lazyprompt.files.conversion import Converted
-from lazyprompt.files.dialects import dialect_named
-from lazyprompt.files.portable import Shown, Tag, portable
+from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.properties import RICH, schema_of
-from lazyprompt.files.told_sections import stripped, told_sections
-from lazyprompt.files.yaml_edit import written
+from lazyprompt.files.writing.conversion import Converted
+from lazyprompt.files.writing.portable import Shown, Tag, portable
+from lazyprompt.files.writing.told_sections import stripped, told_sections
+from lazyprompt.files.writing.yaml_edit import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.files.conversion import Original
-    from lazyprompt.files.portable import Piece
     from lazyprompt.files.spec import Spec, ToolSpec
+    from lazyprompt.files.writing.conversion import Original
+    from lazyprompt.files.writing.portable import Piece
 
 _ROLES: Final = {"": "system", "system": "system", "user": "user", "assistant": "model"}
 _HELPERS: Final = ("history", "media", "role", "section", "json", "if", "unless", "each", "with", "else", "this", "log")

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.versions import Version
+from lazyprompt.files.library.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.files.file_cache import Trace
+    from lazyprompt.files.library.file_cache import Trace
 
 SUFFIXES: Final = (".prompty", ".prompt", ".yaml", ".yml")
 """How the names of prompt files end."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt._json import checked
 from lazyprompt.errors import FormatError, PromptFileError, TemplateError
-from lazyprompt.files.agent_schema import AGENT_ROLES
+from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
 from lazyprompt.files.roles import ROLES, role_lines, sections
 from lazyprompt.files.scanned import PLACE, Scanned
-from lazyprompt.files.yaml_edit import written
+from lazyprompt.files.writing.yaml_edit import written
 from lazyprompt.text.instruction import InstructionTemplate
 from lazyprompt.text.jinja import JinjaTemplate
 from lazyprompt.text.slots import SlotTemplate

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from jinja2 import TemplateSyntaxError, nodes
 
 from lazyprompt.errors import PromptFileError, TemplateError
-from lazyprompt.files.check_secrets import masked, secrets_in
-from lazyprompt.files.dialects import dialect_named, dialect_of
-from lazyprompt.files.dotprompt import check_marks
+from lazyprompt.files.check.secrets_in import masked, secrets_in
+from lazyprompt.files.dialects.dotprompt import check_marks
+from lazyprompt.files.dialects.table import dialect_named, dialect_of
+from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.front_matter import split
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.scanned import Scanned
 from lazyprompt.files.spec import Spec, read_spec
-from lazyprompt.files.translation import Reading
 from lazyprompt.files.yaml_nodes import Source
 from lazyprompt.text.handlebars import HandlebarsTemplate
 from lazyprompt.text.sandbox import BoundedEnvironment
@@ -29,7 +29,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.files.dialects import Dialect
+    from lazyprompt.files.dialects.table import Dialect
     from lazyprompt.files.yaml_nodes import Node
 
 YAML_FILES: Final = (".yaml", ".yml")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from lazyprompt.errors import PromptFileError, did_you_mean
-from lazyprompt.files import check_rules_body as body
-from lazyprompt.files import check_rules_text as text_
-from lazyprompt.files.check_subject import Hit, Subject
+from lazyprompt.files.check import rules_body as body
+from lazyprompt.files.check import rules_text as text_
+from lazyprompt.files.check.subject import Hit, Subject
 from lazyprompt.files.yaml_nodes import MAX_BYTES, decoded
 
 if TYPE_CHECKING:

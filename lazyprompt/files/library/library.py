@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
-from lazyprompt.files.content_hash import content_hash
-from lazyprompt.files.file_cache import FileCache
-from lazyprompt.files.library_layers import Layers
-from lazyprompt.files.library_names import YAML_SUFFIXES, Entry, directories, entries_in, fallbacks
-from lazyprompt.files.prompt_diff import compared, outline_of, outline_of_yaml, yaml_fields
+from lazyprompt.files.library.content_hash import content_hash
+from lazyprompt.files.library.file_cache import FileCache
+from lazyprompt.files.library.layers import Layers
+from lazyprompt.files.library.names import YAML_SUFFIXES, Entry, directories, entries_in, fallbacks
+from lazyprompt.files.library.prompt_diff import compared, outline_of, outline_of_yaml, yaml_fields
+from lazyprompt.files.library.versions import Range, Version
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
-from lazyprompt.files.versions import Range, Version
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-    from lazyprompt.files.file_cache import Trace
-    from lazyprompt.files.library_layers import LayerLike
-    from lazyprompt.files.prompt_diff import Outline, PromptDiff
+    from lazyprompt.files.library.file_cache import Trace
+    from lazyprompt.files.library.layers import LayerLike
+    from lazyprompt.files.library.prompt_diff import Outline, PromptDiff
     from lazyprompt.files.prompty import Undefined
     from lazyprompt.prompter import Prompter
 
@@ -42,7 +42,7 @@ _LISTED = 12
 
 
 class PromptLibrary:
-    """Prompts by their keys; see :mod:`lazyprompt.files.library_names` for the names of their files.
+    """Prompts by their keys; see :mod:`lazyprompt.files.library.names` for the names of their files.
 
     Files are read when they are asked for, and again when they have changed; many threads may use one library.
 

@@ -6,18 +6,18 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.agent_schema import AGENT_ROLES
-from lazyprompt.files.conversion import Converted
+from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
 from lazyprompt.files.inputs import MEDIA
 from lazyprompt.files.roles import ROLES, attributes_in, role_lines
 from lazyprompt.files.scanned import Scanned
+from lazyprompt.files.writing.conversion import Converted
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.files.conversion import Original
+    from lazyprompt.files.writing.conversion import Original
 
 _RENAMED: Final = {"inputs": "inputSchema", "outputs": "outputSchema"}
 _MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\([^()\s]*\)")

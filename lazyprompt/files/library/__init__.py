@@ -1,0 +1,1 @@
+"""Prompts by their keys, languages and versions."""

@@ -1,0 +1,1 @@
+"""Prompt files written, changed, and said in other forms."""
