@@ -221,6 +221,16 @@ _OTHER_NAMES = {
 }
 
 
+def takes(provider: str, api: str) -> bool:
+    """Whether a provider has an interface.
+
+    Args:
+        provider: The provider, as a prompt file names it.
+        api: One of :data:`APIS`.
+    """
+    return (_OTHER_NAMES.get(provider, provider), api) in _TARGETS
+
+
 def target_of(provider: str | None = None, api: str | None = None) -> Target:
     """Where a request goes.
 

@@ -13,7 +13,7 @@ from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.targets import OPTIONS, target_of
+from lazyprompt.files.targets import OPTIONS, takes, target_of
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages import (
@@ -88,7 +88,7 @@ def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> 
     """
     own = _text(spec.model.get("apiType"))
     # Only OpenAI has a second interface for chats: a file that names it can be sent to others all the same.
-    own = None if provider and own == "responses" else own
+    own = None if own == "responses" and provider and not takes(provider, own) else own
     return provider or _text(spec.model.get("provider")), api or own
 
 
