@@ -47,10 +47,17 @@ if TYPE_CHECKING:
         URLSource,
         VideoBlock,
     )
+    from lazyprompt.modules.chat import Chat
+    from lazyprompt.modules.online import OnlineChatModule
+    from lazyprompt.modules.reply import Reply
+    from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
+    from lazyprompt.modules.telemetry import CallRecord
+    from lazyprompt.modules.trainable import TrainableModule
     from lazyprompt.prompt import Prompt, Rendered, Segment, Text
     from lazyprompt.prompt_maker import OpenAIPrompt
     from lazyprompt.prompter import Prompter
     from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
+    from lazyprompt.secret import Secret
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.few_shot import FewShotTemplate
     from lazyprompt.text.instruction import (
@@ -73,12 +80,15 @@ __all__ = [
     "AlpacaPrompter",
     "AnthropicTokenCounter",
     "ApproximateTokenCounter",
+    "AsyncReplyStream",
     "AudioBlock",
     "Base64Source",
     "Breakpoints",
     "Budget",
     "BudgetError",
+    "CallRecord",
     "CharTokenCounter",
+    "Chat",
     "ChatFormatter",
     "ChatInstructionTemplate",
     "ChatPromptTemplate",
@@ -107,6 +117,7 @@ __all__ = [
     "ModuleError",
     "Msg",
     "MultiAgentFormatter",
+    "OnlineChatModule",
     "OpenAIPrompt",
     "Payload",
     "Profile",
@@ -117,9 +128,12 @@ __all__ = [
     "PromptTemplate",
     "Prompter",
     "Rendered",
+    "Reply",
+    "ReplyStream",
     "ResponseParser",
     "ResponseStream",
     "SafetyError",
+    "Secret",
     "Segment",
     "SlotError",
     "TemplateError",
@@ -132,6 +146,7 @@ __all__ = [
     "ToolResultBlock",
     "ToolUseBlock",
     "ToolsError",
+    "TrainableModule",
     "TrainingSample",
     "TrimReport",
     "URLSource",
@@ -162,10 +177,17 @@ _HOMES = {
         "AudioBlock Base64Source FileBlock ImageBlock Msg TextBlock ThinkingBlock ToolResultBlock "
         "ToolUseBlock URLSource VideoBlock"
     ),
+    "modules.chat": "Chat",
+    "modules.online": "OnlineChatModule",
+    "modules.reply": "Reply",
+    "modules.streams": "AsyncReplyStream ReplyStream",
+    "modules.telemetry": "CallRecord",
+    "modules.trainable": "TrainableModule",
     "prompt": "Prompt Rendered Segment Text",
     "prompt_maker": "OpenAIPrompt",
     "prompter": "Prompter",
     "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
+    "secret": "Secret",
     "text.chat.template": "ChatTemplate",
     "text.few_shot": "FewShotTemplate",
     "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",

@@ -27,7 +27,7 @@ from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
 from lazyprompt.text.safety import SAFETIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
@@ -50,8 +50,8 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
 }
 
 
-class PromptOptions(TypedDict):
-    """What the options of a prompt give."""
+class WordsOptions(TypedDict):
+    """What the options of a prompt's words give."""
 
     prompt_file: str | None
     kind: Literal["chat", "alpaca"] | None
@@ -63,6 +63,11 @@ class PromptOptions(TypedDict):
     text: str | None
     history: str | None
     tools: str | None
+
+
+class PromptOptions(WordsOptions):
+    """What the options of a prompt give: its words, and its form."""
+
     label: str | None
     model: str | None
     form: str
@@ -81,7 +86,7 @@ def _utf8(_: click.Context, parameter: click.Parameter, value: _OptionText) -> _
 
 text_option = partial(click.option, callback=_utf8)
 
-_OPTIONS = (
+_WORDS = (
     click.argument("prompt_file", required=False, metavar="[PROMPT_FILE]"),
     click.option(
         "--type", "kind", type=click.Choice(["chat", "alpaca"]), help="The form of the prompt.  [default: chat]"
@@ -94,6 +99,8 @@ _OPTIONS = (
     text_option("--input", "text", help="What the user says, or the value of the only slot."),
     click.option("--history", metavar="FILE.json", help="Pairs or OpenAI messages."),
     click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form."),
+)
+_FORM = (
     text_option("--label", help="The answer, in training data."),
     text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt families)."),
     click.option(
@@ -111,9 +118,19 @@ _OPTIONS = (
 )
 
 
+def words_options(command: _Command) -> _Command:
+    """Give a command the options of a prompt's words; for the form, it knows better."""
+    return with_options(command, _WORDS)
+
+
 def prompt_options(command: _Command) -> _Command:
     """Give a command the options of a prompt."""
-    for option in reversed(_OPTIONS):
+    return with_options(command, (*_WORDS, *_FORM))
+
+
+def with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
+    """Give a command options, in the order of its help."""
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -167,6 +184,33 @@ def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
     Raises:
         WrongUseError: An option is wrong, or says nothing beside others; or there is no prompt at all.
     """
+    form, safety = options["form"], options["safety"]
+    if form != "flat" and safety is not None:
+        raise WrongUseError("--safety", f"only flat text is searched for control sequences; leave out --format {form}")
+    asked = asked_words(options, purpose)
+    # The model's markers and system text are the prompter's own; a provider is told its name.
+    own = options["model"] is not None and form in ("flat", "openai")
+    prompter = _for_model(asked.prompter, str(options["model"])) if own else asked.prompter
+    if safety is not None:
+        prompter = prompter.with_safety(safety)
+    given, history, tools, _ = asked.call
+    call = given, history, tools, options["label"]
+    return Asked(prompter, call, form, None if own else options["model"], asked.where)
+
+
+def asked_words(options: WordsOptions, purpose: str) -> Asked:
+    """What the options of a prompt's words ask for, as flat text of no model.
+
+    Args:
+        options: The options.
+        purpose: What is to be done with the prompt, as ``run``.
+
+    Returns:
+        The prompter and its call.
+
+    Raises:
+        WrongUseError: As of :func:`asked_prompt`.
+    """
     _refuse_conflicts(options)
     prompter = _prompter(options)
     where, given = _given(options, prompter)
@@ -175,17 +219,17 @@ def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
     sources = (given, history, options["prompt_file"], options["instruction"], options["user_instruction"])
     if all(source is None for source in sources):
         raise WrongUseError("PROMPT_FILE", f"nothing to {purpose}; give a prompt file, --instruction or --input")
-    # The model's markers and system text are the prompter's by now; a provider is told its name.
-    model = None if _is_own(options) else options["model"]
-    return Asked(prompter, (given, history, tools, options["label"]), options["form"], model, where)
+    return Asked(prompter, (given, history, tools, None), "flat", None, where)
 
 
-def _is_own(options: PromptOptions) -> bool:
-    """Whether the prompter writes the form itself, with the markers of a model family."""
-    return options["form"] in ("flat", "openai")
+def _for_model(prompter: Prompter, model: str) -> Prompter:
+    try:
+        return prompter.with_markers(model)
+    except LazyPromptError as error:
+        raise WrongUseError("--model", str(error)) from error
 
 
-def _refuse_conflicts(options: PromptOptions) -> None:
+def _refuse_conflicts(options: WordsOptions) -> None:
     """Refuse options that would say nothing beside others."""
     in_file = {
         "--type": options["kind"],
@@ -196,12 +240,9 @@ def _refuse_conflicts(options: PromptOptions) -> None:
     for option, value in in_file.items():
         if value is not None and options["prompt_file"] is not None:
             raise WrongUseError(option, "the prompt file says that; give one of the two")
-    form = options["form"]
-    if form != "flat" and options["safety"] is not None:
-        raise WrongUseError("--safety", f"only flat text is searched for control sequences; leave out --format {form}")
 
 
-def _prompter(options: PromptOptions) -> Prompter:
+def _prompter(options: WordsOptions) -> Prompter:
     """The prompter of the prompt file or of the options, with what overrides it."""
     where = "PROMPT_FILE"
     try:
@@ -213,24 +254,19 @@ def _prompter(options: PromptOptions) -> Prompter:
             where = "--extra-key" if options["extra_keys"] else "--instruction"
             make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
             prompter = make(_instruction(options), options["extra_keys"])
-        where = "--model"
-        if options["model"] is not None and _is_own(options):
-            prompter = prompter.with_markers(options["model"])
     except LazyPromptError as error:
         raise WrongUseError(where, str(error)) from error
-    if options["system"] is not None:
-        prompter = prompter.with_system(options["system"])
-    return prompter if options["safety"] is None else prompter.with_safety(options["safety"])
+    return prompter if options["system"] is None else prompter.with_system(options["system"])
 
 
-def _instruction(options: PromptOptions) -> str | dict[str, str] | None:
+def _instruction(options: WordsOptions) -> str | dict[str, str] | None:
     system, user = options["instruction"], options["user_instruction"]
     if user is None:
         return system
     return {"user": user} if system is None else {"system": system, "user": user}
 
 
-def _given(options: PromptOptions, prompter: Prompter) -> tuple[str, object]:
+def _given(options: WordsOptions, prompter: Prompter) -> tuple[str, object]:
     """The input, and which option gave it."""
     stdin = Stdin()
     values = _values(options["values"], stdin)

@@ -1,6 +1,7 @@
 """The command line: reads options, calls the library, writes what comes back.
 
-Wrong use is one line on the standard error that names the option, and exit status 2; never a traceback.
+Wrong use is one line on the standard error that names the option, and exit status 2; never a traceback. Where a model
+gives no answer it is 1.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from lazyprompt._cli_io import Output, WrongUseError, drop_stdout, goes_to_terminal, json_text
-from lazyprompt._cli_prompt import PromptOptions, asked_prompt, prompt_options, text_option
+from lazyprompt._cli_model import NoAnswerError, model_options, sources_help
+from lazyprompt._cli_prompt import PromptOptions, asked_prompt, prompt_options, text_option, words_options
 from lazyprompt._version import __version__
 from lazyprompt.inspect.terminal import rendered_text, visible
 from lazyprompt.text.markers import Markers
 
 if TYPE_CHECKING:
+    from lazyprompt._cli_chat import ChatOptions
     from lazyprompt._cli_prompt import Asked
+    from lazyprompt._cli_run import RunOptions
     from lazyprompt._cli_tokens import TokensOptions
     from lazyprompt.inspect.terminal import Color
 
-_WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141
+_NO_ANSWER, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,7 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         argv: The arguments without the program's name; those of the process if left out.
 
     Returns:
-        The exit status: 0, 2 for wrong use, 130 if interrupted, 141 if nobody reads the output any more.
+        The exit status: 0, 1 where a model gave no answer, 2 for wrong use, 130 if interrupted, 141 if nobody reads
+        the output any more.
     """
     try:
         arguments = sys.argv[1:] if argv is None else argv
@@ -42,6 +47,9 @@ def main(argv: list[str] | None = None) -> int:
             made.write()
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
+    except NoAnswerError as error:
+        _complain(error.where, error.message)
+        return _NO_ANSWER
     except click.ClickException as error:
         said = error.message if isinstance(error, click.BadParameter) else error.format_message()
         return _complain(_blamed(error), said)
@@ -157,6 +165,57 @@ def tokens(**options: Unpack[TokensOptions]) -> Output:
     from lazyprompt._cli_tokens import counted  # noqa: PLC0415 - no other command counts
 
     return counted(options)
+
+
+@_cli.command(epilog=sources_help())
+@words_options
+@model_options
+@click.option("--stream/--no-stream", default=None, help="Write the answer as it is said.  [default: on a terminal]")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON: all that is known of the answer.")
+def run(**options: Unpack[RunOptions]) -> None:
+    """Ask a model once, and write its answer.
+
+    The prompt is given as to lazyprompt render. Keys are read from the environment, never from options, which others
+    could see. Without an answer there is one line on the standard error, and the exit status is 1.
+
+    With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
+
+    \b
+    Examples:
+      lazyprompt run --source anthropic --input 'Who are you?'
+      lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \\
+          --source openai --model gpt-5-mini --json
+      cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
+    """  # noqa: D301 - as above
+    from lazyprompt._cli_run import answered  # noqa: PLC0415 - no other command asks once
+
+    answered(options)
+
+
+@_cli.command(epilog=sources_help())
+@click.option("--prompt", "prompt_file", metavar="PROMPT_FILE", help="A YAML prompt file; each turn is an input of it.")
+@text_option("--system", help="The system text.")
+@text_option("--set", "values", multiple=True, metavar="NAME=VALUE", help="The value of a slot, in each turn.")
+@click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form; you say what they give back.")
+@model_options
+def chat(**options: Unpack[ChatOptions]) -> None:
+    """Talk to a model.
+
+    What you say is answered as the model says it; /help lists the commands. A line that ends with a backslash goes on
+    in the next. Ctrl-C stops an answer, Ctrl-D ends the chat. Keys are read from the environment, never from options,
+    which others could see.
+
+    Where lines are piped in, each is a turn; the first one that gets no answer ends it with exit status 1.
+
+    \b
+    Examples:
+      lazyprompt chat --source openai
+      lazyprompt chat --model models/qwen3.gguf --prompt assistant.yaml
+      lazyprompt chat --source ollama --model qwen3 < questions.txt
+    """  # noqa: D301 - as above
+    from lazyprompt._cli_chat import talked  # noqa: PLC0415 - no other command talks
+
+    talked(options)
 
 
 @_cli.command("check-template")

@@ -22,7 +22,7 @@ Each message says what was given, what was expected and where.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,11 +76,39 @@ class TokenizerError(LazyPromptError, LookupError):
     """A vocabulary or tokenizer is not at hand."""
 
 
-class ModuleError(LazyPromptError, RuntimeError):
+class _AnswerError(RuntimeError):
+    """What both errors of adapters know.
+
+    Args:
+        message: What happened, and what to do.
+        kind: What went wrong, as a :data:`lazyprompt.modules.client.FaultKind`, ``refusal``, ``empty`` or ``invalid``;
+            ``""`` where nothing was sent.
+        status: The HTTP status, where there was an answer.
+        partial: What had come of the answer before, a :class:`lazyprompt.Reply`; else ``None``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "",
+        status: int | None = None,
+        partial: Any = None,  # noqa: ANN401 - a Reply, which lives in a room above
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.partial = partial
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, self.__dict__
+
+
+class ModuleError(LazyPromptError, _AnswerError):
     """A model adapter could not get an answer."""
 
 
-class EngineError(LazyPromptError, RuntimeError):
+class EngineError(LazyPromptError, _AnswerError):
     """A local engine did not start, died or refused."""
 
 

@@ -76,6 +76,7 @@ class PromptMaker:
         self._safety: Safety = self._default_safety
         self._budget = None if budget is None else self._checked_budget(budget)
         self._chat_template: ChatTemplate | None = None
+        self._added_system = ""
         self._set_markers(DEFAULT_MARKERS)
 
     def _changed(self, markers: Markers, **fields: object) -> Self:
@@ -88,7 +89,10 @@ class PromptMaker:
 
     def _set_markers(self, markers: Markers) -> None:
         self._markers = markers
-        self._system_text = resolved_system(self._system, markers)
+        own = resolved_system(self._system, markers)
+        self._system_text = (
+            f"{own}\n\n{self._added_system}" if own and self._added_system else own or self._added_system
+        )
         self._writer: TextWriter | None = None
         self._by_model: dict[str | ChatTemplate, Self] = {}
 
@@ -120,6 +124,41 @@ class PromptMaker:
             args = result
         checked_text(args[3], "the label", SlotError)
         return args
+
+    def after_hooks(
+        self,
+        input: object,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None,
+        tools: ToolsLike,
+    ) -> tuple[Self, object, HistoryLike | None, ToolsLike]:
+        """A call as its hooks leave it, for whoever makes several things of one call: a hook is to run once.
+
+        Args:
+            input: As of a call.
+            history: What was said before.
+            tools: What the model may call.
+
+        Returns:
+            A copy without hooks (this prompter itself if it has none), and what it is to be given.
+        """
+        if not self._hooks:
+            return self, input, history, tools
+        given, past, offered, _ = self._prepared(input, history, tools, None)
+        return self._changed(self._markers, hooks=()), given, past, offered
+
+    def said(self, input: object, history: PastLike) -> str | None:  # noqa: A002 - the name of the documents
+        """What the user says with a call: the user's part of the instruction, and the input.
+
+        Args:
+            input: As of a call; hooks do not see it.
+            history: What was said before.
+
+        Returns:
+            The text; None where nothing is said and the history waits for an answer.
+        """
+        _, user, text = self._instruction.parts(input)
+        said = "".join(user) + (text or "")
+        return said or said_now(text, self._past(history))
 
     def _within(
         self, budget: Budget, form: str | None, model: str | None, args: CallArgs

@@ -359,6 +359,19 @@ class Prompter(PromptMaker):
         """
         return self._changed(self._markers, system=checked_text(system, "the system text", TemplateError))
 
+    def with_added_system(self, text: str) -> Self:
+        """A copy with words behind its system text, whichever that is.
+
+        Args:
+            text: The words; they stand in a paragraph of their own.
+
+        Returns:
+            The copy; this prompter stays as it is.
+        """
+        words = checked_text(text, "the system text", TemplateError)
+        added = "\n\n".join(filter(None, (self._added_system, words)))
+        return self._changed(self._markers, added_system=added)
+
     def with_safety(self, safety: Safety) -> Self:
         """A copy with another policy for control sequences in untrusted text.
 

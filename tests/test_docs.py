@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from docs_models import models_at_hand
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
@@ -67,8 +68,12 @@ def run_console(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_blocks_run_and_print_what_they_show(page: Path) -> None:
-    run_python(page)
+def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "OnlineChatModule(" in page.read_text(encoding="utf-8"):
+        with models_at_hand(tmp_path, monkeypatch):
+            run_python(page)
+    else:
+        run_python(page)
     run_console(page)
 
 

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from docs_models import models_at_hand
+from engine_helpers import running
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -29,9 +31,29 @@ def test_every_script_is_run_below() -> None:
         "few_shot.py",
         "fine_tuning.py",
         "long_chat.py",
+        "online_chat_module.py",
         "qwen_token_counter.py",
         "tool_calling.py",
+        "trainable_module.py",
     }
+
+
+def test_online_chat_module_asks_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with models_at_hand(tmp_path, monkeypatch) as server:
+        assert run("online_chat_module.py") == "Gern.\n"
+    (seen,) = server.seen
+    assert seen.refusal is None
+    system, user = seen.body["messages"]
+    assert "上下文信息是背景,用户的问题是输入, 现在请你做出回答。" in system["content"]
+    assert user == {"role": "user", "content": ""}
+
+
+def test_trainable_module_starts_an_engine_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with models_at_hand(tmp_path, monkeypatch):
+        assert run("trainable_module.py", "model.gguf").strip()
+    assert running(tmp_path / "model.gguf") == []
 
 
 def test_long_chat_stays_within_its_budget() -> None:

@@ -18,7 +18,7 @@ HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", 
 
 # The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
 ROOMS = [
-    ("errors", "_version"),
+    ("errors", "_version", "secret"),
     ("_json",),
     ("messages", "openai_form", "history", "tools"),
     ("encoding",),
@@ -32,8 +32,12 @@ ROOMS = [
     ("prompt_maker", "budgeted"),
     ("prompter",),
     ("prompters",),
+    ("modules",),
     ("inspect", "files", "compat"),
-    ("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
+    (
+        *("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
+        *("_cli_chat", "_cli_model", "_cli_run", "_cli_screen"),
+    ),
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

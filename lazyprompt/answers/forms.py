@@ -283,6 +283,47 @@ def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
         ) from error
 
 
+# What a template holds that writes in a form, where several share a marker those that have more of their own first.
+_SIGNS = (
+    ("<|channel|>", "harmony"),
+    ("<seed:tool_call>", "seed-oss"),
+    ("<minimax:tool_call>", "minimax-m2"),
+    ("<function=", "qwen-xml"),
+    ("<arg_key>", "glm-4.5"),
+    ("[gMASK]<sop>", "glm-4"),
+    ("<TOOLCALL>", "nemotron-nano-2"),
+    ("<｜tool▁call▁begin｜>", "deepseek"),
+    ("<|tool_call_begin|>", "kimi-k2"),
+    ("<|tool_call_start|>", "lfm2"),
+    ("<|tool_list_start|>", "lfm2"),
+    ("<|tool_call>", "gemma-4"),
+    ("<|START_ACTION|>", "command-r7b"),
+    ("directly_answer", "command-r"),
+    ("directly-answer", "command-r"),
+    ("<|action_start|>", "internlm"),
+    ("<|start_of_role|>", "granite"),
+    ("<|/tool_call|>", "phi-4-mini"),
+    ("<|/tool|>", "phi-4-mini"),
+    ("functools", "phi-4-mini"),
+    ("[TOOL_CALLS]", "mistral"),
+    ("<|python_tag|>", "llama"),
+    ("<|python_start|>", "llama"),
+    ("Environment: ipython", "llama"),
+    ("<thought>", "exaone-deep"),
+    ("<tool_call>", "hermes"),
+)
+
+
+def form_in(template: str, otherwise: str = "hermes") -> str:
+    """The form that a chat template writes in, by the markers it holds.
+
+    Args:
+        template: The template.
+        otherwise: The form where it shows none.
+    """
+    return next((form for sign, form in _SIGNS if sign in template), otherwise)
+
+
 def _written_by(model: str) -> str:
     """The form of a family or a model; ``""`` where its name does not tell."""
     return next((form for pattern, form in _patterns() if pattern.match(model)), "")

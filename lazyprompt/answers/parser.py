@@ -10,7 +10,7 @@ from lazyprompt.answers._reading import Plan, Reading
 from lazyprompt.answers._said import Delta, Said, well
 from lazyprompt.answers._source import Source
 from lazyprompt.answers._tools import Tools
-from lazyprompt.answers.forms import FORMS, THINK, form_of
+from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of
 from lazyprompt.errors import FormatError, TemplateError
 
 if TYPE_CHECKING:
@@ -66,6 +66,19 @@ class ResponseParser:
     def forms() -> tuple[str, ...]:
         """The names of the known forms; a family or a model will do as well."""
         return tuple(FORMS)
+
+    @staticmethod
+    def form_in(template: str) -> str:
+        """The form that a chat template writes calls and thoughts in, by the markers it holds.
+
+        Args:
+            template: The template.
+
+        Returns:
+            The form's name; that of Hermes, in which lazyprompt writes where a model has none of its own, where the
+            template shows no other.
+        """
+        return form_in(template)
 
     def parse(self, text: str) -> Msg:
         """Read a whole answer.

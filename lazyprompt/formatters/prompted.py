@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lazyprompt.formatters.formatter import ChatFormatter
@@ -43,7 +44,7 @@ def prompted(
     Raises:
         FormatError: The provider is unknown, or cannot carry what is given.
     """
-    formatter = ChatFormatter(provider, model=model)
+    formatter = _formatter(provider, model)
     system, told = instruction
     if said == "" and told and not formatter.profile.empty_text:
         told, said = "", told
@@ -55,3 +56,9 @@ def prompted(
     if label is not None:
         messages.append({"role": "assistant", "content": label})
     return formatter.format(messages, tools=tools)
+
+
+@lru_cache(maxsize=64)
+def _formatter(provider: str, model: str | None) -> ChatFormatter:
+    """The formatter, which nothing changes, of the last few models."""
+    return ChatFormatter(provider, model=model)

@@ -1,0 +1,1 @@
+"""Adapters to models: at providers, and on engines of one's own."""

@@ -1,0 +1,268 @@
+"""What both modules do: a prompter, a client, and the ways to call them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+
+from lazyprompt.errors import ModuleError, TemplateError
+from lazyprompt.formatters.report import Payload
+from lazyprompt.history import EMPTY_HISTORY, History
+from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
+from lazyprompt.modules.structured import Structure
+from lazyprompt.prompter import Prompter
+from lazyprompt.prompters import ChatPrompter
+from lazyprompt.tools import ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.modules._reading import Exchange
+    from lazyprompt.modules._sending import Sender
+    from lazyprompt.modules.chat import Chat
+    from lazyprompt.modules.reply import Reply
+    from lazyprompt.modules.structured import ResponseFormat
+    from lazyprompt.prompt_maker import ToolsLike
+
+    PrompterLike = Prompter | str | Mapping[str, str] | None
+
+
+class Turn(NamedTuple):
+    """A call, as the hooks of the prompter leave it.
+
+    Attributes:
+        prompter: The prompter, without hooks.
+        input: What it is given.
+        history: What was said before.
+        tools: What the model may call.
+        said: What the user says; None where nothing is said, and the history waits for an answer.
+    """
+
+    prompter: Prompter
+    input: object
+    history: HistoryLike | None
+    tools: ToolsLike
+    said: str | None
+
+
+class ChatModule(ABC):
+    """A model that can be asked, with a prompter attached.
+
+    Args:
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a text or a list) and
+            ``seed`` under these names, others under the client's own.
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self._params = dict(params)
+        self._prompter: Prompter = ChatPrompter(system="")
+        self._history = EMPTY_HISTORY
+
+    def prompt(self, prompter: PrompterLike = None, history: HistoryLike | None = None) -> Self:
+        """Attach a prompter. It stays as it is, so one serves many modules at once.
+
+        Args:
+            prompter: A prompter; an instruction as text or as ``{"system": ..., "user": ...}``, for a
+                :class:`~lazyprompt.ChatPrompter`; None for no words but the caller's.
+            history: What every conversation begins with.
+
+        Returns:
+            The module itself.
+
+        Raises:
+            TemplateError: It is no prompter, or the instruction is wrong.
+            HistoryError: The history has no accepted shape.
+        """
+        # Both or none: what is wrong leaves the module as it was.
+        self._prompter, self._history = _prompter_of(prompter), History.of(history)
+        return self
+
+    @property
+    def prompter(self) -> Prompter:
+        """The prompter that is attached."""
+        return self._prompter
+
+    def __call__(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Reply:
+        """Ask the model.
+
+        Args:
+            input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools). None of it changes.
+            history: What was said before.
+            tools: What the model may call: functions are described, never run; the calls are in the reply.
+            response_format: A pydantic model, or a JSON schema, that the answer is to be of: ``reply.parsed``.
+            params: Further parameters of this call.
+
+        Returns:
+            The answer.
+
+        Raises:
+            ModuleError: There is none: what went wrong is its ``kind``, what came is its ``partial``.
+            EngineError: The same, of a local engine.
+            LazyPromptError: The prompt cannot be made.
+        """
+        return self._sender().send(self._exchange(input, history, tools, response_format, params))
+
+    async def acall(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Reply:
+        """The same as a call, in an event loop; cancelling it closes the connection."""
+        call = (input, history, tools, response_format, params)
+        return await self._sender().asend(lambda: self._exchange(*call))
+
+    def stream(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> ReplyStream:
+        """Ask the model, and get the answer as it is said.
+
+        Args:
+            input: As of a call (so with all others).
+            history: What was said before.
+            tools: What the model may call.
+            response_format: The form that the answer is to be of.
+            params: Further parameters of this call.
+
+        Returns:
+            The pieces of text to iterate over; ``reply`` is the whole answer then. Nothing is sent before the first
+            piece is asked for.
+        """
+        exchange = self._exchange(input, history, tools, response_format, params)
+        sender = self._sender()
+        return ReplyStream(lambda ended: sender.stream(exchange, ended))
+
+    def astream(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> AsyncReplyStream:
+        """The same as :meth:`stream`, to be iterated over with ``async for``; the prompt is made then, too."""
+        call = (input, history, tools, response_format, params)
+        sender = self._sender()
+        return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(*call), ended))
+
+    def payload(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Payload:
+        """What a call with these arguments would send; nothing is sent.
+
+        Args:
+            input: As of a call (so with all others).
+            history: What was said before.
+            tools: What the model may call.
+            response_format: The form that the answer is to be of.
+            params: Further parameters of this call.
+
+        Returns:
+            The arguments of the client's call, with the formatter's report.
+        """
+        request = self._exchange(input, history, tools, response_format, params).request
+        made = request.payload
+        report, trim = (made.report, made.trim) if isinstance(made, Payload) else ((), None)
+        return Payload({"model": request.model, **made, **request.params}, report, trim)
+
+    def chat(self, history: HistoryLike | None = None, tools: ToolsLike = None) -> Chat:
+        """A conversation with the model, which keeps what was said.
+
+        Args:
+            history: What was said before.
+            tools: What the model may call in all of it.
+        """
+        from lazyprompt.modules.chat import Chat  # noqa: PLC0415 - it knows this module
+
+        return Chat(self, history, tools)
+
+    @abstractmethod
+    def _sender(self) -> Sender:
+        """What sends requests, made when it is first needed."""
+
+    @abstractmethod
+    def _exchange(
+        self,
+        input: object,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        response_format: ResponseFormat | None,
+        params: Mapping[str, Any],
+    ) -> Exchange:
+        """The request of a call, and how its answer is read."""
+
+    def _turn(self, input: object, history: HistoryLike | History | None, tools: ToolsLike) -> Turn:  # noqa: A002 - the name of the documents
+        """A call after the hooks of the prompter, which run once."""
+        prompter, given, past, offered = self._prompter.after_hooks(input, self._past(history), tools)
+        # Read once, for what follows takes them twice.
+        read = None if past is None else cast("HistoryLike", History.of(past))
+        all_tools = None if offered is None else ToolSet.of(offered)
+        return Turn(prompter, given, read, all_tools, prompter.said(given, read))
+
+    def _past(self, history: HistoryLike | History | None) -> Sequence[Any] | None:
+        """What was said before: what every conversation begins with, and what the call brings."""
+        if not self._history:
+            return cast("Sequence[Any] | None", history)
+        return (self._history + History.of(history)).messages
+
+    def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
+        """The parameters of a call over those of every call; what stops the answer is a list."""
+        given = {**self._params, **params}
+        stop: object = given.pop("stop", None) or ()
+        own = [stop] if isinstance(stop, str) else stop
+        if not isinstance(own, list | tuple) or not all(isinstance(each, str) for each in cast("list[object]", own)):
+            raise ModuleError(f"stop is a text or a list of texts, not {stop!r}")
+        all_stops = [*cast("list[str]", own), *stops]
+        return {
+            **{name: value for name, value in given.items() if value is not None},
+            **({"stop": list(dict.fromkeys(all_stops))} if all_stops else {}),
+        }
+
+    @staticmethod
+    def _structure(response_format: ResponseFormat | None) -> Structure | None:
+        return None if response_format is None else Structure.of(response_format)
+
+
+def _prompter_of(prompter: PrompterLike) -> Prompter:
+    """A prompter.
+
+    Raises:
+        TemplateError: It is none, and no instruction.
+    """
+    given = cast("object", prompter)
+    if isinstance(given, Prompter):
+        return given
+    if given is None:
+        return ChatPrompter(system="")
+    if isinstance(given, str | Mapping):
+        return ChatPrompter(cast("str", given))
+    raise TemplateError(
+        f"a prompter is a Prompter, an instruction, or None, not a {type(given).__name__}; of a file it is "
+        "PromptFile.load(path).prompter"
+    )

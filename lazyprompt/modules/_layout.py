@@ -1,0 +1,137 @@
+"""How a local model's prompts are laid out, and in which form it answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt.answers.forms import FORMS, form_in
+from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.errors import TemplateError
+from lazyprompt.text.chat.source import ChatSource, read_source
+from lazyprompt.text.chat.template import ChatTemplate
+from lazyprompt.text.markers import Markers
+
+if TYPE_CHECKING:
+    from lazyprompt.prompter import Prompter
+
+# What opens a thought, in any form.
+_THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
+
+
+class Layout(NamedTuple):
+    """How a model's prompts are laid out.
+
+    Attributes:
+        template: Its chat template; None where markers lay them out.
+        markers: Its markers.
+        answers: In which form it answers, as of :class:`~lazyprompt.ResponseParser`.
+    """
+
+    template: ChatTemplate | None
+    markers: Markers
+    answers: str
+
+    @property
+    def bos(self) -> str:
+        """What its prompts begin with, where that is the beginning of text."""
+        if self.template is not None:
+            return self.template.special_tokens.get("bos_token", "")
+        return self.markers.bos
+
+    def fitted(self, prompter: Prompter) -> Prompter:
+        """A prompter that lays prompts out so."""
+        if self.template is not None:
+            return prompter.with_chat_template(self.template)
+        return prompter.with_markers(self.markers)
+
+
+class Given(NamedTuple):
+    """What the caller says of a layout; what is None is found out.
+
+    Attributes:
+        template: The chat template, its path or its text.
+        markers: The markers, or the family.
+        answers: In which form the model answers.
+    """
+
+    template: ChatTemplate | str | Path | None
+    markers: Markers | str | None
+    answers: str | None
+
+    def check(self) -> None:
+        """Refuse what is wrong in itself, whatever the model is.
+
+        Raises:
+            TemplateError: Two things are said of the layout, or there is no such family or form.
+        """
+        if self.template is not None and self.markers is not None:
+            raise TemplateError("chat_template= and markers= both say how prompts are laid out; give one of them")
+        if isinstance(self.markers, str):
+            Markers.for_model(self.markers)
+        if self.answers is not None:
+            ResponseParser(self.answers)
+
+
+def layout_of(base_model: str, given: Given) -> Layout:
+    """How a model's prompts are laid out: as it was said, by the template that it brings, or by its family.
+
+    Args:
+        base_model: The model's file or directory, or its name; empty where only a server knows it.
+        given: What the caller says.
+
+    Returns:
+        The layout. A template that was given as text, or in a file of its own, has the special tokens of the model.
+
+    Raises:
+        TemplateError: There is neither a template nor a family, or the template is wrong.
+        TokenizerError: A file cannot be read.
+    """
+    if isinstance(given.template, ChatTemplate):
+        return _by_template(given.template, base_model, given.answers)
+    if given.markers is not None:
+        return _by_markers(given.markers, base_model, given.answers)
+    own = read_source(base_model) if base_model and Path(base_model).exists() else ChatSource()
+    if given.template is not None:
+        said = read_source(given.template)
+        tokens = said if said.special_tokens or said.added_tokens else own
+        return _by_template(ChatTemplate(replace(tokens, templates=said.templates)), base_model, given.answers)
+    if own.templates:
+        return _by_template(ChatTemplate(own), base_model, given.answers)
+    if not base_model:
+        raise TemplateError("how prompts are laid out is not to be seen: give base_model, chat_template= or markers=")
+    try:
+        return _by_markers(base_model, base_model, given.answers)
+    except TemplateError as error:
+        raise TemplateError(
+            f"how prompts of {base_model} are laid out is not to be seen: it brings no chat template, and its name is "
+            "that of no family; give chat_template= (the template, or a file that has it), or markers= (the family, as "
+            "`lazyprompt families` lists them, or Markers)"
+        ) from error
+
+
+def opens_thought(prompt: str) -> bool:
+    """Whether a prompt ends by opening a thought, so that the answer begins within it."""
+    return prompt.rstrip().endswith(_THOUGHTS)
+
+
+def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> Layout:
+    # What the template itself writes is what the model was taught; a name may be that of another model inside.
+    text = f"{template.text}\n{template.jinja(tools=True).text}"
+    return Layout(template, template.markers, answers or form_in(text, _known(base_model)))
+
+
+def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> Layout:
+    if isinstance(markers, Markers):
+        return Layout(None, markers, answers or _known(markers.family or base_model))
+    return Layout(None, Markers.for_model(markers), answers or _known(markers))
+
+
+def _known(name: str) -> str:
+    """The name of a model or family whose form of answers is known; else the form in which lazyprompt writes."""
+    try:
+        ResponseParser(name)
+    except TemplateError:
+        return "hermes"
+    return name

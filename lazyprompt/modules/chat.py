@@ -1,0 +1,218 @@
+"""A conversation with a model, which keeps what was said."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast, get_args, runtime_checkable
+
+from lazyprompt.errors import HistoryError
+from lazyprompt.history import messages_from
+from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.tools import ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.modules._base import ChatModule
+    from lazyprompt.modules.reply import Reply
+    from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
+    from lazyprompt.modules.structured import ResponseFormat
+    from lazyprompt.prompt_maker import ToolsLike
+
+_FORMAT = "lazyprompt.chat/1"
+_BLOCKS = get_args(Block)
+
+
+@runtime_checkable
+class _Continues(Protocol):
+    """A model whose conversations can go on with what its engine knows of them."""
+
+    def continued(self) -> ChatModule:
+        """What is asked in its place."""
+        ...
+
+
+class Chat:
+    """A conversation: each call is a turn, and the history is kept.
+
+    What fails leaves the history as it was. A budget of the module or its prompter trims what is sent; what was said
+    stays here. Not to be used by several threads at once.
+
+    Args:
+        module: The model.
+        history: What was said before.
+        tools: What the model may call in all of the conversation.
+
+    Raises:
+        HistoryError: The history has no accepted shape.
+        ToolsError: A tool cannot be described.
+    """
+
+    def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
+        self.module = module
+        self._asked = module.continued() if isinstance(module, _Continues) else module
+        self._tools = None if tools is None else ToolSet.of(tools)
+        self._history: tuple[Msg, ...] = tuple(messages_from(history))
+
+    @property
+    def history(self) -> Sequence[Msg]:
+        """What was said, without the system text and what every conversation of the module begins with."""
+        return self._history
+
+    def __call__(
+        self,
+        input: object = None,  # noqa: A002 - as of a module
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Reply:
+        """Say something, and get the answer.
+
+        Args:
+            input: As of a call of the module; nothing where the history waits for an answer, as behind results.
+            response_format: The form that the answer is to be of.
+            params: Further parameters of this call.
+
+        Raises:
+            ModuleError: There is no answer; the history is as before.
+        """
+        reply = self._asked(input, self._history, self._tools, response_format=response_format, **params)
+        self._keep(reply)
+        return reply
+
+    async def acall(
+        self,
+        input: object = None,  # noqa: A002 - as of a module
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Reply:
+        """The same as a call, in an event loop."""
+        reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
+        self._keep(reply)
+        return reply
+
+    def stream(
+        self,
+        input: object = None,  # noqa: A002 - as of a module
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> ReplyStream:
+        """The same as a call, with the answer as it is said; the turn is kept when it is whole."""
+        stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
+        return stream.then(self._keep)
+
+    def astream(
+        self,
+        input: object = None,  # noqa: A002 - as of a module
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> AsyncReplyStream:
+        """The same as :meth:`stream`, in an event loop."""
+        stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)
+        return stream.then(self._keep)
+
+    def add_result(self, call: ToolUseBlock, output: object) -> None:
+        """Tell what a tool that the model called gave back; ``chat()`` lets the model go on.
+
+        Args:
+            call: The call, out of ``reply.tool_calls``.
+            output: What it gave: text, a list of blocks, or a JSON value.
+
+        Raises:
+            HistoryError: It is none of these.
+        """
+        self._history += (Msg("tool", [ToolResultBlock(call.id, call.name, _output(output, call.name))], "tool"),)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the conversation to a JSON file, all of it or nothing.
+
+        Args:
+            path: The file.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        saved = {"format": _FORMAT, "messages": [_written(message) for message in self._history]}
+        text = json.dumps(saved, ensure_ascii=False, indent=1)
+        target = Path(path)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=target.parent, prefix=f".{target.name}.", encoding="utf-8", delete=False
+        ) as file:
+            beside = Path(file.name)
+            with _removed(beside):
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        with _removed(beside):
+            beside.replace(target)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go on with the conversation of a file that :meth:`save` wrote.
+
+        Args:
+            path: The file.
+
+        Raises:
+            HistoryError: It holds no conversation.
+            OSError: It cannot be read.
+        """
+        name = os.fspath(path)
+        try:
+            saved: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+            form, messages = saved["format"], saved["messages"]
+            if form == _FORMAT:
+                self._history = tuple(Msg(**message) for message in messages)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise HistoryError(f"{name} holds no conversation that Chat.save wrote: {error}") from error
+        if form != _FORMAT:
+            raise HistoryError(f"{name} holds a conversation of the form {form!r}; this version reads {_FORMAT!r}")
+
+    def _keep(self, reply: Reply) -> None:
+        """Keep a turn, now that its answer is there."""
+        self._history += reply.turn
+
+
+def _written(message: Msg) -> Mapping[str, Any]:
+    """A message as JSON values; ``Msg(**...)`` is the same message."""
+    content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
+    return {
+        "name": message.name,
+        "role": message.role,
+        "content": content,
+        **({} if message.url is None else {"url": message.url}),
+        **({"metadata": dict(message.metadata)} if message.metadata else {}),
+        **({"usage": dict(message.usage)} if message.usage else {}),
+    }
+
+
+def _output(output: object, name: str) -> str | list[Block]:
+    """What a tool gave back, as a result holds it."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list | tuple):
+        items = cast("Sequence[object]", output)
+        if items and all(isinstance(each, _BLOCKS) for each in items):
+            return [*cast("Sequence[Block]", items)]
+    try:
+        return json.dumps(output, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error
+
+
+@contextmanager
+def _removed(path: Path) -> Generator[None]:
+    """Remove a file if what is done fails."""
+    try:
+        yield
+    except BaseException:
+        path.unlink()
+        raise

@@ -1,0 +1,1 @@
+"""The official clients, one file each: what is theirs alone."""

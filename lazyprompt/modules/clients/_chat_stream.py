@@ -1,0 +1,234 @@
+"""The events of streams of OpenAI's forms put together: Chat Completions, and the completions of flat text.
+
+The answer is in the form of the one that is not streamed, and reads to the same message. Servers that are compatible
+differ in the details of calls, so nothing is asked for that can be told otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from lazyprompt.answers.parser import Delta
+from lazyprompt.formatters._answers import as_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.answers._said import Kind
+
+Fields: TypeAlias = "Mapping[str, object]"
+_NOTHING: Fields = {}
+
+# What an answer says of itself; the first event that says it counts.
+_HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
+# What a thought is called: by most, by vLLM and OpenRouter, by Ollama. A server in a change of names sends two of them.
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+
+
+class _ChoiceCollector:
+    """What all streams of choices have in common: who answers, why it ended, the tokens. Only one choice is asked for.
+
+    Most clients keep the final ``[DONE]`` to themselves, and some servers send none; every one tells why it ended.
+    """
+
+    __slots__ = ("_finish", "_head", "_usage")
+
+    def __init__(self) -> None:
+        self._head: dict[str, object] = {}
+        self._finish: str | None = None
+        self._usage: object = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the stream said why the answer ended."""
+        return self._finish is not None
+
+    def feed(self, event: object) -> list[Delta]:
+        """What is new in an event."""
+        chunk = _chunk_of(event)
+        for key in _HEAD:
+            if key not in self._head and chunk.get(key):
+                self._head[key] = chunk[key]
+        choice = next((each for each in _fields_in(chunk.get("choices")) if not each.get("index")), _NOTHING)
+        # Moonshot tells the tokens within the choice; xAI and SiliconFlow with each event what they are so far.
+        self._usage = chunk.get("usage") or choice.get("usage") or self._usage
+        # Some servers send an empty reason until there is one.
+        self._finish = _text(choice.get("finish_reason")) or self._finish
+        return self._said(choice)
+
+    def _said(self, choice: Fields) -> list[Delta]:
+        """What is new in the choice."""
+        raise NotImplementedError
+
+    def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
+        choices = [{"index": 0, **choice, "finish_reason": self._finish}]
+        return {**self._head, "object": kind, "choices": choices, "usage": self._usage}
+
+
+class TextCollector(_ChoiceCollector):
+    """Puts a stream of ``/v1/completions`` together."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text: list[str] = []
+
+    def _said(self, choice: Fields) -> list[Delta]:
+        text = _text(choice.get("text"))
+        self._text.append(text)
+        return [Delta("text", text)] if text else []
+
+    def answer(self) -> dict[str, Any]:
+        """The text so far, as a ``text_completion``."""
+        return self._answer("text_completion", {"text": "".join(self._text), "logprobs": None})
+
+
+class ChatCollector(_ChoiceCollector):
+    """Puts a stream of Chat Completions together."""
+
+    __slots__ = ("_calls", "_refusal", "_signed", "_slots", "_text", "_thought")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thought: list[str] = []
+        self._signed: list[dict[str, object]] = []
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Call] = []
+        # The newest call for each index of the server's.
+        self._slots: dict[int, _Call] = {}
+
+    def _said(self, choice: Fields) -> list[Delta]:
+        delta = _fields(choice.get("delta"))
+        thought = next(filter(None, (_text(delta.get(key)) for key in _THOUGHTS)), "")
+        text, refusal = _text(delta.get("content")), _text(delta.get("refusal"))
+        self._thought.append(thought)
+        self._text.append(text)
+        self._refusal.append(refusal)
+        for block in _fields_in(delta.get("thinking_blocks")):
+            self._sign(block)
+        said: tuple[tuple[Kind, str], ...] = (("thinking", thought), ("text", text), ("text", refusal))
+        return [
+            *(Delta(kind, piece) for kind, piece in said if piece),
+            *(new for piece in _fields_in(delta.get("tool_calls")) if (new := self._called(piece))),
+        ]
+
+    def answer(self) -> dict[str, Any]:
+        """The message so far, as a ``chat.completion``."""
+        message: dict[str, object] = {"role": "assistant", "content": "".join(self._text) or None}
+        more = {
+            "refusal": "".join(self._refusal),
+            "reasoning_content": "".join(self._thought),
+            "thinking_blocks": self._signed,
+            "tool_calls": [call.whole() for call in self._calls],
+        }
+        message |= {key: value for key, value in more.items() if value}
+        return self._answer("chat.completion", {"message": message, "logprobs": None})
+
+    def _sign(self, block: Fields) -> None:
+        """A piece of LiteLLM's signed thoughts: texts, and their signature at the end."""
+        last = self._signed[-1] if self._signed else {}
+        if block.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
+            self._signed.append(dict(block))
+            return
+        last["thinking"] = _text(last.get("thinking")) + _text(block.get("thinking"))
+        last["signature"] = block.get("signature") or None
+
+    def _called(self, piece: Fields) -> Delta | None:
+        """A piece of a call; ``None`` where it says nothing new."""
+        function = _fields(piece.get("function"))
+        own_id, name = _text(piece.get("id")), _text(function.get("name"))
+        arguments, index = _arguments(function.get("arguments")), piece.get("index")
+        call = self._open(index, own_id)
+        if call is None or call.ends_before(own_id, name, arguments):
+            call = _Call(len(self._calls))
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._slots[index] = call
+        return call.add(own_id, name, arguments)
+
+    def _open(self, index: object, own_id: str) -> _Call | None:
+        """The call that a piece is about, as far as its index or else its id tells; else the last one."""
+        if isinstance(index, int):
+            return self._slots.get(index)
+        if own_id:
+            return next((call for call in self._calls if call.id == own_id), None)
+        return self._calls[-1] if self._calls else None
+
+
+class _Call:
+    """A call that is being said.
+
+    Args:
+        place: Its place in the message, from 0.
+    """
+
+    __slots__ = ("_pieces", "id", "name", "place")
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.id = ""
+        self.name = ""
+        self._pieces: list[str] = []
+
+    def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
+        """Whether a piece with the same index, or none, is the beginning of another call.
+
+        Some servers give all calls of a message the index 0, or none, and each call at once. A new id alone says
+        nothing: LMDeploy makes one up for each piece. Others repeat the name.
+        """
+        if not name or not self.name:
+            return False
+        if own_id and self.id:
+            return own_id != self.id
+        return (bool(arguments) or name != self.name) and self._is_whole()
+
+    def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
+        """What a piece adds; the first id and the first name count."""
+        new_id, new_name = own_id if not self.id else "", name if not self.name else ""
+        self.id, self.name = self.id or own_id, self.name or name
+        self._pieces.append(arguments)
+        if not (new_id or new_name or arguments):
+            return None
+        return Delta("tool_call", arguments, self.place, new_id or None, new_name or None)
+
+    def whole(self) -> dict[str, object]:
+        """The call as an answer has it."""
+        function = {"name": self.name, "arguments": "".join(self._pieces)}
+        return {"id": self.id or None, "type": "function", "function": function}
+
+    def _is_whole(self) -> bool:
+        try:
+            return isinstance(json.loads("".join(self._pieces)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+def _chunk_of(event: object) -> Fields:
+    """An event as a dict; what is none says nothing."""
+    readable = issubclass(type(event), dict) or hasattr(event, "model_dump")
+    return as_dict(event) if readable else _NOTHING
+
+
+def _fields(value: object) -> Fields:
+    return cast("Fields", value) if isinstance(value, Mapping) else _NOTHING
+
+
+def _fields_in(value: object) -> list[Fields]:
+    items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    return [cast("Fields", item) for item in items if isinstance(item, Mapping)]
+
+
+def _text(value: object) -> str:
+    """A text; one in parts, as Mistral's, is what its parts say."""
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in _fields_in(cast("object", value)))
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: object) -> str:
+    """Arguments as JSON text; some servers send the object itself."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)

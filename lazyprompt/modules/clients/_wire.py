@@ -1,0 +1,107 @@
+"""What official clients leave undone: streams that break, keys in their errors, answers that they stumble over."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, closing, contextmanager
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+    from typing import TypeAlias
+
+    from lazyprompt.secret import Secret
+
+    Cut: TypeAlias = Callable[[Exception, bool], bool]
+
+_Event = TypeVar("_Event")
+_DEPTH = 8  # how deep an error may hold what a server said
+
+
+class CutError(Exception):
+    """The connection was lost in the middle of a stream."""
+
+
+class MalformedError(Exception):
+    """What came is no answer."""
+
+
+@contextmanager
+def hiding(key: Secret | None) -> Generator[None]:
+    """Takes a key out of whatever error passes here, and out of those behind it: some servers quote it.
+
+    Args:
+        key: The key, as it is sent.
+    """
+    try:
+        yield
+    except Exception as error:
+        if key is not None:
+            for each in _with_origins(error):
+                each.args = tuple(_hidden(arg, key) for arg in each.args)
+                vars(each).update({name: _hidden(value, key) for name, value in vars(each).items()})
+        raise
+
+
+def _with_origins(error: BaseException) -> list[BaseException]:
+    """An error, those that caused it, and those it was raised in the midst of."""
+    found: list[BaseException] = []
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and not any(each is known for known in found):
+            found.append(each)
+            left += (each.__cause__, each.__context__)
+    return found
+
+
+def _hidden(value: object, key: Secret, depth: int = 0) -> object:
+    """A value with the key taken out of its texts; what is no JSON stays as it is."""
+    if depth > _DEPTH:
+        return value
+    if isinstance(value, str):
+        return key.hidden_in(value)
+    if isinstance(value, list):
+        return [_hidden(item, key, depth + 1) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {name: _hidden(item, key, depth + 1) for name, item in items}
+    return value
+
+
+def unbroken(events: Generator[_Event], cut: Cut) -> Generator[_Event]:
+    """The events of a stream, which is closed when this is.
+
+    Args:
+        events: The stream.
+        cut: Whether an error is that of a connection lost in mid-stream; given whether there was an event before.
+
+    Yields:
+        The events.
+
+    Raises:
+        CutError: The connection was lost.
+    """
+    begun = False
+    with closing(events):
+        try:
+            for event in events:
+                begun = True
+                yield event
+        except Exception as error:
+            if cut(error, begun):
+                raise CutError(str(error)) from error
+            raise
+
+
+async def aunbroken(events: AsyncGenerator[_Event], cut: Cut) -> AsyncGenerator[_Event]:
+    """The same as :func:`unbroken` in an event loop."""
+    begun = False
+    async with aclosing(events):
+        try:
+            async for event in events:
+                begun = True
+                yield event
+        except Exception as error:
+            if cut(error, begun):
+                raise CutError(str(error)) from error
+            raise

@@ -1,0 +1,197 @@
+"""llama.cpp's own server, out of the wheel of xllamacpp (the extra ``local``).
+
+    python -m lazyprompt.modules.llamacpp_server --model MODEL.gguf --port N [--context N] [--NAME VALUE ...]
+
+Whatever is no option of its own is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch
+256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0``, ``--flash-attn-type enabled``. What
+is wrong with them or with the model is said in one line, and the exit code is 1 (2 for the options of its own).
+
+Otherwise than llama.cpp by default: no web page, no list of what is being worked on (it shows prompts), web pages from
+elsewhere may not read the answers, nothing is downloaded, no warm-up, and warnings and errors alone are logged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from importlib import import_module
+from os.path import commonprefix
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_MAGIC = b"GGUF"
+_LOGGING = 0.5  # seconds that llama.cpp has for its last lines
+_DEFAULTS: dict[str, object] = {
+    "cors_origins": "localhost",
+    "endpoint_slots": False,
+    "offline": True,
+    "ui": False,
+    "verbosity": 2,
+    "warmup": False,
+}
+
+
+class _ParamError(ValueError):
+    """A field of CommonParams that is not there or does not take the value."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve a model until a signal ends the process.
+
+    Args:
+        arguments: The command line.
+
+    Returns:
+        The exit code, 1; only where the server did not start.
+    """
+    known, others = _options().parse_known_args(arguments)
+    wrong = _no_model(known.model)
+    if wrong:
+        return _failed(wrong)
+    try:
+        xllamacpp: Any = import_module("xllamacpp")  # an extra, and slow; it has no types
+    except ImportError:
+        return _failed('the package xllamacpp is not installed; install it with: pip install "lazyprompt[local]"')
+    params = xllamacpp.CommonParams()
+    try:
+        for name, value in [*_DEFAULTS.items(), *_own(known), *_pairs(others)]:
+            _set(params, name, value)
+    except _ParamError as error:
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"cannot read the chat template {known.chat_template}: {error.strerror}")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError:
+        # Its message says nothing. llama.cpp writes why, from a thread that our end would cut off.
+        time.sleep(_LOGGING)
+        return _failed(f"llama.cpp does not serve {known.model}; its own lines beside this one tell why")
+    print(f"{known.model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
+    while True:
+        signal.pause()
+
+
+def _options() -> argparse.ArgumentParser:
+    """The options that are not fields of CommonParams, or mean more than one."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lazyprompt.modules.llamacpp_server",
+        description="llama.cpp's server; any other option is a field of its CommonParams",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", required=True, help="a GGUF file")
+    parser.add_argument("--host", default="127.0.0.1", help="the address it listens at (default: %(default)s)")
+    parser.add_argument("--port", type=int, required=True, help="the port; 0 is any free one")
+    parser.add_argument(
+        "--context",
+        type=int,
+        default=0,
+        help="tokens of one request, prompt and answer together (default: what the model was trained for, or less where"
+        " that does not fit the memory)",
+    )
+    parser.add_argument("--parallel", type=int, default=1, help="requests worked on at once (default: %(default)s)")
+    parser.add_argument("--threads", type=int, help="threads (default: one for each core)")
+    parser.add_argument("--seed", type=int, help="the seed of requests that give none (default: another each time)")
+    parser.add_argument("--chat-template", metavar="FILE", help="a template in place of the model's own")
+    return parser
+
+
+def _no_model(name: str) -> str:
+    """What is wrong with a model's file, as far as its first bytes tell."""
+    try:
+        with Path(name).open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as error:
+        return f"cannot read the model {name}: {error.strerror}"
+    return "" if magic == _MAGIC else f"{name} is no GGUF file: it begins with {magic!r}, not with {_MAGIC!r}"
+
+
+def _own(known: argparse.Namespace) -> Iterator[tuple[str, object]]:
+    """The fields that our own options stand for."""
+    yield "model.path", known.model
+    yield "hostnames", [known.host]
+    yield "port", known.port
+    yield "n_parallel", known.parallel
+    yield "n_ctx", known.context * known.parallel  # llama.cpp shares it out among the requests
+    if known.threads is not None:
+        yield "cpuparams.n_threads", known.threads
+    if known.seed is not None:
+        yield "sampling.seed", known.seed
+    if known.chat_template is not None:
+        yield "chat_template", Path(known.chat_template).read_text(encoding="utf-8")
+
+
+def _pairs(others: Sequence[str]) -> Iterator[tuple[str, object]]:
+    """The names and values of ``--name value``, ``--name=value`` and ``--name``."""
+    rest = list(others)
+    while rest:
+        option = rest.pop(0)
+        if not option.startswith("--") or option == "--":
+            raise _ParamError(f"{option!r} is no option: one is --name value")
+        name, equals, value = option[2:].partition("=")
+        if not equals and rest and not rest[0].startswith("--"):
+            value = rest.pop(0)
+        elif not equals:
+            value = "true"
+        yield name.replace("-", "_"), value
+
+
+def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllamacpp has no types
+    """Set a field, that of an inner object where the name has dots; text becomes what the field holds."""
+    *outer, last = name.split(".")
+    for part in outer:
+        params = getattr(params, part, None)
+    if last.startswith("no_") and not hasattr(params, last):
+        last, value = last.removeprefix("no_"), "false" if value == "true" else value
+    if last.startswith("_") or not hasattr(params, last):
+        raise _unknown(params, name, last)
+    try:
+        setattr(params, last, _read(value, getattr(params, last)) if isinstance(value, str) else value)
+    except (AssertionError, AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise _ParamError(f"the option {name} does not take {value!r}: {error}") from error
+
+
+def _read(text: str, now: object) -> object:
+    """What a text stands for, where the field now holds a value of that kind."""
+    if isinstance(now, str):
+        return text
+    members: Mapping[str, object] | None = getattr(type(now), "__members__", None)
+    if members is not None:
+        common = len(commonprefix([*members]))  # noqa: RUF071 - by characters: LLAMA_SPLIT_MODE_LAYER is layer
+        by_name = {name[common:].lower(): member for name, member in members.items()}
+        return by_name[text.lower()] if text.lower() in by_name else _refuse(f"it is one of {', '.join(by_name)}")
+    try:
+        value: object = json.loads(text)
+    except json.JSONDecodeError:
+        return _refuse(f"it is as JSON writes it, and now {json.dumps(now, default=str)}")
+    if isinstance(now, bool) and not isinstance(value, bool):
+        return _refuse("it is true or false")
+    return set(cast("list[object]", value)) if isinstance(now, set) and isinstance(value, list) else value
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ValueError(why)
+
+
+def _unknown(params: object, name: str, last: str) -> _ParamError:
+    """The error for a field that is not there, with the name that may have been meant."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+
+    near = get_close_matches(last, [field for field in dir(params) if not field.startswith("_")], n=1)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return _ParamError(f"llama.cpp has no option {name}{meant}")
+
+
+def _failed(why: str) -> int:
+    print(f"llamacpp_server: {why}", file=sys.stderr)  # noqa: T201 - a program
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,249 @@
+"""Models at providers, and at whoever speaks like one, each through its official client."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt.errors import ModuleError
+from lazyprompt.formatters.formatter import ChatFormatter, countable
+from lazyprompt.formatters.report import Payload
+from lazyprompt.modules._base import ChatModule
+from lazyprompt.modules._reading import Exchange, ProviderReader
+from lazyprompt.modules._sending import Limits, Sender
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.contexts import context_of
+from lazyprompt.modules.sources import source_named
+from lazyprompt.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lazyprompt.budgeted import BudgetLike
+    from lazyprompt.history import History, HistoryLike
+    from lazyprompt.modules.client import Fault
+    from lazyprompt.modules.reply import Reply
+    from lazyprompt.modules.structured import ResponseFormat
+    from lazyprompt.modules.telemetry import CallHook
+    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.tokens.counter import CountsMessages
+
+TIMEOUT = 60.0
+RETRIES = 2
+
+
+class OnlineChatModule(ChatModule):
+    """A model at a provider, asked through the provider's official client.
+
+    Nothing is connected before the first call; connections are kept and used again, by all threads and by each event
+    loop.
+
+    Args:
+        source: The provider, as ``openai`` (see ``SOURCES``).
+        model: The model; None takes the source's.
+        base_url: Another address of the source, or of a server that speaks like it.
+        api_key: The key; None takes that of the environment. It shows nowhere.
+        stream: Whether calls get their answers in pieces, so that a long one does not run into the time-out.
+        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        retries: How often a call is tried again after 408, 409, 429, 5xx or a lost connection, with longer and longer
+            pauses, or as long as the server asks for.
+        concurrency: How many calls are under way at once, in threads and in each event loop; None for any number.
+        budget: What makes each prompt fit.
+        context: The tokens of the model's context window, where they are not known of its name.
+        counter: What counts the tokens of a prompt: one that does not fit the window is not sent.
+        hooks: What is told of each call when it is over; an error in one is logged (``lazyprompt``), and no more.
+        options: Further arguments of the client's constructor.
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or the
+            client's own.
+
+    Raises:
+        ModuleError: There is no such source, no model is named, there is no key, or a setting is wrong.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but one are given by name
+        self,
+        source: str = "openai",
+        *,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key: str | Secret | None = None,
+        stream: bool = False,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
+        concurrency: int | None = None,
+        budget: BudgetLike | None = None,
+        context: int | None = None,
+        counter: CountsMessages | None = None,
+        hooks: Iterable[CallHook] = (),
+        options: Mapping[str, Any] | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> None:
+        super().__init__(params)
+        self.source = source_named(source)
+        self.model = model or self.source.model
+        if not self.model:
+            raise ModuleError(f"{self.source.name} has no model that goes without saying: give model=")
+        self._streams = stream
+        self._budget = budget
+        self._window = context or context_of(self.model)
+        self._counter = counter
+        self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        self._formatter = ChatFormatter(self.source.provider, model=self.model)
+        self._key = Secret(api_key) if isinstance(api_key, str) else api_key
+        self._settings = Settings(
+            base_url or self.source.base_url, None, _seconds(timeout), retries, _checked(options or {})
+        )
+        self._open()
+
+    def _open(self) -> None:
+        """What belongs to this module, and to no copy: the client, and a key of the environment."""
+        self._settings = self._settings._replace(key=self.source.key(self._key))
+        self._lock = Lock()
+        self._made: Sender | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has connections of its own; a pickle holds no key, so a module that was given one has none."""
+        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_made")}
+        return {**state, "_settings": self._settings._replace(key=None)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+    def __call__(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Reply:
+        """Ask the model; see :meth:`ChatModule.__call__`."""
+        if not self._streams:
+            return super().__call__(input, history, tools, response_format=response_format, **params)
+        stream = self.stream(input, history, tools, response_format=response_format, **params)
+        for _ in stream.deltas():
+            pass
+        return stream.reply
+
+    async def acall(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        response_format: ResponseFormat | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> Reply:
+        """The same as a call, in an event loop; cancelling it closes the connection."""
+        if not self._streams:
+            return await super().acall(input, history, tools, response_format=response_format, **params)
+        async with self.astream(input, history, tools, response_format=response_format, **params) as stream:
+            async for _ in stream.deltas():
+                pass
+        return stream.reply
+
+    def close(self) -> None:
+        """Close the connections of threads; the module can be used again.
+
+        Calls that are under way may run into their time-out.
+        """
+        if self._made is not None:
+            self._made.client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        if self._made is not None:
+            await self._made.client.aclose()
+
+    def _sender(self) -> Sender:
+        with self._lock:
+            if self._made is None:
+                client = self.source.client(self._settings)
+                self._made = Sender(client, self.source.name, self._limits, self._hooks, _failed)
+            return self._made
+
+    def _exchange(
+        self,
+        input: object,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        response_format: ResponseFormat | None,
+        params: Mapping[str, Any],
+    ) -> Exchange:
+        client = self._sender().client
+        structure = self._structure(response_format)
+        asked = None if structure is None else client.structured(structure.schema, structure.name)
+        turn = self._turn(input, history, tools)
+        prompter = turn.prompter
+        if structure is not None and asked is None:
+            prompter = prompter.with_added_system(structure.instruction)
+        if self._budget is not None:
+            prompter = prompter.with_budget(self._budget)
+        made = prompter.generate_prompt(
+            turn.input, turn.history, turn.tools, format=self.source.provider, model=self._model_asked()
+        )
+        payload = made if isinstance(made, Payload) else Payload(cast("dict[str, Any]", made))
+        self._check_length(payload)
+        given = client.params(self._common(params))
+        _no_other(given, payload)
+        request = Request(self.model, payload, _joined(given, asked or {}))
+        return Exchange(request, ProviderReader(self._formatter, client.collector), structure, turn.said)
+
+    def _model_asked(self) -> str | None:
+        """The model whose rules the prompt keeps; OpenAI's own form has no such rules."""
+        return None if self.source.provider == "openai" else self.model
+
+    def _check_length(self, payload: Payload) -> None:
+        """Refuse a prompt that is longer than the model takes, where that is known."""
+        if self._counter is None or self._window is None:
+            return
+        count = self._counter.count(*countable(payload, self._formatter.profile))
+        if count > self._window:
+            raise ModuleError(
+                f"the prompt has {count} tokens, and {self.model} takes {self._window}: shorten it, or give a budget: "
+                f"budget=Budget({self._window}, counter)",
+                kind="overflow",
+            )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source.name!r}, model={self.model!r})"
+
+
+def _seconds(timeout: float) -> float:
+    given = cast("object", timeout)
+    if not isinstance(given, int | float) or not given > 0:
+        raise ModuleError(f"timeout is in seconds, and more than 0, not {given!r}")
+    return given
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the client's constructor; a key among them would show in errors."""
+    if "api_key" in options:
+        raise ModuleError("a key is given as api_key=, not among the options")
+    return dict(options)
+
+
+def _no_other(params: Mapping[str, Any], payload: Payload) -> None:
+    """Refuse parameters that would put something else in the place of what the prompter made, or of the model."""
+    for name in params:
+        if name in ("model", "stream") or name in payload:
+            raise ModuleError(
+                f"{name!r} is no parameter of a call: messages and tools are what the prompter makes of it, the model "
+                "is the module's, and module.stream(...) streams"
+            )
+
+
+def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with those that ask for a form; what both have is joined where it is a dict."""
+    both = {name: {**params[name], **value} for name, value in asked.items() if _is_dict(params.get(name), value)}
+    return {**params, **asked, **both}
+
+
+def _is_dict(*values: object) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _failed(message: str, fault: Fault, partial: Reply | None) -> ModuleError:
+    return ModuleError(message, kind=fault.kind, status=fault.status, partial=partial)

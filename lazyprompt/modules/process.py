@@ -1,0 +1,317 @@
+"""A local engine as a process of ours: started, watched, and ended whatever happens."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
+
+from lazyprompt.errors import EngineError
+from lazyprompt.modules._engine_log import advice, how, tail
+from lazyprompt.modules.engines import Engine, engine_named
+from lazyprompt.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from lazyprompt.modules._engine_run import EngineRun
+
+Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
+
+HOST: Final = "127.0.0.1"
+_GUARD: Final = Path(__file__).with_name("guard.py")
+_PAUSE = 0.05  # seconds between two looks at an engine that starts
+_ANSWER = 2.0  # seconds that an answer about its health may take
+_ATTEMPTS = 3  # with another free port each, where somebody else takes the one that was free
+
+
+class EngineProcess:
+    """A local engine as a process, which lives no longer than this one does, however it ends.
+
+    Between the two stands :mod:`lazyprompt.modules.guard`. All methods may be called from any thread; the process can
+    be started again after it was stopped or died. POSIX only.
+
+    Args:
+        engine: The engine, or its name.
+        model: The model, as the engine knows it.
+        port: The port at 127.0.0.1; None for any that is free.
+        options: The engine's own options, as :meth:`~lazyprompt.modules.engines.Engine.command` takes them. A
+            :class:`~lazyprompt.secret.Secret` among them shows in no error, but on the command line of the process.
+        log: The file that its output is appended to; None for a temporary one, removed when all went well.
+        timeout: Seconds that it may take to be ready.
+
+    Raises:
+        EngineError: There is no such engine, or the port is none.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | str,
+        model: str | Path,
+        *,
+        port: int | None = None,
+        options: Mapping[str, object] | None = None,
+        log: str | Path | None = None,
+        timeout: float = 120.0,
+    ) -> None:
+        self.engine = engine if isinstance(engine, Engine) else engine_named(engine)
+        self.model = os.path.expanduser(str(model))  # noqa: PTH111 - a name at a hub is no path
+        if port is not None and not 0 < port < 1 << 16:
+            raise EngineError(f"a port is a number from 1 to 65535, not {port}")
+        self._port = port
+        self._options = dict(options or {})
+        self._log = None if log is None else Path(log)
+        self._timeout = timeout
+        self._starting = Lock()
+        self._run: EngineRun | None = None
+        self._at_exit: weakref.finalize[[], EngineProcess] | None = None
+
+    def start(self) -> Self:
+        """Start the engine and wait until it is ready; nothing if it runs.
+
+        Returns:
+            Itself.
+
+        Raises:
+            EngineError: It is not installed, the port is taken, it died, was stopped, or was not ready in time. Where
+                it had begun, with the last lines of its log, its command and what to do.
+        """
+        if os.name != "posix":
+            raise EngineError("engines are started on POSIX systems only; start it by hand and give its url")
+        with self._starting:
+            if self.status() != "running":
+                self._start()
+        return self
+
+    def stop(self) -> None:
+        """End the engine and wait until nothing is left of it; nothing if it does not run."""
+        if self._run is not None:
+            self._run.stop()
+
+    def status(self) -> Status:
+        """What it does: stopped, starting, running, or died by itself."""
+        run = self._run
+        if run is None or run.stopping:
+            return "stopped"
+        if run.ended():
+            return "died"
+        return "running" if run.ready else "starting"
+
+    def why(self, wait: float = 0.0) -> str:
+        """Why it died.
+
+        Args:
+            wait: Seconds to wait for its end: a connection is lost a moment before the process is seen to be gone.
+
+        Returns:
+            How it ended, what to do, its command and the last lines of its log; empty if it did not die.
+        """
+        run, until = self._run, time.monotonic() + wait
+        while run is not None and not run.stopping:
+            if run.ended():
+                return self._story(run, how(run.guard.returncode), run.guard.returncode)
+            if time.monotonic() >= until:
+                break
+            time.sleep(_PAUSE)
+        return ""
+
+    @property
+    def url(self) -> str:
+        """Where it is: scheme, host and port.
+
+        Raises:
+            EngineError: It was not started, or was stopped.
+        """
+        return f"http://{HOST}:{self._known().port}"
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of its client.
+
+        Raises:
+            EngineError: It was not started, or was stopped.
+        """
+        return self.url + self.engine.path
+
+    @property
+    def log(self) -> Path:
+        """The file that its output goes to.
+
+        Raises:
+            EngineError: It was not started, or was stopped.
+        """
+        return self._known().log
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.engine.name!r}, {self.model!r}, status={self.status()!r})"
+
+    def _known(self) -> EngineRun:
+        if self._run is None or self._run.stopping:
+            raise EngineError(f"{self.engine.name} does not run; call start() first")
+        return self._run
+
+    def _start(self) -> None:
+        for left in reversed(range(_ATTEMPTS)):
+            self.stop()
+            run = self._launched()
+            try:
+                with _telling(f"{self.engine.name} is loading {self.model}, its log is {run.log}"):
+                    self._wait(run)
+            except EngineError:
+                # Between our look for a free port and its own, somebody else may have taken it.
+                if self._port is None and left and self.status() == "died" and not _is_free(run.port):
+                    run.failed = False  # so that nothing is left of it, the log included
+                    continue
+                raise
+            except BaseException:
+                run.stop()
+                raise
+            return
+
+    def _launched(self) -> EngineRun:
+        """Start the engine's process."""
+        from lazyprompt.modules._engine_run import EngineRun  # noqa: PLC0415 - POSIX only, as is whoever comes here
+
+        program = self.engine.executable()
+        if program is None or not self.engine.installed():
+            what = f"package {self.engine.package}" if self.engine.package else f"program {self.engine.program[0]}"
+            raise EngineError(f"{self.engine.name} is not installed, there is no {what}; {self.engine.install}")
+        port = _free_port() if self._port is None else self._port
+        if not _is_free(port):
+            raise EngineError(f"port {port} at {HOST} is taken; give another one, or none for any that is free")
+        _, *arguments = self.engine.command(self.model, HOST, port, self._options)
+        variables = self.engine.variables_for(HOST, port, self._options)
+        with self._opened_log() as file:
+            log, offset = Path(file.name), file.seek(0, os.SEEK_END)
+            guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
+                # Isolated and without site, it is up in a hundredth of a second, whatever lies in our directory.
+                [sys.executable, "-I", "-S", str(_GUARD), "--", program, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                # Output that waits in a buffer is lost when it is killed.
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | variables,
+                # Ctrl-C is for us: we end it, it does not end beside us.
+                start_new_session=True,
+            )
+        run = self._run = EngineRun(guard, port, log, offset, temporary=self._log is None)
+        if self._at_exit is not None:
+            self._at_exit.detach()  # of the run before, which has ended
+        self._at_exit = weakref.finalize(self, run.stop)
+        return run
+
+    def _opened_log(self) -> IO[bytes]:
+        try:
+            if self._log is not None:
+                return self._log.open("ab")
+            prefix = f"lazyprompt-{self.engine.name}-"
+            return tempfile.NamedTemporaryFile("ab", prefix=prefix, suffix=".log", delete=False)
+        except OSError as error:
+            raise EngineError(f"cannot write the log {self._log or ''}: {error.strerror}") from error
+
+    def _wait(self, run: EngineRun) -> None:
+        """Wait until the engine is ready."""
+        until = time.monotonic() + self._timeout
+        while True:
+            healthy = _is_healthy(f"http://{HOST}:{run.port}{self.engine.health}") and not run.another_listens()
+            if run.stopping:
+                raise EngineError(f"{self.engine.name} was stopped while it started")
+            if run.ended():
+                raise EngineError(self._story(run, how(run.guard.returncode), run.guard.returncode))
+            if healthy:
+                run.ready = True
+                return
+            if time.monotonic() > until:
+                run.failed = True
+                run.stop()
+                raise EngineError(self._story(run, f"was not ready after {self._timeout:g} s, which is its timeout"))
+            time.sleep(_PAUSE)
+
+    def _story(self, run: EngineRun, end: str, code: int | None = None) -> str:
+        """What happened, what to do, the command and the last lines of the log, without secrets."""
+        lines = tail(run.log, run.offset)
+        shown = {name: _hidden(value) for name, value in self._options.items()}
+        first = f"{self.engine.name} with the model {self.model} {end}"
+        todo = advice(lines, code, self.engine.install)
+        story = "\n".join(
+            (
+                f"{first}: {todo}" if todo else first,
+                f"command: {shlex.join(self.engine.command(self.model, HOST, run.port, shown))}",
+                f"log: {run.log}, which ends:",
+                *(f"    {line}" for line in lines or ["(it says nothing)"]),
+            )
+        )
+        for value in self._options.values():
+            for part in cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]:
+                story = part.hidden_in(story) if isinstance(part, Secret) else story
+        return story
+
+
+def _hidden(value: object) -> object:
+    """An option without secrets."""
+    if isinstance(value, (list, tuple)):
+        return [_hidden(part) for part in cast("list[object]", value)]
+    return str(value) if isinstance(value, Secret) else value
+
+
+def _free_port() -> int:
+    with socket.socket() as at:
+        at.bind((HOST, 0))
+        return int(at.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    """Whether a server can listen at a port."""
+    with socket.socket() as at:
+        # As servers do it: connections that were closed a while ago do not count.
+        at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            at.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _is_healthy(url: str) -> bool:
+    """Whether an engine says that it is ready.
+
+    It is no call of a model: the clients have no method for it, and would try again and log by themselves.
+    """
+    from urllib3 import PoolManager, Timeout  # noqa: PLC0415 - slow, and not needed to describe an engine
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
+
+    try:
+        with PoolManager(retries=False, timeout=Timeout(total=_ANSWER)) as pool:
+            return pool.request("GET", url).status == 200  # noqa: PLR2004 - HTTP's OK
+    except HTTPError:
+        return False  # it does not listen yet
+
+
+@contextmanager
+def _telling(what: str) -> Generator[None]:
+    """Say on a terminal what is waited for, and for how long already."""
+    if sys.stderr is None or not sys.stderr.isatty():  # it is None where there is no console
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow, and for terminals only
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield

@@ -1,0 +1,134 @@
+"""What a model answered: its text, and all else that came with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+
+from lazyprompt.messages import Msg, ThinkingBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Why an answer ended: by itself, at the limit of tokens, to call tools, because the provider holds something back or
+# the model refuses, with a call of a tool that is none, or for a reason of the provider's own.
+Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
+
+# Where the forms of answers say why they ended: the first path that is there counts.
+_PLACES: tuple[tuple[str | int, ...], ...] = (
+    ("choices", 0, "finish_reason"),
+    ("output", "choices", 0, "finish_reason"),
+    ("candidates", 0, "finish_reason"),
+    ("candidates", 0, "finishReason"),
+    ("stop_reason",),
+    ("done_reason",),
+    ("details", "finish_reason"),
+)
+# Where Gemini says why it takes a prompt for one that is not to be answered.
+_BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
+_REASONS: dict[str, Finish] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use", "pause_turn"), "tool_calls"),
+    **dict.fromkeys(("content_filter", "sensitive", "safety", "recitation", "blocklist", "spii"), "content_filter"),
+    **dict.fromkeys(("prohibited_content", "image_safety", "data_inspection_failed"), "content_filter"),
+    **dict.fromkeys(("image_prohibited_content", "image_recitation", "model_armor"), "content_filter"),
+    **dict.fromkeys(("malformed_function_call", "unexpected_tool_call", "malformed_response"), "broken call"),
+    "refusal": "refusal",
+}
+
+
+class Reply(str):
+    """What a model answered: it is its text, and knows the rest.
+
+    Attributes:
+        message: The answer as a message, ready for history.
+        raw: The provider's own answer, as a dict.
+        finish: Why it ended; None where nobody says.
+        model: The model that answered, as the provider names it; ``""`` where it does not.
+        parsed: What the text says as an object of the ``response_format`` that was asked for; else ``None``.
+        said: What the user said, as messages of the history; nothing where the history waited for an answer.
+    """
+
+    __slots__ = ("finish", "message", "model", "parsed", "raw", "said")
+    message: Msg
+    raw: Mapping[str, Any]
+    finish: Finish | None
+    model: str
+    parsed: Any
+    said: str | None
+
+    def __new__(cls, message: Msg, raw: Mapping[str, Any], parsed: object = None, said: str | None = None) -> Self:
+        """A reply.
+
+        Args:
+            message: The answer.
+            raw: The provider's own answer.
+            parsed: What its text says as an object.
+            said: What the user said.
+        """
+        made = super().__new__(cls, message.text)
+        made.message, made.raw, made.parsed, made.said = message, raw, parsed, said
+        made.finish = _finish(raw, called=bool(made.tool_calls))
+        made.model = str(raw.get("model") or raw.get("model_version") or "")
+        return made
+
+    @property
+    def turn(self) -> tuple[Msg, ...]:
+        """What the user said and what the model answered: what the history of the next call ends with."""
+        return (*user_turn(self.said), self.message)
+
+    @property
+    def tool_calls(self) -> Sequence[ToolUseBlock]:
+        """The tools that the model wants called: ``id``, ``name``, ``input``; running them is the caller's."""
+        return [block for block in self.message.blocks if isinstance(block, ToolUseBlock)]
+
+    @property
+    def thinking(self) -> str:
+        """What the model thought before it answered, where it is told."""
+        blocks = (block for block in self.message.blocks if isinstance(block, ThinkingBlock))
+        return "\n".join(block.thinking for block in blocks if block.thinking)
+
+    @property
+    def usage(self) -> Mapping[str, int] | None:
+        """``prompt_tokens``, ``completion_tokens`` and ``total_tokens``; None where the provider does not tell."""
+        return self.message.usage
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.raw, self.parsed, self.said)
+
+    def __repr__(self) -> str:
+        calls = "".join(f", {call.name}({call.input!r})" for call in self.tool_calls)
+        return f"{type(self).__name__}({str(self)!r}{calls})"
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+
+def user_turn(said: str | None) -> tuple[Msg, ...]:
+    """What a user says, as messages of a history; none where nothing is said."""
+    return () if said is None else (Msg("user", said, "user"),)
+
+
+def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
+    """Why an answer ended."""
+    if any(at(raw, path) for path in _BLOCKED):
+        return "content_filter"
+    found = next(filter(None, (at(raw, path) for path in _PLACES)), None)
+    if found is None:
+        return None
+    reason = _REASONS.get(str(getattr(found, "value", found)).rpartition(".")[2].lower(), "other")
+    refused = at(raw, ("choices", 0, "message", "refusal"))
+    return "refusal" if refused else "tool_calls" if called and reason == "stop" else reason
+
+
+def at(value: object, path: Sequence[str | int]) -> object:
+    """What lies in an answer at a path of keys and places; None where there is nothing."""
+    for key in path:
+        if type(value) is dict or isinstance(value, Mapping):  # the first of them is ten times as fast
+            value = cast("Mapping[str | int, object]", value).get(key)
+        elif isinstance(value, list) and isinstance(key, int):
+            value = next(iter(cast("list[object]", value)[key:]), None)
+        else:
+            return None
+    return value

@@ -1,0 +1,394 @@
+"""Local models: flat prompts to an engine, in the model's own form, and its raw text read back."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
+
+from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.errors import EngineError
+from lazyprompt.modules._base import ChatModule
+from lazyprompt.modules._layout import Given, layout_of, opens_thought
+from lazyprompt.modules._reading import Exchange, TextReader
+from lazyprompt.modules._sending import Limits, Sender
+from lazyprompt.modules._served import Served, added_by, address_of, checked, tokenizer_in
+from lazyprompt.modules.bridged import Asked, Bridged, Local, answer_ids
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.engines import OTHER, engine_for, engine_named
+from lazyprompt.modules.process import EngineProcess
+from lazyprompt.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lazyprompt.budgeted import BudgetLike
+    from lazyprompt.encoding import TokenizerLike
+    from lazyprompt.history import History, HistoryLike
+    from lazyprompt.modules._layout import Layout
+    from lazyprompt.modules.client import Fault
+    from lazyprompt.modules.engines import Engine
+    from lazyprompt.modules.process import Status
+    from lazyprompt.modules.reply import Reply
+    from lazyprompt.modules.structured import ResponseFormat
+    from lazyprompt.modules.telemetry import CallHook
+    from lazyprompt.prompt import Rendered
+    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.prompter import Prompter
+    from lazyprompt.text.chat.template import ChatTemplate
+    from lazyprompt.text.markers import Markers
+
+# An engine may load a long prompt for a while before its first word.
+TIMEOUT = 600.0
+RETRIES = 2
+# Engines have defaults from 16 tokens to no end at all.
+MAX_TOKENS = 1024
+# How long a process that dies may take to be seen to be gone, in seconds.
+_DYING = 2.0
+_NOWHERE = "http://127.0.0.1"
+# What a call may not put in the place of what the module sends.
+_OURS = frozenset(("model", "prompt", "stream"))
+# What no copy of a module has.
+_FLEETING = ("_lock", "_starting", "_process", "_server", "_voice")
+
+
+class TrainableModule(ChatModule):
+    """A local model on an engine: llama.cpp, vLLM, transformers, SGLang, LMDeploy, TGI or Ollama.
+
+    Its prompts are flat text, laid out by the model's own chat template (that of the GGUF file or directory, or the one
+    that is given), or by the markers of its family. The engine is started by :meth:`start`, or runs already at ``url``.
+
+    Args:
+        base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
+        engine: The engine; None takes the one that serves such a model. At a ``url`` nobody sees which one serves
+            weights: one that is not named is only sent what all of them know.
+        url: Where an engine runs already.
+        chat_template: The model's chat template, its path or its text; the special tokens are the model's own where the
+            template brings none.
+        markers: The markers, or the family, in the place of a template.
+        answers: In which form the model answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
+            takes what its template writes, or else that of its name.
+        tokenizer: The model's tokenizer, with which conversations go on by token ids (:meth:`continued`); None takes
+            ``tokenizer.json`` of the directory where ids are sent.
+        safe_tokens: Whether token ids are sent, in which nothing that users say can be a control token.
+        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        retries: How often a call is tried again where the engine is overloaded or the connection is lost.
+        concurrency: How many calls are under way at once; None for any number.
+        budget: What makes each prompt fit.
+        hooks: What is told of each call when it is over.
+        api_key: The key, where the engine at ``url`` asks for one.
+        options: Further arguments of the client's constructor.
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 where nothing is said),
+            ``stop``, ``seed``, or the client's own.
+
+    Raises:
+        EngineError: There is no such engine, no such file, or the directory holds no model.
+        TemplateError: There is no such family, or the template is wrong.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but one are given by name
+        self,
+        base_model: str | os.PathLike[str] = "",
+        *,
+        engine: str | None = None,
+        url: str | None = None,
+        chat_template: ChatTemplate | str | Path | None = None,
+        markers: Markers | str | None = None,
+        answers: str | None = None,
+        tokenizer: TokenizerLike | None = None,
+        safe_tokens: bool = False,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
+        concurrency: int | None = None,
+        budget: BudgetLike | None = None,
+        hooks: Iterable[CallHook] = (),
+        api_key: str | Secret | None = None,
+        options: Mapping[str, Any] | None = None,
+        **params: Any,  # noqa: ANN401 - the client's own
+    ) -> None:
+        super().__init__({"max_tokens": MAX_TOKENS, **params})
+        self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
+        self.engine = _engine_of(self.base_model, engine, url)
+        self._url = None if url is None else address_of(url)
+        self._given = Given(chat_template, markers, answers)
+        self._given.check()
+        self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
+        key = Secret(api_key) if isinstance(api_key, str) else api_key
+        self._settings = checked(Settings(None, key, timeout, retries, dict(options or {})))
+        self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        self._budget = budget
+        self._known_layout: Layout | None = None
+        self._open()
+        if safe_tokens and not self.engine.takes_ids:
+            raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
+
+    def _open(self) -> None:
+        """What belongs to this process, and to no copy."""
+        self._lock, self._starting = Lock(), Lock()
+        self._process: EngineProcess | None = None
+        self._server: Served | None = None
+        # It knows how things are said, wherever the engine will be.
+        self._voice = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is the same module, with no engine that it started."""
+        return {name: value for name, value in self.__dict__.items() if name not in _FLEETING}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._open()
+
+    def start(
+        self,
+        *,
+        port: int | None = None,
+        timeout: float = 120.0,
+        log: str | Path | None = None,
+        **options: object,
+    ) -> Self:
+        """Start the engine and wait until it is ready; nothing if it runs.
+
+        Args:
+            port: The port at 127.0.0.1; None for any that is free.
+            timeout: Seconds that it may take to be ready.
+            log: The file that its output is appended to; None for a temporary one.
+            options: The engine's own options, as ``max_model_len=4096``.
+
+        Returns:
+            The module itself.
+
+        Raises:
+            EngineError: It did not start; the message has the last lines of its log, its command and what to do.
+        """
+        if self._url is not None:
+            raise EngineError(f"the engine runs already, at {self._url}: with url= there is nothing to start")
+        if not self.base_model:
+            raise EngineError("there is no model to start an engine with: give base_model")
+        if not self.engine.program:
+            engine_for(self.base_model)  # says why it is none
+            raise EngineError(
+                "what speaks like other engines is started by whoever knows it: give url= of one that runs"
+            )
+        with self._starting:
+            if self.status() != "running":
+                self._process = EngineProcess(
+                    self.engine, self.base_model, port=port, options=options, log=log, timeout=timeout
+                )
+                self._process.start()
+        return self
+
+    def stop(self) -> None:
+        """End the engine and wait until nothing is left of it; nothing if it does not run.
+
+        Calls that are under way fail.
+        """
+        if self._process is not None:
+            self._process.stop()
+        self.close()
+
+    def status(self) -> Status:
+        """What the engine does: stopped, starting, running, or died by itself; with ``url`` it counts as running."""
+        if self._url is not None:
+            return "running"
+        return "stopped" if self._process is None else self._process.status()
+
+    @property
+    def url(self) -> str:
+        """Where the engine is.
+
+        Raises:
+            EngineError: It was not started.
+        """
+        if self._url is not None:
+            return self._url
+        if self._process is None or self._process.status() == "stopped":
+            raise EngineError("the engine was not started: call start(), or give url= of one that runs")
+        return self._process.url
+
+    def close(self) -> None:
+        """Close the connections of threads; the engine runs on."""
+        if self._server is not None:
+            self._server.sender.client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        if self._server is not None:
+            await self._server.sender.client.aclose()
+
+    def __enter__(self) -> Self:
+        return self if self._url is not None else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def render(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+    ) -> Rendered:
+        """The flat prompt of a call, with its segments.
+
+        Args:
+            input: As of a call.
+            history: What was said before.
+            tools: What the model may call.
+        """
+        return self._fitted(self._prompter).render(input, self._past(history), tools)
+
+    @property
+    def layout(self) -> Layout:
+        """How prompts are laid out; found out when it is first needed.
+
+        Raises:
+            TemplateError: There is neither a template nor a family for the model.
+        """
+        if self._known_layout is None:
+            self._known_layout = layout_of(self.base_model, self._given)
+        return self._known_layout
+
+    def _fitted(self, prompter: Prompter) -> Prompter:
+        fitted = self.layout.fitted(prompter)
+        return fitted if self._budget is None else fitted.with_budget(self._budget)
+
+    def continued(self) -> ChatModule:
+        """The model for one conversation: each prompt goes on with the ids that the engine was given and said before.
+
+        Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer
+        (``tokenizer=``), an engine that gives its ids back, and a chat template that goes on with its own prompts; what
+        does not go so is sent as ever.
+
+        Returns:
+            What is asked in place of the module; one for each conversation.
+        """
+        ids = answer_ids(self.engine)
+        if self._tokenizer is None or ids is None:
+            return self
+        return Bridged(Local(self._sender, self._ask, lambda: self.layout.template, self._tokenizer, ids))
+
+    def _sender(self) -> Sender:
+        return self._connected().sender
+
+    def _connected(self) -> Served:
+        url = self.url
+        with self._lock:
+            if self._server is None or self._server.url != url:
+                self.close()
+                settings = self._settings._replace(base_url=url + self.engine.path)
+                client = self.engine.connect(settings)
+                sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed)
+                self._server = Served(url, settings._replace(base_url=None), sender)
+            return self._server
+
+    def _exchange(
+        self,
+        input: object,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        response_format: ResponseFormat | None,
+        params: Mapping[str, Any],
+    ) -> Exchange:
+        return self._ask(input, history, tools, response_format, params).exchange
+
+    def _ask(
+        self,
+        input: object,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None,
+        tools: ToolsLike,
+        response_format: ResponseFormat | None,
+        params: Mapping[str, Any],
+        *,
+        as_ids: bool = False,
+    ) -> Asked:
+        """How a call is put: as text, or as ids where they are asked for here or by ``safe_tokens``."""
+        client, layout = self._voice, self.layout
+        structure = self._structure(response_format)
+        asked = None if structure is None else client.structured(structure.schema, structure.name)
+        turn = self._turn(input, history, tools)
+        prompter = turn.prompter
+        if structure is not None and asked is None:
+            prompter = prompter.with_added_system(structure.instruction)
+        rendered = self._fitted(prompter).render(turn.input, turn.history, turn.tools)
+        own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
+        prompt = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
+        common = self._common(params, layout.markers.stop)
+        if taken := _OURS.intersection(common):
+            raise EngineError(
+                f"{min(taken)!r} is no parameter of a call: the prompt is what the prompter makes, the model is the "
+                "module's, and module.stream(...) streams"
+            )
+        further = [client.params(common), *([asked] if asked else [])]
+        request = Request(
+            self.base_model or "default", {"prompt": prompt}, self.engine.params(*further, own_bos=own_bos)
+        )
+        offered = list(prompter.fill(turn.input, turn.history, turn.tools).tools)
+        parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
+        return Asked(Exchange(request, TextReader(parser, client.collector), structure, turn.said), offered)
+
+    def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
+        """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""
+        if own_bos and self.engine.no_bos is None and self._added() != []:
+            return rendered.text.removeprefix(self.layout.bos)
+        return rendered.text
+
+    def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
+        """A prompt as ids, which are those of the text at the engine: it adds nothing to ids by itself."""
+        ids = rendered.encode(self.tokenizer)
+        return ids if own_bos else [*(self._added() or ()), *ids]
+
+    def _added(self) -> list[int] | None:
+        """What the engine puts before each text, as a BOS; None where that is not known."""
+        if self.engine.name == "llama.cpp":
+            return self._connected().added_by_llama_cpp()
+        return None if self._known_tokenizer is None else added_by(self._known_tokenizer)
+
+    @property
+    def tokenizer(self) -> TokenizerLike:
+        """The model's tokenizer.
+
+        Raises:
+            EngineError: There is none.
+        """
+        if self._known_tokenizer is None:
+            raise EngineError(
+                f"token ids need the model's tokenizer, and {self.base_model or 'the model'} has no tokenizer.json "
+                "beside it: give tokenizer="
+            )
+        return self._known_tokenizer
+
+    @cached_property
+    def _known_tokenizer(self) -> TokenizerLike | None:
+        path = Path(self.base_model) / "tokenizer.json"
+        if self._tokenizer is not None or not self.base_model or not path.is_file():
+            return self._tokenizer
+        return tokenizer_in(path)
+
+    def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
+        lost = self._process is not None and fault.kind in ("connection", "cut")
+        why = self._process.why(_DYING) if lost and self._process is not None else ""
+        told = f"{message}\n{why}" if why else message
+        return EngineError(told, kind=fault.kind, status=fault.status, partial=partial)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_model!r}, engine={self.engine.name!r}, {self.status()})"
+
+
+def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
+    """The engine: the one that is named, or that serves such a model, or any other."""
+    if engine is not None:
+        return engine_named(engine)
+    if not base_model:
+        return OTHER
+    try:
+        found = engine_for(base_model)
+    except EngineError:
+        # What runs at a url is known to whoever started it; and a mere name is enough to lay prompts out.
+        path = Path(base_model)
+        if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
+            raise
+        return OTHER
+    # At a url, weights do not tell, nor does what is installed here.
+    return found if url is None or found.name in ("llama.cpp", "ollama") else OTHER

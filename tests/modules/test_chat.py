@@ -1,0 +1,227 @@
+"""Conversations that keep what was said, with models at providers and local ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from model_server import Answer, Cut, Ends, ModelServer, Slow, Status
+from talk_helpers import BARE, KINDS, WAYS, closed, module_of, sent, spoken, weather, words
+
+from lazyprompt import (
+    AlpacaPrompter,
+    Budget,
+    CharTokenCounter,
+    ChatPrompter,
+    Msg,
+    OnlineChatModule,
+    TrainableModule,
+)
+from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ModelServer]:
+    with ModelServer(judges=False) as made:
+        yield made
+
+
+@pytest.fixture
+def server(shared: ModelServer) -> ModelServer:
+    shared.seen.clear()
+    shared.faults = []
+    shared.answer = Answer()
+    return shared
+
+
+@pytest.fixture(params=KINDS)
+def module(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
+    made = module_of(request.param, server)
+    yield made
+    made.close()
+
+
+def test_each_turn_is_kept_and_sent_with_the_next(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    chat = module.chat()
+    assert chat("你好 🙂") == "pong"
+    server.answer = Answer("pong two 🏓")
+    chat("and again?")
+    assert words(chat) == [
+        *(("user", "你好 🙂"), ("assistant", "pong")),
+        *(("user", "and again?"), ("assistant", "pong two 🏓")),
+    ]
+    assert all(text in sent(server) for text in ("你好 🙂", "pong", "and again?"))
+    assert "你好" not in sent(server, 0).replace("你好 🙂", "")
+    assert chat.module is module
+    # Another conversation knows nothing of it.
+    module.chat()("hi")
+    assert "again" not in sent(server)
+
+
+def test_what_every_conversation_begins_with_is_sent_and_not_kept(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    module.prompt(ChatPrompter(system="Be kind."), history=[["before", "all"]])
+    chat = module.chat(
+        history=[["once", "more"], {"role": "user", "content": "dict"}, Msg("assistant", "msg", "assistant")]
+    )
+    chat("hi")
+    assert all(text in sent(server) for text in ("Be kind.", "before", "all", "once", "more", "dict", "msg", "hi"))
+    assert [text for _, text in words(chat)] == ["once", "more", "dict", "msg", "hi", "pong"]
+
+
+def test_a_prompter_with_slots_keeps_what_the_user_said(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    module.prompt(ChatPrompter({"system": "Answer in {lang}.", "user": "Of {topic}: "}))
+    chat = module.chat()
+    chat({"lang": "Dutch", "topic": "tea", "input": "how long?"})
+    chat({"lang": "German", "topic": "rice", "input": "and this?"})
+    assert [text for role, text in words(chat) if role == "user"] == ["Of tea: how long?", "Of rice: and this?"]
+    assert "Answer in German." in sent(server)
+    assert "Dutch" not in sent(server)
+    with pytest.raises(SlotError):
+        chat("which slot?")
+    assert len(chat.history) == 4
+
+
+def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    """It ran three times, and what the history kept was not what had been sent."""
+    fetched: list[str] = []
+
+    def fetch(given: Any, *rest: Any) -> Any:
+        fetched.append(f"page {len(fetched)}")
+        return (f"{given} ({fetched[-1]})", *rest)
+
+    chat = module.prompt(ChatPrompter(system="Be kind.").pre_hook(fetch)).chat()
+    chat("one?")
+    assert list(chat.stream("two?"))
+    assert fetched == ["page 0", "page 1"]
+    assert [text for role, text in words(chat) if role == "user"] == ["one? (page 0)", "two? (page 1)"]
+    assert all(text in sent(server) for text in ("one? (page 0)", "two? (page 1)"))
+
+
+def test_the_turn_of_a_reply_goes_on_as_history(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    reply = module("one?", history=[["zero", "0"]])
+    assert [(each.role, each.text) for each in reply.turn] == [("user", "one?"), ("assistant", "pong")]
+    module("two?", history=reply.turn)
+    assert "one?" in sent(server)
+
+
+def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule | TrainableModule) -> None:
+    module.prompt(AlpacaPrompter("Answer: {input}"))
+    chat = module.chat()
+    chat("hi")
+    before = chat.history
+    assert words(chat) == [("user", ""), ("assistant", "pong")]
+    with pytest.raises(HistoryError, match="takes no history; use ChatPrompter"):
+        chat("again")
+    assert chat.history is before
+
+
+def test_tools_out_of_an_iterator_are_offered(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
+    """A call reads them twice, and the second time there were none."""
+    module("hi", tools=(tool for tool in [weather]))
+    assert "weather" in json.dumps(server.seen[-1].body)
+
+
+def test_tools_of_a_conversation_are_offered_in_each_turn(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    chat = module.chat(tools=(tool for tool in [weather]))  # an iterator is at its end after the first turn
+    chat("hi")
+    chat("again")
+    for seen in server.seen:
+        assert "weather" in json.dumps(seen.body)
+    with pytest.raises(ToolsError):
+        module.chat(tools=[{"name": "weather"}])
+    with pytest.raises(HistoryError):
+        module.chat(history=[{"role": "wizard"}])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_ways_keep_a_turn_and_none_that_failed(
+    module: OnlineChatModule | TrainableModule, server: ModelServer, way: str
+) -> None:
+    chat = module.chat()
+    server.answer = Answer("so far so good")
+    for fault in (Status(500), Cut(), Ends()):
+        server.faults = [fault]
+        with pytest.raises((EngineError, ModuleError)):
+            spoken(chat, way)
+        assert chat.history == ()
+    spoken(chat, way, "one")
+    kept = chat.history
+    server.answer = Answer("")
+    with pytest.raises((EngineError, ModuleError)) as told:
+        spoken(chat, way, "two")
+    assert told.value.kind == "empty"
+    assert chat.history is kept
+    server.answer = Answer("three")
+    spoken(chat, way, "two")
+    assert words(chat) == [("user", "one"), ("assistant", "so far so good"), ("user", "two"), ("assistant", "three")]
+    assert [text for text in ("one", "so far so good", "two") if text not in sent(server)] == []
+
+
+def test_a_stream_is_kept_at_its_end_alone(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
+    server.answer = Answer("one two three four")
+    chat = module.chat()
+    stream = chat.stream("never begun")
+    stream.close()
+    with chat.stream("left early") as stream:
+        next(iter(stream))
+        assert chat.history == ()
+    assert chat.history == ()
+    stream = chat.stream("to its end")
+    for _ in stream:
+        assert chat.history == ()
+    assert [text for _, text in words(chat)] == ["to its end", "one two three four"]
+
+
+def test_a_stream_that_is_cancelled_is_not_kept(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    chat = module.chat()
+    server.answer = Answer("one two three four five six seven eight")
+    server.faults = [Slow(first=0.0, between=0.3)]
+
+    async def cancelled() -> None:
+        async def read() -> None:
+            async for _ in chat.astream("hi"):
+                begun.set()
+
+        begun = asyncio.Event()
+        task = asyncio.create_task(read())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await closed(chat)
+
+    asyncio.run(cancelled())
+    assert chat.history == ()
+
+
+def test_a_budget_trims_what_is_sent_and_not_what_is_kept(server: ModelServer) -> None:
+    for kind in KINDS:
+        module = module_of(kind, server, budget=Budget(400, CharTokenCounter())).prompt(BARE)
+        chat = module.chat()
+        for turn in range(8):
+            server.answer = Answer(f"answer {turn} ".ljust(60, "a"))
+            chat(f"question {turn} ".ljust(60, "q"))
+        assert len(chat.history) == 16
+        assert "question 0" in chat.history[0].text
+        assert "question 7" in sent(server)
+        assert "question 0" not in sent(server)
+        module.close()

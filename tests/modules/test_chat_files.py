@@ -1,0 +1,196 @@
+"""Conversations in files."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from conversations import Maker
+from model_server import Answer, ModelServer
+from talk_helpers import KINDS, module_of, sent, words
+
+from lazyprompt import (
+    Base64Source,
+    Chat,
+    ImageBlock,
+    Msg,
+    OnlineChatModule,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TrainableModule,
+)
+from lazyprompt.errors import HistoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lazyprompt.messages import Block
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ModelServer]:
+    with ModelServer(judges=False) as made:
+        yield made
+
+
+@pytest.fixture
+def server(shared: ModelServer) -> ModelServer:
+    shared.seen.clear()
+    shared.faults = []
+    shared.answer = Answer()
+    return shared
+
+
+@pytest.fixture(params=KINDS)
+def module(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
+    made = module_of(request.param, server)
+    yield made
+    made.close()
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def all_kinds() -> list[Msg]:
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    picture = ImageBlock(Base64Source("image/png", "iVBORw0KGgo="), detail="low")
+    blocks: list[Block] = [
+        ThinkingBlock("hm 🤔", signature="c2ln", id="rs_1", provider="anthropic"),
+        ThinkingBlock(redacted="eHg="),
+        TextBlock("你好", signature="c2ln"),
+        ToolUseBlock("call_1", "weather", {"city": "Köln", "at": [1, 2.5, None, {"x": True}]}, signature="c2ln"),
+        ToolUseBlock("call_2", "weather", raw_input='{"city": "K'),
+    ]
+    result = ToolResultBlock("call_1", "weather", [TextBlock("rain"), picture])
+    return [
+        Msg(
+            "Alice",
+            '你好 🙂\n\t"quoted"\\ \u2028',
+            "user",
+            url="https://x/y.png",
+            metadata={"at": 3, "deep": {"a": [1]}},
+        ),
+        Msg("user", [TextBlock("look"), picture], "user", url=["https://x/a.png", "https://x/b.png"]),
+        Msg("assistant", blocks, "assistant", usage=usage),
+        Msg("tool", [result, ToolResultBlock("call_2", "weather", "")], "tool"),
+        Msg("assistant", "", "assistant"),
+    ]
+
+
+def test_a_conversation_is_saved_and_loaded_as_it_is(
+    module: OnlineChatModule | TrainableModule, tmp_path: Path
+) -> None:
+    path = tmp_path / "chat 聊天.json"
+    for history in (all_kinds(), [], *(Maker(Random(seed)).conversation() for seed in range(30))):  # noqa: S311 - no secret
+        chat = module.chat(history)
+        chat.save(path)
+        other = Chat(module)
+        other.load(path)
+        assert other.history == chat.history == tuple(history)
+        assert [message.usage for message in other.history] == [message.usage for message in history]
+        assert repr(other.history) == repr(chat.history)
+    assert names_in(tmp_path) == [path.name]
+
+
+def test_a_loaded_conversation_goes_on(
+    module: OnlineChatModule | TrainableModule, server: ModelServer, tmp_path: Path
+) -> None:
+    chat = module.chat()
+    chat("first 🙂")
+    chat.save(str(tmp_path / "chat.json"))
+    chat("lost")
+    other = module.chat(history=[["not", "this"]])
+    other.load(tmp_path / "chat.json")
+    other("second")
+    assert [text for _, text in words(other)] == ["first 🙂", "pong", "second", "pong"]
+    assert "first 🙂" in sent(server)
+    assert "lost" not in sent(server)
+    assert "not" not in sent(server)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"3",
+        b'"text"',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"{}",
+        b'{"format": "lazyprompt.chat/1"}',
+        b'{"format": "lazyprompt.chat/2", "messages": []}',
+        b'{"format": null, "messages": []}',
+        b'{"format": ["lazyprompt.chat/1"], "messages": []}',
+        *(
+            b'{"format": "lazyprompt.chat/1", "messages": ' + messages + b"}"
+            for messages in (
+                b"null",
+                b"3",
+                b'{"a": 1}',
+                b"[null]",
+                b'["text"]',
+                b"[{}]",
+                b'[{"role": "user"}]',
+                b'[{"name": "a", "role": "wizard", "content": "x"}]',
+                b'[{"name": "a", "role": "user", "content": 3}]',
+                b'[{"name": "a", "role": "user", "content": "x", "more": 1}]',
+                b'[{"name": "a", "role": "user", "content": "\\ud800"}]',
+                b'[{"name": "a", "role": "user", "content": [{"type": "nothing"}]}]',
+                b'[{"name": "a", "role": "user", "content": [{"type": "image", "source": {"type": "x"}}]}]',
+                b'[{"name": "a", "role": "user", "content": "x", "usage": 3}]',
+                b'[{"name": "a", "role": "user", "content": "x"}, {"name": "b"}]',
+            )
+        ),
+    ],
+)
+def test_a_file_that_holds_no_conversation_is_told(
+    module: OnlineChatModule | TrainableModule, tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(content)
+    chat = module.chat(history=[["kept", "so"]])
+    with pytest.raises(HistoryError, match="broken.json"):
+        chat.load(path)
+    assert [text for _, text in words(chat)] == ["kept", "so"]
+
+
+def test_a_file_that_is_not_there_is_an_os_error(module: OnlineChatModule | TrainableModule, tmp_path: Path) -> None:
+    chat = module.chat()
+    with pytest.raises(FileNotFoundError):
+        chat.load(tmp_path / "nothing.json")
+    with pytest.raises(FileNotFoundError):
+        chat.save(tmp_path / "nowhere" / "chat.json")
+    with pytest.raises(OSError):  # noqa: PT011 - which one is the system's
+        chat.save(tmp_path)
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("broken", ["os.fsync", "pathlib.Path.replace", "json.dumps"])
+def test_saving_that_fails_leaves_the_file_as_it_was(
+    module: OnlineChatModule | TrainableModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    path = tmp_path / "chat.json"
+    chat = module.chat(history=[["old", "one"]])
+    chat.save(path)
+    old = path.read_bytes()
+    chat("new")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, full)
+        with pytest.raises(OSError, match="No space left"):
+            chat.save(path)
+    assert path.read_bytes() == old
+    assert names_in(tmp_path) == ["chat.json"]
+    chat.save(path)
+    assert b"new" in path.read_bytes()

@@ -1,0 +1,223 @@
+"""Calls, results and thoughts in conversations, as the models' own forms have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_helpers import MAKES
+from model_server import Answer, ModelServer
+from talk_helpers import KINDS, TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
+
+from lazyprompt import (
+    ChatTemplate,
+    ImageBlock,
+    Msg,
+    OnlineChatModule,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TrainableModule,
+    URLSource,
+)
+from lazyprompt.errors import HistoryError, ModuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ModelServer]:
+    with ModelServer(judges=False) as made:
+        yield made
+
+
+@pytest.fixture
+def server(shared: ModelServer) -> ModelServer:
+    shared.seen.clear()
+    shared.faults = []
+    shared.answer = Answer()
+    return shared
+
+
+@pytest.fixture(params=KINDS)
+def module(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
+    made = module_of(request.param, server)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("form", "call", "again"),
+    [
+        (
+            "qwen-2.5",
+            '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>',
+            '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>',
+        ),
+        ("llama-3.1", '{"name": "weather", "parameters": {"city": "Köln"}}', '"parameters": {"city": "Köln"}'),
+        (
+            "llama-3.1",
+            '<|python_tag|>{"name": "weather", "parameters": {"city": "Köln"}}',
+            '"parameters": {"city": "Köln"}',
+        ),
+    ],
+)
+@pytest.mark.parametrize("way", ["call", "stream"])
+def test_calls_in_the_text_of_a_local_model_come_back_with_their_results(
+    server: ModelServer, form: str, call: str, again: str, way: str
+) -> None:
+    module = local_of(server, markers=form)
+    chat = module.chat(tools=[weather])
+    server.answer = Answer(call)
+    reply = spoken(chat, way, "How is the weather?")
+    (asked,) = reply.tool_calls
+    assert (asked.name, asked.input, str(reply), reply.finish) == ("weather", {"city": "Köln"}, "", "tool_calls")
+    chat.add_result(asked, {"rain": True, "mm": 3})
+    server.answer = Answer("It rains.")
+    assert spoken(chat, way, None) == "It rains."
+    assert again in sent(server)
+    assert '{"rain": true, "mm": 3}' in sent(server)
+    assert [message.role for message in chat.history] == ["user", "assistant", "tool", "assistant"]
+    module.close()
+
+
+MISTRAL_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]"
+    "{% elif m.role == 'tool' %}[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]"
+    "{% elif m.tool_calls %}[TOOL_CALLS]{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}</s>"
+    "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("way", ["call", "stream"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Köln"}, "id": "abcdefghi"}]',
+        '[TOOL_CALLS]weather[ARGS]{"city": "Köln"}</s>',
+    ],
+)
+def test_calls_of_a_mistral_are_read_and_shown_as_its_template_has_it(server: ModelServer, call: str, way: str) -> None:
+    module = local_of(server, chat_template=MISTRAL_TEMPLATE)
+    chat = module.chat(tools=[weather])
+    server.answer = Answer(call)
+    (asked,) = spoken(chat, way, "How is it?").tool_calls
+    assert (asked.name, asked.input) == ("weather", {"city": "Köln"})
+    chat.add_result(asked, "rain")
+    server.answer = Answer("It rains.")
+    spoken(chat, way, None)
+    shown = '[TOOL_CALLS]{"name": "weather", "arguments": {"city": "Köln"}}</s>[TOOL_RESULTS]rain[/TOOL_RESULTS]'
+    assert sent(server) == f"[INST]How is it?[/INST]{shown}"
+    module.close()
+
+
+def test_results_are_shown_as_the_models_template_shows_them(server: ModelServer) -> None:
+    module = local_of(server, chat_template=TOOL_TEMPLATE)
+    chat = module.chat(tools=[weather])
+    server.answer = Answer(
+        'Let me see.<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'
+        '<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
+    )
+    reply = chat("How is it?")
+    assert str(reply) == "Let me see."
+    for call, said in zip(reply.tool_calls, ("rain", "sun"), strict=True):
+        chat.add_result(call, said)
+    server.answer = Answer("Rain and sun.")
+    chat()
+    calls = [
+        {"id": str(at), "type": "function", "function": {"name": "weather", "arguments": {"city": city}}}
+        for at, city in enumerate(("Köln", "Bonn"))
+    ]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "How is it?"},
+        {"role": "assistant", "content": "Let me see.", "tool_calls": calls},
+        {"role": "tool", "content": "rain", "tool_call_id": "0"},
+        {"role": "tool", "content": "sun", "tool_call_id": "1"},
+    ]
+    assert sent(server) == ChatTemplate.load(TOOL_TEMPLATE).render(messages, tools=[weather]).text
+    module.close()
+
+
+def test_results_of_calls_at_a_provider_go_back_to_it(server: ModelServer) -> None:
+    module = module_of("online", server)
+    chat = module.chat(tools=[weather])
+    server.answer = Answer("", calls=(("call_1", "weather", {"city": "Köln"}),))
+    reply = chat("How is it?")
+    chat.add_result(reply.tool_calls[0], "rain")
+    server.answer = Answer("It rains.")
+    chat()
+    *_, asked, told = server.seen[-1].body["messages"]
+    assert asked["tool_calls"][0]["id"] == told["tool_call_id"] == "call_1"
+    assert told["content"] == "rain"
+    assert not any(message.role == "user" for message in chat.history[1:])
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("text", "text"),
+        ("", ""),
+        ({"ä": 1, "b": None}, '{"ä": 1, "b": null}'),
+        ([1, "b", {"c": []}], '[1, "b", {"c": []}]'),
+        ([], "[]"),
+        ([{"type": "file", "name": "a.txt"}], '[{"type": "file", "name": "a.txt"}]'),
+        ((1, 2), "[1, 2]"),
+        (None, "null"),
+        (True, "true"),
+        (1.5, "1.5"),
+        (
+            [TextBlock("a"), ImageBlock(URLSource("https://x/y.png"))],
+            (TextBlock("a"), ImageBlock(URLSource("https://x/y.png"))),
+        ),
+    ],
+)
+def test_a_result_is_text_blocks_or_json(
+    module: OnlineChatModule | TrainableModule, output: object, said: object
+) -> None:
+    chat = module.chat()
+    chat.add_result(ToolUseBlock("call_1", "weather"), output)
+    (message,) = chat.history
+    assert message == Msg("tool", [ToolResultBlock("call_1", "weather", said)], "tool")  # type: ignore[arg-type]  # the table's
+
+
+def test_a_result_that_is_nothing_of_the_kind_is_told(module: OnlineChatModule | TrainableModule) -> None:
+    chat = module.chat()
+    nested: list[object] = []
+    nested.append(nested)
+    for output in (object(), {1, 2}, {"a": b"x"}, nested, "\ud800"):
+        with pytest.raises(HistoryError):
+            chat.add_result(ToolUseBlock("call_1", "weather"), output)
+    assert chat.history == ()
+
+
+THINKS = MAKES["chatml"].template.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
+
+
+@pytest.mark.parametrize(
+    ("template", "answer", "thinking", "text"),
+    [
+        (THINKS, "so\n</think>\n\npong", "so", "pong"),
+        (THINKS, "so and so", "so and so", ""),
+        (MAKES["chatml"].template, "<think>\nso\n</think>\n\npong", "so", "pong"),
+        (MAKES["chatml"].template, "pong", "", "pong"),
+    ],
+)
+@pytest.mark.parametrize("way", ["call", "stream"])
+def test_thoughts_are_told_apart_whoever_opened_them(
+    server: ModelServer, template: str, answer: str, thinking: str, text: str, way: str
+) -> None:
+    module = local_of(server, chat_template=template)
+    chat = module.chat()
+    server.answer = Answer(answer)
+    if not text:
+        with pytest.raises(ModuleError) as told:
+            spoken(chat, way, "what of <think>?")
+        assert told.value.partial.thinking.strip() == thinking
+        assert chat.history == ()
+        return
+    reply = spoken(chat, way, "what of <think>?")
+    assert (reply.thinking.strip(), reply.strip()) == (thinking, text)
+    spoken(chat, way, "and now?")
+    assert "so" not in sent(server).replace("so\n</think>", "") or template is THINKS
+    module.close()

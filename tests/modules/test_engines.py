@@ -1,0 +1,258 @@
+"""The table of engines: their command lines and requests are the documented ones, and the right one is chosen."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import ModelServer
+
+from lazyprompt.errors import EngineError
+from lazyprompt.modules import llamacpp_server
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
+from lazyprompt.secret import Secret
+
+ALL = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
+SERVER = llamacpp_server.__file__
+
+# As each engine's documentation writes it, for model m at 127.0.0.1, port 8101.
+COMMANDS = {
+    # python -m lazyprompt.modules.llamacpp_server --help
+    "llama.cpp": f"{sys.executable} -P {SERVER} --model m --host 127.0.0.1 --port 8101 --special",
+    # docs.vllm.ai, "vllm serve"
+    "vllm": "vllm serve m --host 127.0.0.1 --port 8101",
+    # huggingface.co/docs/transformers, "Serving"; cli/serve.py
+    "transformers": "transformers serve m --host 127.0.0.1 --port 8101",
+    # docs.sglang.io, "Server arguments"
+    "sglang": f"{sys.executable} -m sglang.launch_server --model-path m --host 127.0.0.1 --port 8101",
+    # lmdeploy.readthedocs.io, "OpenAI compatible server"
+    "lmdeploy": "lmdeploy serve api_server m --server-name 127.0.0.1 --server-port 8101",
+    # huggingface.co/docs/text-generation-inference, "text-generation-launcher arguments"
+    "tgi": "text-generation-launcher --model-id m --hostname 127.0.0.1 --port 8101",
+    # docs.ollama.com, "FAQ"
+    "ollama": "ollama serve",
+}
+# The client's base URL behind host and port, and the path that tells whether it is ready.
+PATHS = {
+    **dict.fromkeys(ENGINES, ("/v1", "/health")),
+    "tgi": ("", "/health"),
+    "ollama": ("", "/api/version"),
+}
+_SAID = {"model": "m", "prompt": "<s>hi", "max_tokens": 5, "stop": ["</s>"]}
+# What arrives for a text with a BOS of its own, five tokens and a stop string.
+REQUESTS: dict[str, dict[str, Any]] = {
+    "llama.cpp": _SAID,
+    "vllm": {
+        **_SAID,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "add_special_tokens": False,
+    },
+    "transformers": _SAID,  # 422 for anything more
+    "sglang": {**_SAID, "skip_special_tokens": False},
+    "lmdeploy": {**_SAID, "skip_special_tokens": False, "spaces_between_special_tokens": False},
+    "ollama": {
+        "model": "m",
+        "prompt": "<s>hi",
+        "raw": True,
+        "stream": False,
+        "options": {"num_predict": 5, "stop": ["</s>"]},
+    },
+}
+
+
+@ALL
+def test_the_command_line_is_the_documented_one(engine: Engine) -> None:
+    assert " ".join(engine.command("m", "127.0.0.1", 8101)) == COMMANDS[engine.name]
+    assert (engine.path, engine.health) == PATHS[engine.name]
+    variables = {"OLLAMA_HOST": "127.0.0.1:8101"} if engine.name == "ollama" else {}
+    assert engine.variables_for("127.0.0.1", 8101) == variables
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_request_is_the_documented_one(name: str) -> None:
+    engine = engine_named(name)
+    with ModelServer() as server:
+        url = server.url("ollama-generate" if name == "ollama" else "completions")
+        client = engine.connect(Settings(url, None, 30.0, 0, {}))
+        params = engine.params(client.params({"max_tokens": 5, "stop": ["</s>"]}), own_bos=True)
+        client.send(Request("m", {"prompt": "<s>hi"}, params))
+        client.close()
+        assert server.seen[0].body == REQUESTS[name]
+
+
+@ALL
+def test_its_client_is_there(engine: Engine) -> None:
+    client = engine.connect(Settings("http://127.0.0.1:9", Secret("k"), 1.0, 0, {}))
+    assert client.params({"stop": ["x"]})
+    client.close()
+
+
+def test_ids_and_what_an_answer_is_asked_for_are_known() -> None:
+    assert [name for name, engine in ENGINES.items() if engine.takes_ids] == ["llama.cpp", "vllm", "sglang"]
+    assert {name: engine.ids_back for name, engine in ENGINES.items() if engine.ids_back} == {
+        "llama.cpp": ("/completion", {"return_tokens": True}),
+        "vllm": ("/v1/completions", {"return_token_ids": True}),
+        "sglang": ("/v1/completions", {"return_token_ids": True}),
+    }
+
+
+def test_params_puts_together_what_the_client_does_not_know() -> None:
+    schema: dict[str, Any] = {"extra_body": {"structured_outputs": {"json": {}}}}
+    assert ENGINES["vllm"].params({"seed": 1}, schema) == {
+        "seed": 1,
+        "extra_body": {
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+            "structured_outputs": {"json": {}},
+        },
+    }
+    user = {"extra_body": {"skip_special_tokens": True}}
+    assert ENGINES["sglang"].params(user) == user  # the last word is the caller's
+    assert ENGINES["llama.cpp"].params() == {}
+    assert ENGINES["ollama"].params({"format": {}}, {"options": {"seed": 1}}) == {"format": {}, "options": {"seed": 1}}
+
+
+def test_options_are_written_as_the_engine_reads_them() -> None:
+    options = {
+        "max_model_len": 4096,
+        "enforce-eager": True,
+        "enable_prefix_caching": False,
+        "revision": None,
+        "gpu_memory_utilization": 0.5,
+        "chat_template": Path("a b.jinja"),
+        "lora_modules": ["a=/x", "b=/y"],
+        "override_generation_config": {"temperature": 0.5},
+        "api_key": Secret("sk-1"),
+        "O.level": 3,
+    }
+    command = ENGINES["vllm"].command("m", "h", 1, options)
+    assert command[len(ENGINES["vllm"].program) :] == (
+        *("--max-model-len", "4096", "--enforce-eager", "--no-enable-prefix-caching"),
+        *("--gpu-memory-utilization", "0.5", "--chat-template", "a b.jinja", "--lora-modules", "a=/x", "b=/y"),
+        *("--override-generation-config", '{"temperature": 0.5}', "--api-key", "sk-1", "--O.level", "3"),
+    )
+
+
+def test_ollama_takes_its_options_from_the_environment() -> None:
+    options = {"context_length": 8192, "flash-attention": True, "debug": False, "models": Path("/m"), "origins": None}
+    assert ENGINES["ollama"].command("m", "h", 1, options) == ("ollama", "serve")
+    assert ENGINES["ollama"].variables_for("h", 1, options) == {
+        "OLLAMA_HOST": "h:1",
+        "OLLAMA_CONTEXT_LENGTH": "8192",
+        "OLLAMA_FLASH_ATTENTION": "true",
+        "OLLAMA_DEBUG": "false",
+        "OLLAMA_MODELS": "/m",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("vllm", {"host": "0.0.0.0"}, "the option host of vllm is set already"),  # noqa: S104 - what is refused
+        ("lmdeploy", {"server_port": 1}, "the option server_port of lmdeploy is set already"),
+        ("llama.cpp", {"model": "m"}, "the option model of llama.cpp is set already"),
+        ("ollama", {"host": "x"}, "the option host of ollama is set already"),
+        ("vllm", {"--host": "x"}, "'--host' is no name of an option of vllm"),
+        ("vllm", {"a b": "x"}, "'a b' is no name of an option of vllm"),
+        ("vllm", {"a": object}, "an option is text, a number, a truth value, a path, a mapping or a list of these"),
+    ],
+)
+def test_a_wrong_option_is_refused(name: str, options: dict[str, object], says: str) -> None:
+    engine = ENGINES[name]
+    make = engine.variables_for if engine.variables else lambda *given: engine.command("m", *given)
+    with pytest.raises(EngineError, match=says):
+        make("h", 1, options)
+
+
+def test_a_model_is_no_option() -> None:
+    with pytest.raises(EngineError, match="does not begin with a hyphen, as '--trust-remote-code' does"):
+        ENGINES["vllm"].command("--trust-remote-code", "h", 1)
+
+
+def test_braces_in_a_model_are_no_slots() -> None:
+    assert "{port}{" in ENGINES["vllm"].command("{port}{", "h", 1)
+
+
+@pytest.mark.parametrize("name", ["llama.cpp", "llamacpp", "Llama_CPP", "llama-cpp", "vLLM", "TGI", "SGLang"])
+def test_engines_are_found_by_name(name: str) -> None:
+    assert engine_named(name).name == {"v": "vllm", "t": "tgi", "s": "sglang"}.get(name[0].lower(), "llama.cpp")
+
+
+def test_an_unknown_name_is_told() -> None:
+    with pytest.raises(
+        EngineError, match=r"there is no engine 'vlm' \(did you mean 'vllm'\?\); there are llama.cpp, vllm,"
+    ):
+        engine_named("vlm")
+
+
+@ALL
+def test_engines_pickle(engine: Engine) -> None:
+    assert pickle.loads(pickle.dumps(engine)) is engine  # noqa: S301 - our own
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("m.gguf", "M.GGUF", "hf/config.json", "files/a.gguf", "files/b.gguf", "none/x", "text.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("vllm", [False, True])
+def test_the_engine_of_a_model(folder: Path, monkeypatch: pytest.MonkeyPatch, *, vllm: bool) -> None:
+    program = folder / "bin" / "vllm"
+    if vllm:
+        program.parent.mkdir()
+        program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    weights = "vllm" if vllm else "transformers"
+    engines: dict[str | Path, str] = {
+        folder / "m.gguf": "llama.cpp",
+        str(folder / "M.GGUF"): "llama.cpp",
+        folder / "hf": weights,
+        "Qwen/Qwen2.5-0.5B-Instruct": weights,
+        "qwen2.5:7b": "ollama",
+        "hf.co/bartowski/Qwen2.5-GGUF:Q4_K_M": "ollama",
+    }
+    for model, engine in engines.items():
+        assert engine_for(model).name == engine
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("no.gguf", "there is no file .*no.gguf"),
+        ("files", "is a directory with GGUF files; give the path of one: a.gguf, b.gguf"),
+        ("none", "is no directory of a model: it has no config.json"),
+        ("text.txt", "text.txt is neither a GGUF file nor the directory of a model"),
+        (
+            "/no/such/thing",
+            "which engine serves '/no/such/thing' is not to be seen: .* name the engine, one of llama.cpp,",
+        ),
+    ],
+)
+def test_a_model_of_no_engine_is_told(folder: Path, model: str, says: str) -> None:
+    with pytest.raises(EngineError, match=says):
+        engine_for(folder / model)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [("llama", "which engine serves 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one, and give its path")],
+)
+def test_a_name_of_no_engine_is_told(model: str, says: str) -> None:
+    with pytest.raises(EngineError, match=says):
+        engine_for(model)
+
+
+def test_programs_are_found_beside_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert ENGINES["transformers"].executable() == str(Path(sys.executable).with_name("transformers"))
+    assert (ENGINES["llama.cpp"].executable(), ENGINES["llama.cpp"].installed()) == (sys.executable, True)
+    assert (ENGINES["tgi"].executable(), ENGINES["tgi"].installed()) == (None, False)
+    assert ENGINES["sglang"].installed() is False

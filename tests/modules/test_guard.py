@@ -1,0 +1,196 @@
+"""The guard: whatever ends it or its parent, nothing of the command is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from engine_helpers import SECONDS, eventually, python, running, said, spawned
+
+from lazyprompt.modules import guard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GUARD = [sys.executable, "-I", "-S", str(guard.__file__), "--"]
+# Two processes beside the command: one as usual, one in a group of its own.
+FAMILY = """
+import subprocess, sys, time
+for own in (None, 0):
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", *sys.argv[1:]], process_group=own)
+print("all there", flush=True)
+"""
+
+
+class Started:
+    """Starts guards, and ends those that a test has left."""
+
+    def __init__(self) -> None:
+        self.guards: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, *command: str) -> subprocess.Popen[bytes]:
+        self.guards.append(spawned([*GUARD, *command], start_new_session=True))
+        return self.guards[-1]
+
+
+@pytest.fixture
+def start() -> Iterator[Started]:
+    started = Started()
+    yield started
+    for process in started.guards:
+        process.communicate(timeout=SECONDS)  # which closes its standard input
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> str:
+    """What the processes of one test have on their command lines."""
+    return f"mark-of-{tmp_path}"
+
+
+def family(start: Started, mark: str, *, stays: bool) -> subprocess.Popen[bytes]:
+    """A guard whose command has started two processes."""
+    process = start(*python("-c", FAMILY + ("time.sleep(1000)" if stays else ""), mark))
+    assert said(process) == "all there"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -9 $$"], 137),
+        (["sh", "-c", "kill -15 $$"], 143),
+    ],
+)
+def test_it_exits_as_the_command_does(start: Started, command: list[str], code: int) -> None:
+    assert start(*command).wait(SECONDS) == code
+
+
+@pytest.mark.parametrize(("command", "code"), [("no such command", 127), (str(Path(__file__)), 126)])
+def test_it_says_in_one_line_that_a_command_cannot_be_started(start: Started, command: str, code: int) -> None:
+    process = start(command)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == code
+    assert errors.count(b"\n") == 1
+    assert errors.startswith(f"guard: cannot start {command}: ".encode())
+
+
+@pytest.mark.parametrize("arguments", [[], ["--"], ["true"]])
+def test_it_says_how_it_is_used(arguments: list[str]) -> None:
+    with spawned([*GUARD[:-1], *arguments]) as process:
+        _, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, errors.split(b":")[0]) == (2, b"usage")
+
+
+def test_it_runs_as_a_module_too() -> None:
+    command = python("-m", "lazyprompt.modules.guard", "--", "sh", "-c", "exit 4")
+    with spawned(command, start_new_session=True) as process:
+        assert process.wait(SECONDS) == 4
+
+
+def test_the_session_must_be_its_own() -> None:
+    with spawned([*GUARD, "true"], process_group=0) as process:
+        _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2
+    assert b"a session of its own" in errors
+
+
+def test_it_takes_a_session_where_it_can() -> None:
+    # It leads no group here, and so may have a session of its own.
+    command = f"import os, subprocess, sys; sys.exit(subprocess.call({[*GUARD, 'sh', '-c', 'exit 4']}, stdin=0))"
+    with spawned(python("-c", command)) as process:
+        assert process.wait(SECONDS) == 4
+
+
+def test_the_end_of_its_input_ends_all(start: Started, mark: str) -> None:
+    process = family(start, mark, stays=True)
+    # The guard has it too; and in the middle of its start, a process has no command line.
+    assert eventually(lambda: len(running(mark)) == 4)
+    process.communicate(timeout=SECONDS)  # which closes it
+    assert process.returncode == 143
+    assert running(mark) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_all(start: Started, mark: str, number: signal.Signals) -> None:
+    process = family(start, mark, stays=True)
+    process.send_signal(number)
+    assert process.wait(SECONDS) == 143
+    assert running(mark) == []
+
+
+def test_what_the_command_leaves_behind_is_ended(start: Started, mark: str) -> None:
+    assert family(start, mark, stays=False).wait(SECONDS) == 0
+    assert running(mark) == []
+
+
+def test_what_does_not_listen_to_sigterm_is_killed(start: Started, mark: str) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
+    )
+    process = start(*python("-c", deaf, mark))
+    assert said(process) == "up"
+    process.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(guard.GRACE / 2)
+    assert process.wait(SECONDS) == 137
+    assert running(mark) == []
+
+
+def test_what_is_written_to_it_does_not_end_it(start: Started) -> None:
+    process = start(*python("-c", "import sys; print(repr(sys.stdin.read()), flush=True); sys.exit(3)"))
+    assert process.stdin is not None
+    process.stdin.write(b"not for the command")
+    process.stdin.flush()
+    assert said(process) == "''"
+    assert process.wait(SECONDS) == 3
+
+
+# The parent starts a guard, and a process that holds the pipe to it as well, as multiprocessing does where it forks.
+PARENT = """
+import os, subprocess, sys, time
+guard = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, start_new_session=True)
+if "fork" in sys.argv[-1] and os.fork() == 0:
+    time.sleep(1000)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("holds", ["alone", "fork"])
+def test_a_killed_parent_takes_all_along(mark: str, holds: str) -> None:
+    waits = "import time; print('up', flush=True); time.sleep(1000)"
+    command = [*GUARD, *python("-c", waits, f"{mark}-engine", holds)]
+    with spawned(python("-c", PARENT, *command), start_new_session=True) as parent:
+        assert said(parent) == "up"
+        there = {"alone": 3, "fork": 4}[holds]
+        assert eventually(lambda: len(running(f"{mark}-engine")) == there)
+        parent.kill()
+        parent.wait()
+        # What was forked is none of the guard's; it holds the pipe all the while.
+        left = {"alone": 0, "fork": 1}[holds]
+        assert eventually(lambda: len(running(f"{mark}-engine")) == left)
+        if holds == "fork":
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_it_needs_little() -> None:
+    command = [sys.executable, "-X", "importtime", *GUARD[1:], "true"]
+    with spawned(command, start_new_session=True) as process:
+        process.wait(SECONDS)
+        _, errors = process.communicate()
+    imported = {line.rpartition(b"|")[2].strip().decode() for line in errors.splitlines()}
+    assert {"signal", "select"} <= imported
+    assert not imported & {"subprocess", "threading", "typing", "pathlib", "re", "json", "lazyprompt"}
+
+
+def test_members_knows_who_is_in_a_session(start: Started, mark: str) -> None:
+    process = family(start, mark, stays=True)
+    assert eventually(lambda: len(running(mark)) == 4)
+    assert sorted([process.pid, *guard.members(process.pid)]) == sorted(running(mark))
+    assert guard.members(1 << 22) == []

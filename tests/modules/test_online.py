@@ -1,0 +1,268 @@
+"""Modules of all sources against a server that plays them: what is sent, what comes back, in all ways."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from client_scenes import WEATHER
+from model_server import Answer, ModelServer
+from online_scenes import (
+    ASKED,
+    FEW,
+    LITELLM,
+    NAMES,
+    PROMPTER,
+    as_sent,
+    close_all,
+    common_for,
+    looped,
+    module,
+    said,
+    settings_in,
+    ways,
+    written,
+)
+
+from lazyprompt import (
+    AlpacaPrompter,
+    ChatPrompter,
+    EmptyPrompter,
+    HistoryError,
+    Msg,
+    TemplateError,
+    ToolResultBlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
+ALL = pytest.mark.parametrize("source", NAMES)
+SOME = pytest.mark.parametrize("source", FEW)
+
+CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("c1", "weather", {"city": "Zürich", "days": 2}),
+    ("c2", "time", {}),
+    ("c3", "weather", {"city": "東京", "days": 1}),
+)
+FULL = Answer("let me see: 雨?", thinking="which city?\n\nhm", calls=CALLS, prompt_tokens=30, completion_tokens=50)
+ANSWERS = (Answer(), FULL, Answer("cut of", finish="length"), Answer("", calls=CALLS))
+NO_THOUGHTS = {"openai"}
+# Where nobody is asked for the tokens of a stream: it is not known of the address, or the model, that it tells them.
+NO_USAGE = {"openai", "litellm"}
+# What the clients add of their own to the settings of a call, and of a stream.
+ADDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gemini": ({}, {}),
+    "ollama": ({"stream": False}, {"stream": True}),
+    "zhipu": ({"response_format": None, "thinking": None}, {"stream": True, "response_format": None, "thinking": None}),
+    **dict.fromkeys(
+        ("dashscope", "dashscope-multimodal"),
+        ({"result_format": "message"}, {"result_format": "message", "incremental_output": True}),
+    ),
+    **dict.fromkeys(
+        ("deepseek", "moonshot", "xai", "vllm"), ({}, {"stream": True, "stream_options": {"include_usage": True}})
+    ),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+        close_all()
+
+
+def weather(city: str, days: int) -> str:
+    """The weather of a city.
+
+    Args:
+        city: Its name.
+        days: How many.
+    """
+    return f"Rain in {city} for {days} days."
+
+
+def time() -> str:
+    """What time it is."""
+    return "noon"
+
+
+@ALL
+@pytest.mark.parametrize("answer", ANSWERS, ids=["pong", "full", "length", "calls"])
+def test_all_ways_give_the_same(server: ModelServer, source: str, answer: Answer) -> None:
+    server.answer = answer
+    called, *others = (said(way()) for way in ways(module(server, source), ASKED, tools=[weather, time]))
+    if source in NO_USAGE:
+        others[::2] = (each._replace(usage=called.usage) for each in others[::2])
+    assert others == [called] * 3
+    assert called.text == answer.text
+    assert called.thinking == ("" if source in NO_THOUGHTS else answer.thinking)
+    assert [call[1:] for call in called.calls] == [call[1:] for call in answer.calls]
+    assert called.finish == answer.why
+    prompt, completion = answer.prompt_tokens, answer.completion_tokens
+    assert called.usage == {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+    assert [seen.refusal for seen in server.seen] == [None] * 4
+    assert len({written(seen.payload) for seen in server.seen}) == 1
+
+
+def test_openai_itself_is_known_by_its_address(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it is asked for tokens, called by newer names, and given schemas."""
+    found = socket.getaddrinfo
+    here = {"api.openai.com": "127.0.0.1", b"api.openai.com": "127.0.0.1"}
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: found(here.get(host, host), *more, **named))
+    url = server.url("openai").replace("127.0.0.1", "api.openai.com")
+    server.answer = Answer('{"a": 1}', prompt_tokens=7)
+    form = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    replies = [way() for way in ways(module(server, "openai", base_url=url), ASKED, response_format=form, max_tokens=5)]
+    assert [(reply.parsed, reply.usage and reply.usage["prompt_tokens"]) for reply in replies] == [({"a": 1}, 7)] * 4
+    for seen in server.seen:
+        assert seen.body["max_completion_tokens"] == 5
+        assert seen.body["response_format"]["json_schema"]["schema"] == form
+
+
+@ALL
+def test_a_streaming_module_gives_the_same(server: ModelServer, source: str) -> None:
+    server.answer = FULL
+    called = said(module(server, source)(ASKED, tools=[WEATHER]))
+    streaming = module(server, source, stream=True)
+    replies = [streaming(ASKED, tools=[WEATHER]), looped(streaming, streaming.acall(ASKED, tools=[WEATHER]))]
+    assert {said(reply)._replace(usage=None).__repr__() for reply in replies} == {repr(called._replace(usage=None))}
+    assert [seen.streamed for seen in server.seen] == [False, True, True]
+
+
+@ALL
+def test_the_dry_run_is_what_is_sent(server: ModelServer, source: str) -> None:
+    model = module(server, source)
+    call: tuple[Any, ...] = (ASKED, [["früher", "ja"], ["“quoted”\n", "🎈"]], [weather, time])
+    dry = as_sent(source, dict(model.payload(*call, **common_for(source))))
+    assert not server.seen
+    for way in ways(model, *call, **common_for(source)):
+        way()
+    for at, seen in enumerate(server.seen):
+        assert seen.model == "m"
+        assert written(seen.payload) == written({name: dry[name] for name in seen.payload})
+        settings = {name: value for name, value in dry.items() if name not in {"model", *seen.payload}}
+        added = ADDED.get(source, ({}, {"stream": True}))[at % 2]
+        assert written(settings_in(source, seen)) == written({**settings, **added})
+
+
+@ALL
+def test_calls_and_their_results_go_back(server: ModelServer, source: str) -> None:
+    server.answer = FULL
+    model = module(server, source)
+    reply = model(ASKED, tools=[weather, time])
+    assert [call.name for call in reply.tool_calls] == ["weather", "time", "weather"]
+    tools: dict[str, Callable[..., str]] = {"weather": weather, "time": time}
+    outputs = [tools[call.name](**call.input) for call in reply.tool_calls]
+    assert outputs[0] == "Rain in Zürich for 2 days."
+    results = [
+        ToolResultBlock(call.id, call.name, output) for call, output in zip(reply.tool_calls, outputs, strict=True)
+    ]
+    history = [Msg("user", "the weather?", "user"), reply.message, Msg("tool", results, "tool")]
+    before = copy.deepcopy(history)
+    server.answer = Answer("It rains.")
+    assert [str(way()) for way in ways(model, {"language": "Dutch"}, history, [weather, time])] == ["It rains."] * 4
+    assert history == before
+    assert [seen.refusal for seen in server.seen] == [None] * 5
+    body = written(server.seen[-1].payload)
+    assert all(json.dumps(output, ensure_ascii=False)[1:-1] in body for output in outputs)
+
+
+@SOME
+def test_tools_of_prompters_and_dicts_are_described(server: ModelServer, source: str) -> None:
+    prompter = ChatPrompter("Help.", tools=[weather])
+    model = module(server, source).prompt(prompter)
+    by_prompter = model.payload("hi")
+    by_call = model.prompt("Help.").payload("hi", tools=[weather])
+    assert dict(by_prompter) == dict(by_call)
+    assert "The weather of a city." in written(by_call["tools"])
+    assert '"days"' in written(by_call["tools"])
+
+
+# Prompters.
+
+
+@SOME
+@pytest.mark.parametrize(
+    ("prompter", "call", "words"),
+    [
+        (ChatPrompter("Be {mood}."), {"mood": "kind", "input": "hi"}, ("Be kind.", "hi")),
+        (EmptyPrompter(), "hi", ("hi",)),
+        ("Be {mood}.", {"mood": "kind", "input": "hi"}, ("Be kind.", "hi")),
+        ({"system": "Be {mood}.", "user": "Say {word}."}, {"mood": "kind", "word": "so"}, ("Be kind.", "Say so.")),
+        (AlpacaPrompter("Be {mood}."), {"mood": "kind"}, ("Be kind.",)),
+        ("Be kind.", "hi", ("Be kind.", "hi")),
+        (None, "hi", ("hi",)),
+    ],
+)
+def test_whatever_is_a_prompter_is_one(
+    server: ModelServer, source: str, prompter: Any, call: Any, words: tuple[str, ...]
+) -> None:
+    model = module(server, source).prompt(prompter)
+    assert model(call) == "pong"
+    sent = written(server.seen[0].payload)
+    assert all(word in sent for word in words)
+    assert "lazyllm" not in sent.lower() or prompter is not None
+
+
+@SOME
+def test_none_says_no_more_than_the_caller(server: ModelServer, source: str) -> None:
+    model = module(server, source).prompt()
+    dry = dict(model.payload("hi"))
+    assert not {"system", "system_instruction"} & dry.keys()
+    assert len(dry.get("messages", dry.get("contents", []))) == 1
+
+
+@pytest.mark.parametrize("wrong", [5, b"x", ["a"], object(), ChatPrompter])
+def test_what_is_no_prompter_is_refused_and_changes_nothing(server: ModelServer, wrong: Any) -> None:
+    model = module(server, "openai").prompt(PROMPTER, [["a", "b"]])
+    dry = model.payload(ASKED)
+    with pytest.raises(TemplateError, match="a prompter is"):
+        model.prompt(wrong, [["c", "d"]])
+    with pytest.raises(TemplateError):
+        model.prompt({"system": "x", "usr": "y"}, [["c", "d"]])
+    with pytest.raises(HistoryError):
+        model.prompt("other", history=[object()])  # type: ignore[list-item]  # that is the point
+    assert model.payload(ASKED) == dry
+    assert model.prompter is PROMPTER
+
+
+@SOME
+def test_a_history_of_the_module_begins_each_conversation(server: ModelServer, source: str) -> None:
+    begun, said_before = [["first", "one"]], [Msg("Ann", "second", "user"), Msg("bot", "two", "assistant")]
+    model = module(server, source).prompt(PROMPTER, begun)
+    model(ASKED, said_before)
+    model(ASKED)
+    model.prompt(PROMPTER)(ASKED)
+    sent = [written(seen.payload) for seen in server.seen]
+    assert ["first" in each for each in sent] == [True, True, False]
+    assert ["second" in each for each in sent] == [True, False, False]
+    assert (begun, len(said_before)) == ([["first", "one"]], 2)
+
+
+@ALL
+def test_the_prompter_and_what_is_given_stay_as_they_are(server: ModelServer, source: str) -> None:
+    prompter = ChatPrompter("Answer in {language}.", history=[["x", "y"]])
+    before = pickle.dumps(prompter)
+    given = {"language": "Dutch", "input": "ping"}
+    history, tools, stop = [["a", "b"]], [dict(WEATHER)], ["END"]
+    held = copy.deepcopy((given, history, tools, stop))
+    model = module(server, source).prompt(prompter)
+    server.answer = FULL
+    for way in ways(model, given, history, tools, stop=stop):
+        way()
+    server.answer = Answer('{"a": 1}')
+    for way in ways(model, given, history, response_format={"type": "object"}):
+        way()
+    assert pickle.dumps(prompter) == before
+    assert (given, history, tools, stop) == held

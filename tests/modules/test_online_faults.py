@@ -1,0 +1,382 @@
+"""Whatever can go wrong between a module and a model is one error, which says what to do, and leaves all as it was."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import socket
+import traceback
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from client_scenes import KEY, TIMEOUT, WHOLE
+from model_server import (
+    PATHS,
+    Answer,
+    Cut,
+    Drop,
+    Ends,
+    Fails,
+    HalfCall,
+    Malformed,
+    Misbehaviour,
+    ModelServer,
+    Slow,
+    Status,
+    Unknown,
+)
+from odd_server import odd_server
+from online_scenes import ASKED, CLIENTS, FEW, LITELLM, MODELS, NAMES, PROMPTER, close_all, module, said, ways
+
+from lazyprompt import ModuleError, OnlineChatModule
+from lazyprompt.modules.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from model_server import Seen
+
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
+EACH = pytest.mark.parametrize("source", CLIENTS)
+SOME = pytest.mark.parametrize("source", FEW)
+# A fault, its kind of an answer, its kind of a stream, and what to do.
+FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
+    (Status(400), "request", "request", "payload(...) shows what is sent"),
+    (Status(401), "key", "key", "give a right key: api_key="),
+    (Status(403), "key", "key", "give a right key: api_key="),
+    (Status(404), "not found", "not found", "look at the model's name and the server's address"),
+    (Status(408), "timeout", "timeout", "give a larger timeout="),
+    (Status(409), "request", "request", "payload(...) shows what is sent"),
+    (Status(413), "overflow", "overflow", "give a budget"),
+    (Status(429), "rate limit", "rate limit", "concurrency="),
+    (Status(500), "server", "server", "try again later"),
+    (Status(503), "server", "server", "try again later"),
+    (Status(529), "server", "server", "try again later"),
+    (Cut(0), "connection", "connection", "is the server up"),
+    (Drop(), "connection", "connection", "is the server up"),
+    (Malformed(page=True), "malformed", "malformed", "is its address that of"),
+    (Malformed(), "malformed", "malformed", "is its address that of"),
+)
+PATIENT = 3
+SHORT = 0.02
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+        close_all()
+
+
+@contextmanager
+def nothing_shown(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No key in what is logged, by whomever, at whatever level."""
+    with caplog.at_level(logging.DEBUG):
+        yield
+    logged = "\n".join(f"{record.getMessage()} {record.exc_text or ''} {record.args}" for record in caplog.records)
+    assert KEY not in logged
+
+
+def failures(model: OnlineChatModule, *call: Any, streams: bool = False, **more: Any) -> Iterator[ModuleError]:
+    """The errors of the four ways, or of streams; the prompter, and what was given, are as they were."""
+    history = [["früher", "ja"]]
+    prompter, given = pickle.dumps(model.prompter), copy.deepcopy((call, history, more))
+    for way in list(ways(model, *call, history=history, **more))[streams :: 1 + streams]:
+        with pytest.raises(ModuleError) as caught:
+            way()
+        error = caught.value
+        shown = "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+        assert KEY not in shown
+        assert KEY.encode() not in pickle.dumps(error)
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+        assert (str(again), again.kind, again.status) == (str(error), error.kind, error.status)
+        assert pickle.dumps(model.prompter) == prompter
+        assert (call, history, more) == given
+        yield error
+
+
+@EACH
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: repr(fault[0]))
+def test_each_misbehaviour_is_one_error(
+    server: ModelServer, source: str, fault: tuple[Misbehaviour, str, str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    misbehaviour, whole, streamed, advice = fault
+    server.answer = WHOLE
+    server.faults = lambda _: misbehaviour
+    with nothing_shown(caplog):
+        errors = list(failures(module(server, source), ASKED))
+    assert [error.kind for error in errors] == [whole, streamed] * 2
+    assert all(advice in str(error) and str(error).startswith(f"{source}: ") for error in errors)
+    if isinstance(misbehaviour, Status):
+        assert {error.status for error in errors} == {misbehaviour.code}
+        assert all(misbehaviour.message in str(error) for error in errors)
+        assert {error.partial for error in errors} == {None}
+
+
+@EACH
+@pytest.mark.parametrize("fault", [Cut(4), Ends(4), Fails(4)], ids=repr)
+def test_what_came_of_a_stream_that_breaks_is_kept(server: ModelServer, source: str, fault: Misbehaviour) -> None:
+    server.answer = Answer("one two three four five six seven eight", thinking="hm")
+    server.faults = lambda _: fault
+    model = module(server, source, retries=PATIENT)
+    text = server.answer.text
+    kinds = {"cut"} if not isinstance(fault, Fails) else {"server"}
+    for error in failures(model, ASKED, streams=True):
+        assert error.kind in kinds
+        assert error.partial is not None
+        assert text.startswith(error.partial)
+        assert error.partial or error.partial.thinking
+        assert error.partial.finish is None
+    # What was said is not said again: each stream was asked for once.
+    assert len(server.seen) == 2
+
+
+@SOME
+def test_pieces_come_before_the_stream_breaks(server: ModelServer, source: str) -> None:
+    server.answer = Answer("one two three four five six seven eight")
+    server.faults = [Cut(6)]
+    stream = module(server, source).stream(ASKED)
+    pieces: list[str] = []
+    with pytest.raises(ModuleError) as caught:
+        pieces.extend(stream)
+    assert caught.value.partial == "".join(pieces) != ""
+    with pytest.raises(ModuleError, match="not whole"):
+        _ = stream.reply
+    assert list(stream) == []
+
+
+@EACH
+def test_half_a_call_is_an_error(server: ModelServer, source: str) -> None:
+    server.answer = Answer("", calls=(("c1", "weather", {"city": "Paris"}), ("c2", "weather", {"city": "Rome"})))
+    server.faults = lambda _: HalfCall()
+    for error in failures(module(server, source), ASKED):
+        assert error.kind == "invalid"
+        assert "call of a tool" in str(error)
+        assert error.partial.tool_calls[0].input == {"city": "Paris"}
+        assert {"city": "Rome"} not in [call.input for call in error.partial.tool_calls]
+
+
+@EACH
+def test_unknown_fields_and_events_change_nothing(server: ModelServer, source: str) -> None:
+    server.answer = WHOLE
+    model = module(server, source)
+    known = [said(way()) for way in ways(model, ASKED)]
+    server.faults = lambda _: Unknown()
+    assert [said(way()) for way in ways(model, ASKED)] == known
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("key", "name", "text", "kind"),
+    [("wrong", "m", "hi", "key"), (KEY, "no-such-model", "hi", "not found"), (KEY, "m", "OVERFLOW", "overflow")],
+)
+def test_the_servers_own_refusals(
+    server: ModelServer, source: str, key: str, name: str, text: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if (source, kind) == ("ollama", "overflow"):  # it cuts the prompt, and says nothing
+        return
+    model = module(server, source, api_key=key, model=f"openai/{name}" if source == "litellm" else name)
+    with nothing_shown(caplog):
+        errors = list(failures(model, {"language": "Dutch", "input": text}))
+    assert [error.kind for error in errors] == [kind] * 4
+    assert all(error.status in (400, 401, 404) for error in errors)
+
+
+@EACH
+def test_a_key_that_the_server_quotes_is_not_shown(
+    server: ModelServer, source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.faults = lambda _: Status(401, f"the key {KEY} is wrong")
+    with nothing_shown(caplog):
+        for error in failures(module(server, source), ASKED):
+            assert "the key *** is wrong" in str(error)
+
+
+@pytest.mark.parametrize("source", [name for name in NAMES if SOURCES[name].needs_key])
+def test_no_key_names_the_variable(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = SOURCES[source].keys
+    for name in keys:
+        monkeypatch.delenv(name, raising=False)
+    for given in (None, "", "  \n"):
+        with pytest.raises(
+            ModuleError, match=f"set {' or '.join(keys)} in the environment, or give api_key="
+        ) as caught:
+            OnlineChatModule(source, api_key=given)
+        assert caught.value.kind == "key"
+
+
+@EACH
+def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}{server.url(source).partition(source)[2]}"
+        for error in failures(module(server, source, base_url=url), ASKED):
+            assert (error.kind, error.partial) == ("connection", None)
+            assert "is the server up, and its address right?" in str(error)
+
+
+@EACH
+def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> None:
+    url = server.url(source).replace(f"/{source}", "/nowhere")
+    for error in failures(module(server, source, base_url=url), ASKED):
+        assert error.kind == "not found"
+        assert "look at the model's name and the server's address" in str(error)
+
+
+@EACH
+def test_an_answer_that_does_not_come_is_a_timeout(server: ModelServer, source: str) -> None:
+    server.faults = lambda _: Slow(first=TIMEOUT)
+    for error in failures(module(server, source, timeout=0.3), ASKED):
+        assert (error.kind, error.partial) == ("timeout", None)
+        assert "give a larger timeout=" in str(error)
+
+
+@SOME
+def test_a_stream_that_stands_still_is_a_timeout(server: ModelServer, source: str) -> None:
+    server.faults = lambda _: Slow(first=0.0, between=TIMEOUT)
+    for error in failures(module(server, source, timeout=0.4), ASKED, streams=True):
+        assert error.kind == "timeout"
+        assert error.partial is not None
+
+
+@EACH
+@pytest.mark.parametrize(
+    "body", [b"null", b"{}", b'"x"', b"[]", b"[" * 100_000, b"\xff"], ids=lambda body: repr(body[:4])
+)
+def test_what_is_no_answer_is_an_error_of_ours(source: str, body: bytes) -> None:
+    written = body.replace(b"\n", b" ")
+    for media_type, sent in (("application/json", body), ("text/event-stream", b"data: " + written + b"\n\n")):
+        with odd_server(sent, media_type) as url:
+            base_url = f"{url}/{source}{PATHS[source][0]}"
+            model = OnlineChatModule(
+                source, model=MODELS.get(source, "m"), base_url=base_url, api_key=KEY, retries=0, timeout=TIMEOUT
+            ).prompt(PROMPTER)
+            for way in list(ways(model, ASKED))[media_type != "application/json" :: 2]:
+                with pytest.raises(ModuleError) as caught:
+                    way()
+                assert caught.value.kind in ("malformed", "cut", "empty", "server", "connection")
+            model.close()
+
+
+# What the model itself does.
+
+
+@EACH
+def test_an_empty_answer_is_an_error(server: ModelServer, source: str) -> None:
+    for answer in (Answer("", completion_tokens=0), Answer(" \n", thinking="hm"), Answer("", finish="length")):
+        server.answer = answer
+        for error in failures(module(server, source), ASKED):
+            assert error.kind == "empty"
+            assert ("larger max_tokens" if answer.finish == "length" else "ask again") in str(error)
+            assert error.partial is not None
+            assert error.partial.usage is None or error.partial.usage["prompt_tokens"] == 1
+
+
+@pytest.mark.parametrize("source", ["openai", "anthropic"])
+def test_a_refusal_is_an_error_with_its_words(server: ModelServer, source: str) -> None:
+    server.answer = Answer("I would rather not.", finish="refusal")
+    for error in failures(module(server, source), ASKED):
+        assert (error.kind, error.partial) == ("refusal", "I would rather not.")
+        assert "ask in another way" in str(error)
+
+
+# Ollama has no filter; Moonshot and DashScope refuse the request in place of an answer.
+@pytest.mark.parametrize("source", sorted({*NAMES} - {"moonshot", "ollama", "dashscope", "dashscope-multimodal"}))
+@pytest.mark.parametrize("text", ["half of it", ""])
+def test_a_safety_stop_is_an_error(server: ModelServer, source: str, text: str) -> None:
+    server.answer = Answer(text, finish="content_filter")
+    for error in failures(module(server, source), ASKED):
+        assert (error.kind, error.partial) == ("refusal", text)
+
+
+# Tried again.
+
+
+def failing(times: int, fault: Misbehaviour, at: list[float]) -> Any:
+    """Misbehaves so many times; notes when it was asked."""
+
+    def behave(_: Seen) -> Misbehaviour | None:
+        at.append(monotonic())
+        return fault if len(at) <= times else None
+
+    return behave
+
+
+def bodies(server: ModelServer) -> set[str]:
+    """The bodies that arrived, as they were written, and their lengths."""
+    return {f"{seen.headers['content-length']} {json.dumps(seen.body)}" for seen in server.seen}
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("fault", "some"),
+    [
+        (Status(429, retry_after=SHORT), slice(4)),
+        (Status(500, retry_after=SHORT), slice(4)),
+        (Status(408, retry_after=SHORT), slice(4)),
+        (Drop(), slice(0, 4, 3)),  # nobody says how long to wait, which takes its time: a call, and an astream
+    ],
+    ids=["429", "500", "408", "drop"],
+)
+def test_what_may_pass_is_tried_again_with_the_same_bytes(
+    server: ModelServer, source: str, fault: Misbehaviour, some: slice
+) -> None:
+    server.answer = WHOLE
+    model = module(server, source, retries=1)
+    for way in list(ways(model, ASKED))[some]:
+        server.faults = failing(1, fault, [])
+        assert str(way()) == WHOLE.text
+        assert len(server.seen) == 2
+        assert len(bodies(server)) == 1
+        server.seen.clear()
+
+
+@EACH
+def test_the_server_says_when_to_try_again(server: ModelServer, source: str) -> None:
+    """It asks for more than any client would wait by itself before a second attempt."""
+    at: list[float] = []
+    server.faults = failing(1, Status(429, retry_after=1.1), at)
+    assert next(ways(module(server, source, retries=1), ASKED))() == "pong"
+    assert at[1] - at[0] >= 1.1
+
+
+@pytest.mark.parametrize("source", ["gemini", "ollama", "dashscope", "zhipu"])
+def test_nobody_waits_for_an_hour(server: ModelServer, source: str) -> None:
+    server.faults = lambda _: Status(429, retry_after=3600)
+    for error in failures(module(server, source, retries=PATIENT), ASKED):
+        assert error.kind == "rate limit"
+    assert len(server.seen) == 4
+
+
+@EACH
+def test_it_is_tried_as_often_as_it_was_said(server: ModelServer, source: str) -> None:
+    server.faults = lambda _: Status(503, retry_after=SHORT)
+    for error in failures(module(server, source, retries=2), ASKED):
+        assert error.kind == "server"
+    assert len(server.seen) == 4 * 3
+    assert len(bodies(server)) == (1 if source == "gemini" else 2)  # its streams have another path, and no other body
+
+
+@SOME
+@pytest.mark.parametrize("status", [400, 401, 404, 413])
+def test_what_will_not_pass_is_not_tried_again(server: ModelServer, source: str, status: int) -> None:
+    server.faults = lambda _: Status(status)
+    for _ in failures(module(server, source, retries=PATIENT), ASKED):
+        pass
+    assert len(server.seen) == 4
+
+
+def test_no_prompter_no_call_and_no_error_is_sent(server: ModelServer) -> None:
+    """What is wrong with a call itself is told by its own error, before anything is sent."""
+    model = module(server, "openai")
+    for wrong in ({"input": "hi"}, {"language": "Dutch", "nothing": 1}):
+        for way in ways(model, wrong):
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - which of them is not the point
+                way()
+            assert type(caught.value).__module__ == "lazyprompt.errors"
+    assert not server.seen
+    assert model.prompter is PROMPTER

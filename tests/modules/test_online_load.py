@@ -1,0 +1,336 @@
+"""Many calls at once: no answer is lost or doubled, no loop stands still, and no more are under way than may be."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import weakref
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from client_scenes import KEY, TIMEOUT, until
+from model_server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
+from online_scenes import ASKED, FEW, LITELLM, Counted, close_all, looped, marked, module
+
+from lazyprompt import ModuleError, OnlineChatModule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from model_server import Seen
+
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
+SOME = pytest.mark.parametrize("source", FEW)
+CALLS = 1_000
+AT_ONCE = 500
+# Milliseconds, by how many calls may be under way; a busy machine with two cores keeps to it. On one that has nothing
+# else to do, it is 15 to 50, and 8 to 25.
+STALLS = {None: 500, 200: 250}
+FAULTS: tuple[Misbehaviour, ...] = (Status(429, retry_after=0.01), Status(500, retry_after=0.01), Drop())
+
+
+@pytest.fixture
+def server() -> Iterator[Counted]:
+    with Counted() as server:
+        yield server
+        close_all()
+
+
+class Flaky:
+    """Answers with the mark of a request. Of five requests one fails at first, of 25 one again: by their marks."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.asked: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+
+    def faults(self, seen: Seen) -> Misbehaviour | None:
+        mark = marked(seen).text
+        number = int(mark.strip("<m->"))
+        with self._lock:
+            self.asked[mark] += 1
+            failures = (number % 5 == 0) + (number % 25 == 0)
+            return FAULTS[number // 5 % 3] if self.asked[mark] <= failures else None
+
+    def answer(self, seen: Seen) -> Answer:
+        answer = marked(seen)
+        with self._lock:
+            self.answered[answer.text] += 1
+        return answer
+
+
+@contextmanager
+def flaky() -> Iterator[tuple[Flaky, list[OnlineChatModule]]]:
+    """A server that fails at a fifth of what it is asked, and modules of four sources at it."""
+    flaky = Flaky()
+    with ModelServer(flaky.answer, judges=False) as server:
+        server.faults = flaky.faults
+        models = [module(server, source, retries=5) for source in FEW]
+        yield flaky, models
+        assert flaky.answered == Counter(f"<m-{number}>" for number in range(CALLS))
+        assert sum(flaky.asked.values()) == CALLS + CALLS // 5 + CALLS // 25
+        for each in models:
+            each.close()
+
+
+def test_of_a_thousand_calls_in_threads_none_is_lost_or_doubled() -> None:
+    with flaky() as (_, models):
+
+        def ask(number: int) -> str:
+            call = {"language": "Dutch", "input": f"say <m-{number}>"}
+            if number % 3:
+                return str(models[number % 4](call))
+            return "".join(models[number % 4].stream(call))
+
+        with ThreadPoolExecutor(32) as pool:
+            assert list(pool.map(ask, range(CALLS))) == [f"<m-{number}>" for number in range(CALLS)]
+
+
+def test_of_a_thousand_calls_in_a_loop_none_is_lost_or_doubled() -> None:
+    with flaky() as (_, models):
+
+        async def ask(number: int) -> str:
+            call = {"language": "Dutch", "input": f"say <m-{number}>"}
+            if number % 3:
+                return str(await models[number % 4].acall(call))
+            async with models[number % 4].astream(call) as stream:
+                return "".join([piece async for piece in stream])
+
+        async def all_at_once() -> list[str]:
+            gate = asyncio.Semaphore(100)
+
+            async def bounded(number: int) -> str:
+                async with gate:
+                    return await ask(number)
+
+            answers = await asyncio.gather(*map(bounded, range(CALLS)))
+            for each in models:
+                await each.aclose()
+            return answers
+
+        assert asyncio.run(all_at_once()) == [f"<m-{number}>" for number in range(CALLS)]
+
+
+_SERVE = """
+import sys
+sys.path.insert(0, {tests!r})
+from model_server import ModelServer, Slow
+with ModelServer(judges=False) as server:
+    server.faults = lambda _: Slow(first=1.0)
+    print(server.url({source!r}), flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def served_elsewhere(source: str) -> Iterator[str]:
+    """The address of a slow server in a process of its own, whose threads take no time from ours."""
+    script = _SERVE.format(tests=str(Path(__file__).parents[1]), source=source)
+    pipe = subprocess.PIPE
+    started = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - ours
+    with started as server:
+        assert server.stdout is not None
+        assert server.stdin is not None
+        yield server.stdout.readline().strip()
+        server.stdin.close()
+
+
+class Stall(NamedTuple):
+    """The longest time that a loop stood still, in milliseconds.
+
+    Attributes:
+        busy: What the loop itself worked in that time; it does not depend on what else the machine does.
+        waited: How much later than it wanted a task woke up that sleeps for a millisecond.
+    """
+
+    busy: float
+    waited: float
+
+
+async def stall_of(model: OnlineChatModule) -> Stall:
+    """How long the loop stands still while many calls are under way."""
+    busy, waited = [0.0], [0.0]
+
+    async def watch() -> None:
+        while True:
+            begin, worked = perf_counter(), thread_time()
+            await asyncio.sleep(0.001)
+            busy.append(thread_time() - worked)
+            waited.append(perf_counter() - begin - 0.001)
+
+    try:
+        await model.acall("hi")  # what is made once is made here
+        gc.collect()
+        gc.freeze()  # else the collector looks through all that other tests have loaded, which takes 0.3 s
+        watching = asyncio.ensure_future(watch())
+        answers = await asyncio.gather(*(model.acall(f"number {number}") for number in range(AT_ONCE)))
+        watching.cancel()
+    finally:
+        gc.unfreeze()
+        await model.aclose()
+    assert answers == ["pong"] * AT_ONCE
+    return Stall(max(busy) * 1000, max(waited) * 1000)
+
+
+@pytest.mark.parametrize(("source", "concurrency"), [("openai", None), ("anthropic", 200), ("gemini", None)])
+def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concurrency: int | None) -> None:
+    options: dict[str, Any] = {}
+    if source == "gemini":
+        # As many as the other clients keep. Of a thousand that are kept, httpcore compares each with each, whenever an
+        # answer comes: 0.2 to 0.5 s at the end of 500.
+        import httpx2  # noqa: PLC0415 - the client's own
+
+        limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+        options = {"http_options": {"async_client_args": {"limits": limits}}}
+    with served_elsewhere(source) as url:
+        stalls: list[Stall] = []
+        while not stalls or (min(stalls).busy > STALLS[concurrency] and len(stalls) < 3):
+            settings: dict[str, Any] = {"timeout": TIMEOUT, "retries": 0, "options": options}
+            model = OnlineChatModule(source, model="m", base_url=url, api_key=KEY, concurrency=concurrency, **settings)
+            stalls.append(asyncio.run(stall_of(model)))
+    print(f"{source}, {concurrency} at once: {min(stalls).busy:.0f} ms busy, {min(stalls).waited:.0f} ms late at most")  # noqa: T201 - the figures
+    assert min(stalls).busy <= STALLS[concurrency]
+
+
+@pytest.mark.parametrize("source", ["anthropic", "gemini"])
+def test_loading_a_client_does_not_hold_up_the_loop(source: str) -> None:
+    """In a process that has not loaded it yet: that takes a second and more."""
+    script = f"""
+import asyncio, time
+from lazyprompt import ModuleError, OnlineChatModule
+module = OnlineChatModule({source!r}, base_url="http://127.0.0.1:9", api_key="k", retries=0).prompt("x")
+async def main():
+    lates = []
+    async def watch():
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(0.001)
+            lates.append(time.perf_counter() - begin)
+    watching = asyncio.ensure_future(watch())
+    begin = time.perf_counter()
+    try:
+        await module.acall("hi")
+    except Exception as error:
+        assert error.kind == "connection", error
+    took = time.perf_counter() - begin
+    watching.cancel()
+    await module.aclose()
+    print(max(lates) / took)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert float(done.stdout) < 0.7
+
+
+# So many at once, and no more.
+
+
+@SOME
+def test_no_more_than_so_many_are_under_way_in_threads(server: Counted, source: str) -> None:
+    model = module(server, source, concurrency=3)
+    model(ASKED)
+    highest = watched(server)
+
+    def ask(number: int) -> str:
+        return str(model(ASKED)) if number % 2 else "".join(model.stream(ASKED))
+
+    with ThreadPoolExecutor(12) as pool:
+        assert set(pool.map(ask, range(24))) == {"pong"}
+    assert highest() == 3
+    model.close()
+
+
+@SOME
+def test_no_more_than_so_many_are_under_way_in_a_loop(server: Counted, source: str) -> None:
+    model = module(server, source, concurrency=3)
+
+    async def ask(number: int) -> str:
+        if number % 2:
+            return str(await model.acall(ASKED))
+        async with model.astream(ASKED) as stream:
+            return "".join([piece async for piece in stream])
+
+    async def all_at_once() -> set[str]:
+        await model.acall(ASKED)
+        return set(await asyncio.gather(*map(ask, range(24))))
+
+    for _ in range(2):  # each loop has places of its own
+        highest = watched(server)
+        assert looped(model, all_at_once()) == {"pong"}
+        assert highest() == 3
+
+
+@SOME
+def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, source: str) -> None:
+    """A loop that waited for a place was kept as long as its module."""
+    model = module(server, source, concurrency=2)
+    server.answer = marked
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def asked(number: int) -> list[str]:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        calls = [{"language": "Dutch", "input": f"<m-{number}-{each}>"} for each in range(6)]
+        return [str(reply) for reply in await asyncio.gather(*map(model.acall, calls))]
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda number: looped(model, asked(number)), range(8)))
+    assert answers == [[f"<m-{number}-{each}>" for each in range(6)] for number in range(8)]
+    looped(model, asked(8))
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 1
+
+
+def watched(server: Counted) -> Any:
+    """Counts how many requests are under way at the server at once; each takes a while."""
+    counts: list[int] = []
+
+    def count(_: Seen) -> Misbehaviour:
+        over = server.over()
+        counts.append(len(server.seen) - over)
+        return Slow(first=0.05)
+
+    server.faults = count
+    return lambda: max(counts)
+
+
+@SOME
+def test_failures_and_what_is_given_up_leave_their_places(server: Counted, source: str) -> None:
+    model = module(server, source, concurrency=1)
+    server.faults = lambda _: Status(400)
+    for _ in range(3):
+        with pytest.raises(ModuleError):
+            model(ASKED)
+        with pytest.raises(ModuleError):
+            list(model.stream(ASKED))
+    server.faults = []
+    stream = model.stream(ASKED)
+    next(iter(stream))
+    stream.close()
+    assert model(ASKED) == "pong"
+
+    async def given_up() -> str:
+        server.faults = [Slow(first=TIMEOUT)]
+        task = asyncio.ensure_future(model.acall(ASKED))
+        seen = len(server.seen)
+        assert await asyncio.to_thread(until, lambda: len(server.seen) > seen)
+        waiting = asyncio.ensure_future(model.acall(ASKED))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        task.cancel()
+        await asyncio.wait([task, waiting])
+        astream = model.astream(ASKED)
+        async for _ in astream:
+            break
+        await astream.aclose()
+        return str(await model.acall(ASKED))
+
+    assert looped(model, given_up()) == "pong"
+    model.close()

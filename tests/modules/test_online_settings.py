@@ -1,0 +1,294 @@
+"""The settings of online modules: parameters, lengths, copies and pickles, clients made late and once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from client_scenes import KEY
+from model_server import ModelServer
+from online_scenes import (
+    ASKED,
+    COMMON,
+    FEW,
+    LITELLM,
+    NAMES,
+    OTHERS,
+    PROMPTER,
+    close_all,
+    common_for,
+    module,
+    settings_in,
+    ways,
+    written,
+)
+
+from lazyprompt import Budget, CharTokenCounter, MissingExtraError, ModuleError, OnlineChatModule
+from lazyprompt.modules.sources import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt.modules.client import Client, Settings
+
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
+ALL = pytest.mark.parametrize("source", NAMES)
+SOME = pytest.mark.parametrize("source", FEW)
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+        close_all()
+
+
+@ALL
+def test_common_parameters_get_the_names_of_the_source(server: ModelServer, source: str) -> None:
+    model = module(server, source, **common_for(source))
+    model(ASKED)
+    found = settings_in(source, server.seen[0])
+    found = found.get("options", found)
+    names = {name: OTHERS.get(source, {}).get(name, name) for name in common_for(source)}
+    assert {name: found[str(own)] for name, own in names.items()} == common_for(source)
+
+
+@ALL
+def test_parameters_of_a_call_go_before_those_of_the_module(server: ModelServer, source: str) -> None:
+    model = module(server, source, max_tokens=100, stop="A")
+    calls: tuple[dict[str, Any], ...] = (
+        {},
+        {"max_tokens": 7},
+        {"stop": ["B", "C"]},
+        {"stop": "D"},
+        {"stop": None},
+        {"stop": []},
+    )
+    for params in calls:
+        model(ASKED, **params)
+    found = [settings.get("options", settings) for settings in (settings_in(source, seen) for seen in server.seen)]
+    limit, stop = (OTHERS.get(source, {}).get(name, name) for name in ("max_tokens", "stop"))
+    assert [each[limit] for each in found] == [100, 7, 100, 100, 100, 100]
+    assert [each.get(stop) for each in found] == [["A"], ["A"], ["B", "C"], ["D"], None, None]
+
+
+@ALL
+def test_none_takes_a_parameter_away(server: ModelServer, source: str) -> None:
+    model = module(server, source, **common_for(source))
+    model(ASKED, **dict.fromkeys(COMMON))
+    left = settings_in(source, server.seen[0])
+    assert left.get("max_tokens", 0) == (4096 if source == "anthropic" else 0)  # its API asks for one
+    assert not {"temperature", "top_p", "seed", "stop", "stop_sequences", "max_output_tokens", "options"} & left.keys()
+
+
+@ALL
+def test_what_a_source_does_not_know_is_not_lost(server: ModelServer, source: str) -> None:
+    """An error before anything is sent, or there in what is sent."""
+    told = ""
+    try:
+        module(server, source)(ASKED, x_unheard_of=5)
+    except (ModuleError, TypeError) as error:
+        told = str(error)
+    assert ("x_unheard_of" in told) == (not server.seen)
+    assert ("x_unheard_of" in told) != any('"x_unheard_of": 5' in written(seen.body) for seen in server.seen)
+
+
+def test_what_anthropics_client_took_away_is_said() -> None:
+    with ModelServer() as server, pytest.raises(ModuleError, match="takes no 'temperature'.*leave it out"):
+        module(server, "anthropic")(ASKED, temperature=0.5)
+
+
+@SOME
+def test_parameters_put_nothing_in_the_place_of_the_prompt(server: ModelServer, source: str) -> None:
+    model = module(server, source)
+    for name in (*model.payload(ASKED), "stream"):
+        for way in ways(model, ASKED, **{name: True}) if name != "max_tokens" else ():
+            with pytest.raises(ModuleError, match=name):
+                way()
+    assert not server.seen
+
+
+@SOME
+@pytest.mark.parametrize("wrong", [5, [1], {"a": 1}, b"x"])
+def test_a_stop_that_is_no_text_is_refused(server: ModelServer, source: str, wrong: Any) -> None:
+    with pytest.raises(ModuleError, match="stop is a text or a list of texts"):
+        module(server, source)(ASKED, stop=wrong)
+
+
+@SOME
+def test_the_sources_own_parameters_go_through(server: ModelServer, source: str) -> None:
+    own: dict[str, dict[str, Any]] = {
+        "openai": {"logit_bias": {"5": 1}, "extra_body": {"own": 1}, "extra_headers": {"x-own": "1"}},
+        "anthropic": {"metadata": {"user_id": "u"}, "extra_headers": {"x-own": "1"}},
+        "gemini": {"presence_penalty": 0.5, "http_options": {"headers": {"x-own": "1"}}},
+        "ollama": {"keep_alive": "5m", "options": {"num_ctx": 512}, "seed": 3},
+    }
+    module(server, source)(ASKED, **own[source])
+    seen = server.seen[0]
+    expected: dict[str, Any] = {
+        "openai": {"logit_bias": {"5": 1}, "own": 1},
+        "anthropic": {"metadata": {"user_id": "u"}},
+        "gemini": {},
+        "ollama": {"keep_alive": "5m", "options": {"num_ctx": 512, "seed": 3}},
+    }
+    assert {name: seen.body[name] for name in expected[source]} == expected[source]
+    assert source == "ollama" or seen.headers["x-own"] == "1"
+
+
+# Length.
+
+
+@ALL
+def test_a_prompt_that_is_too_long_is_not_sent(server: ModelServer, source: str) -> None:
+    model = module(server, source, counter=CharTokenCounter(), context=300)
+    assert model(ASKED) == "pong"
+    for way in ways(model, {"language": "Dutch", "input": "x" * 400}):
+        with pytest.raises(ModuleError, match=r"takes 300: shorten it, or give a budget") as caught:
+            way()
+        assert caught.value.kind == "overflow"
+    assert len(server.seen) == 1
+
+
+@SOME
+def test_a_budget_makes_it_fit(server: ModelServer, source: str) -> None:
+    counter = CharTokenCounter()
+    model = module(server, source, counter=counter, context=400, budget=Budget(400, counter))
+    history = [[f"question {number}", "answer"] for number in range(50)]
+    held = copy.deepcopy(history)
+    assert model(ASKED, history) == "pong"
+    sent = written(server.seen[0].payload)
+    assert "question 49" in sent
+    assert "question 0" not in sent
+    assert history == held
+
+
+# Copies, pickles, closing.
+
+
+@SOME
+def test_copies_are_modules_of_their_own(server: ModelServer, source: str) -> None:
+    model = module(server, source, max_tokens=5)
+    model(ASKED)
+    for copied in (copy.copy(model), copy.deepcopy(model)):
+        copied.prompt("Other words.")
+        assert copied("hi") == "pong"
+        copied.close()
+    assert model.prompter is PROMPTER
+    assert model(ASKED) == "pong"
+    model.close()
+    assert ["Other words." in written(seen.payload) for seen in server.seen] == [False, True, True, False]
+
+
+def test_a_pickle_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="a secret is not pickled"):
+        pickle.dumps(module(server, "openai"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = module(server, "openai", api_key=None, max_tokens=5)
+    model(ASKED)
+    pickled = pickle.dumps(model)
+    assert KEY.encode() not in pickled
+    loaded = pickle.loads(pickled)  # noqa: S301 - our own
+    assert loaded(ASKED) == "pong"
+    assert loaded.payload(ASKED) == model.payload(ASKED)
+    assert server.seen[1].headers["authorization"] == f"Bearer {KEY}"
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ModuleError, match="OPENAI_API_KEY"):
+        pickle.loads(pickled)  # noqa: S301 - our own
+    for each in (model, loaded):
+        each.close()
+
+
+# Made lazily, and once.
+
+
+@SOME
+def test_nothing_is_made_before_it_is_needed(source: str) -> None:
+    """No client is loaded, and no connection made, by making a module and attaching a prompter."""
+    script = (
+        f"import sys; from lazyprompt import OnlineChatModule; m = OnlineChatModule({source!r}, model='m', "
+        "api_key='k.k').prompt('x'); repr(m); "
+        "print([n for n in ('openai', 'anthropic', 'google.genai', 'ollama', 'httpx') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert done.stdout.strip() == "[]"
+
+
+@SOME
+def test_threads_that_race_make_one_client(server: ModelServer, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Client] = []
+    model = module(server, source)
+    make = Source.client
+
+    def counted(self: Source, settings: Settings) -> Client:
+        made.append(make(self, settings))
+        return made[-1]
+
+    monkeypatch.setattr(Source, "client", counted)
+    start = Barrier(16)
+
+    def ask(_: int) -> str:
+        start.wait()
+        return str(model(ASKED))
+
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(ask, range(16))) == {"pong"}
+    assert len(made) == 1
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "package", "extra"),
+    [
+        ("openai", "openai", "openai"),
+        ("deepseek", "openai", "openai"),
+        ("anthropic", "anthropic", "anthropic"),
+        ("gemini", "google.genai", "google-genai"),
+        ("dashscope", "dashscope", "dashscope"),
+        ("zhipu", "zai", "zai-sdk"),
+        ("ollama", "ollama", "ollama"),
+        ("litellm", "litellm", "litellm"),
+    ],
+)
+def test_a_client_that_is_missing_is_named(
+    server: ModelServer, source: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    if package == "google.genai":
+        monkeypatch.setitem(sys.modules, "google", None)
+    model = module(server, source)
+    for way in ways(model, ASKED):
+        with pytest.raises(MissingExtraError, match=rf'pip install "lazyprompt\[{extra}\]"'):
+            way()
+
+
+# What is wrong from the beginning.
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"retries": -1}, "retries is 0 or more"),
+        ({"retries": 1.5}, "retries is a whole number"),
+        ({"concurrency": 0}, "concurrency is 1 or more"),
+        ({"concurrency": "2"}, "concurrency is a whole number"),
+        ({"timeout": 0}, "timeout is in seconds, and more than 0"),
+        ({"timeout": None}, "timeout is in seconds"),
+        ({"options": {"api_key": KEY}}, "a key is given as api_key="),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModuleError, match=words) as caught:
+        OnlineChatModule("openai", **{"api_key": KEY, **settings})
+    assert KEY not in str(caught.value)
+
+
+def test_a_repr_shows_no_key() -> None:
+    model = OnlineChatModule("openai", api_key=KEY)
+    assert repr(model) == "OnlineChatModule('openai', model='gpt-5-mini')"
+    assert KEY not in repr(vars(model))

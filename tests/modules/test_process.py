@@ -1,0 +1,619 @@
+"""Engines as processes: they start, tell why they do not, and leave nothing behind, whatever happens to whom."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pty
+import re
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import openai
+import pytest
+from engine_helpers import (
+    QUICK,
+    SECONDS,
+    SILENT,
+    cycles,
+    eventually,
+    is_free,
+    python,
+    running,
+    said,
+    script_engine,
+    spawned,
+    tiny_model,
+)
+from serving import Serving
+
+from lazyprompt.errors import EngineError
+from lazyprompt.modules import process as engines
+from lazyprompt.modules._engine_log import advice, how, tail
+from lazyprompt.modules.engines import ENGINES
+from lazyprompt.modules.process import EngineProcess
+from lazyprompt.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt.modules.engines import Engine
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[Path]:
+    """A model, of which nothing is left running in the end."""
+    made = tiny_model(tmp_path)
+    yield made
+    assert eventually(lambda: not running(made))
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary logs go."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def llama(model: Path, **more: object) -> EngineProcess:
+    return EngineProcess("llama.cpp", model, options=QUICK | more)
+
+
+def port_of(engine: EngineProcess) -> int:
+    return int(engine.url.rpartition(":")[2])
+
+
+def server_of(model: Path) -> int:
+    """The process that serves a model: the one that its guard has started."""
+    return max(running(model))
+
+
+def answer(engine: EngineProcess) -> str:
+    with openai.OpenAI(base_url=engine.base_url, api_key="none", max_retries=0, timeout=SECONDS) as client:
+        return client.completions.create(model="m", prompt="hi", max_tokens=4, temperature=0).choices[0].text
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """Something else that says it is ready."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
+
+
+def test_it_starts_answers_and_stops(model: Path, temporary: Path) -> None:
+    engine = llama(model)
+    assert engine.status() == "stopped"
+    assert engine.start() is engine
+    assert (engine.status(), engine.why()) == ("running", "")
+    assert engine.base_url == engine.url + "/v1"
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", engine.url)
+    assert f"{model} is served at {engine.url}" in engine.log.read_text()
+    assert engine.log.stat().st_mode & 0o777 == 0o600
+    assert answer(engine)
+    port = port_of(engine)
+    engine.stop()
+    assert (engine.status(), engine.why()) == ("stopped", "")
+    assert (running(model), is_free(port), list(temporary.iterdir())) == ([], True, [])
+    engine.stop()
+    assert engine.status() == "stopped"
+
+
+def test_it_starts_again(model: Path) -> None:
+    engine = llama(model)
+    texts = []
+    for _ in range(2):
+        with engine:
+            texts.append(answer(engine))
+            assert engine.start().status() == "running"  # which does nothing
+            assert len(running(model)) == 2
+    assert texts[0] == texts[1] != ""
+
+
+def test_an_exception_stops_it(model: Path) -> None:
+    seen = []
+
+    def use(engine: EngineProcess) -> None:
+        with engine:
+            seen.append(engine.status())
+            raise ZeroDivisionError
+
+    engine = llama(model)
+    with pytest.raises(ZeroDivisionError):
+        use(engine)
+    assert (seen, engine.status(), running(model)) == (["running"], "stopped", [])
+
+
+def test_it_stops_when_nothing_refers_to_it(model: Path, temporary: Path) -> None:
+    engine = llama(model).start()
+    assert running(model)
+    del engine
+    gc.collect()
+    assert (running(model), list(temporary.iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["url", "base_url", "log"])
+def test_what_does_not_run_has_no_address(name: str) -> None:
+    with pytest.raises(EngineError, match=r"llama.cpp does not run; call start\(\) first"):
+        getattr(EngineProcess("llama.cpp", "m.gguf"), name)
+
+
+def test_its_repr_says_what_it_does() -> None:
+    engine = EngineProcess("llama-cpp", "~/m.gguf", options={"api_keys": Secret("sk-1")})
+    assert repr(engine) == f"EngineProcess('llama.cpp', '{Path.home()}/m.gguf', status='stopped')"
+
+
+def test_a_given_log_is_kept(model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("before\n")
+    engine = EngineProcess("llama.cpp", model, options=QUICK, log=log)
+    for _ in range(2):
+        with engine:
+            assert engine.log == log
+    lines = log.read_text().splitlines()
+    assert lines[0] == "before"
+    assert sum("is served at" in line for line in lines) == 2
+    engine = EngineProcess("llama.cpp", tmp_path / "none.gguf", log=log)
+    with pytest.raises(EngineError) as caught:
+        engine.start()
+    assert "before" not in str(caught.value)  # its own lines alone
+
+
+def test_a_log_that_cannot_be_written_is_told(model: Path) -> None:
+    with pytest.raises(EngineError, match="cannot write the log /no/such/folder/log: No such file or directory"):
+        EngineProcess("llama.cpp", model, log="/no/such/folder/log").start()
+
+
+def test_a_given_port_is_used(model: Path) -> None:
+    with socket.socket() as at:
+        at.bind(("127.0.0.1", 0))
+        port = at.getsockname()[1]
+    with EngineProcess("llama.cpp", model, options=QUICK, port=port) as engine:
+        assert port_of(engine) == port
+        second = EngineProcess("llama.cpp", model, port=port)
+        with pytest.raises(EngineError, match=f"port {port} at 127.0.0.1 is taken; give another one, or none for any"):
+            second.start()
+        assert second.status() == "stopped"
+        assert answer(engine)
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_a_port_that_is_none_is_refused(port: int) -> None:
+    with pytest.raises(EngineError, match=f"a port is a number from 1 to 65535, not {port}"):
+        EngineProcess("llama.cpp", "m.gguf", port=port)
+
+
+def test_a_port_that_is_taken_meanwhile_is_replaced(
+    model: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Serving(server := HTTPServer(("127.0.0.1", 0), Healthy)):
+        taken = server.server_port
+        ports, looks = iter([taken]), iter([True])
+        free_port = engines._free_port  # noqa: SLF001 - that which says too early that it is free
+        monkeypatch.setattr(engines, "_free_port", lambda: next(ports, None) or free_port())
+        monkeypatch.setattr(engines, "_is_free", lambda port: next(looks, None) or is_free(port))
+        with llama(model) as engine:
+            assert port_of(engine) != taken
+            assert answer(engine)
+        assert list(temporary.iterdir()) == []
+
+
+def test_another_that_is_healthy_there_does_not_count(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Serving(server := HTTPServer(("127.0.0.1", 0), Healthy)):
+        monkeypatch.setattr(engines, "_is_free", lambda _: True)
+        engine = EngineProcess(script_engine("raise SystemExit('no')"), model, port=server.server_port)
+        with pytest.raises(EngineError, match="exit code 1"):
+            engine.start()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("vllm", "vllm is not installed, there is no program vllm; pip install vllm"),
+        ("sglang", r'sglang is not installed, there is no package sglang; pip install "sglang\[all\]"'),
+        ("tgi", "tgi is not installed, there is no program text-generation-launcher; see https://"),
+        ("ollama", "ollama is not installed, there is no program ollama; see https://ollama.com/download"),
+    ],
+)
+def test_an_engine_that_is_not_installed_is_told(name: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EngineError, match=says):
+        EngineProcess(name, "m").start()
+
+
+def test_llamacpp_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyprompt.modules.engines.find_spec", lambda _: None)
+    with pytest.raises(EngineError, match=r'there is no package xllamacpp; pip install "lazyprompt\[local\]"'):
+        EngineProcess("llama.cpp", "m.gguf").start()
+
+
+def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None:
+    bad = tmp_path / "bad.gguf"
+    bad.write_text("<html>")
+    engine = llama(bad, seed=3)
+    with pytest.raises(EngineError) as caught:
+        engine.start()
+    first, command, log, *lines = str(caught.value).splitlines()
+    assert first == (
+        f"llama.cpp with the model {bad} ended by itself with exit code 1: give it a GGUF file;"
+        " a download may have been an error page or a Git LFS pointer"
+    )
+    assert re.fullmatch(rf"command: \S+python\S* -P \S+llamacpp_server.py --model {bad} .* --seed 3", command)
+    kept = next(temporary.iterdir())
+    assert log == f"log: {kept}, which ends:"
+    assert lines == [f"    llamacpp_server: {bad} is no GGUF file: it begins with b'<htm', not with b'GGUF'"]
+    assert engine.status() == "died"
+    assert engine.why() == str(caught.value)
+    engine.stop()
+    assert (engine.status(), engine.why(), kept.exists()) == ("stopped", "", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_bach": 3}, "it does not know an option, or not with that value"),
+        ({"n_batch": "many"}, "it does not know an option, or not with that value"),
+    ],
+)
+def test_a_wrong_option_is_told(model: Path, options: dict[str, object], says: str) -> None:
+    with pytest.raises(EngineError, match=says):
+        llama(model, **options).start()
+
+
+def test_an_option_that_no_command_line_has_is_told(model: Path, temporary: Path) -> None:
+    with pytest.raises(EngineError, match="the option port of llama.cpp is set already"):
+        llama(model, port=3).start()
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
+    dies = script_engine(
+        "import sys\nfor line in range(100): print('line', line)\nprint('part 1', end='\\rpart 2\\n\\n'); sys.exit(3)"
+    )
+    engine = EngineProcess(dies, model)
+    with pytest.raises(EngineError, match="script with the model .* ended by itself with exit code 3") as caught:
+        engine.start()
+    lines = str(caught.value).partition(", which ends:\n")[2].splitlines()
+    assert lines == [*(f"    line {number}" for number in range(86, 100)), "    part 2"]
+
+
+def test_an_engine_that_is_killed_at_start_is_told(model: Path) -> None:
+    killed = script_engine("import os\nos.kill(os.getpid(), 9)")
+    with pytest.raises(
+        EngineError, match="was ended by SIGKILL: the system may have killed it for want of memory"
+    ) as e:
+        EngineProcess(killed, model).start()
+    assert str(e.value).endswith("\n    (it says nothing)")
+
+
+def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Path) -> None:
+    engine = EngineProcess(script_engine(SILENT), model, timeout=0.5)
+    with pytest.raises(EngineError, match=r"was not ready after 0.5 s, which is its timeout") as caught:
+        engine.start()
+    assert str(caught.value).endswith("    loading")
+    assert (running(model), engine.status()) == ([], "stopped")
+    assert len(list(temporary.iterdir())) == 1
+    assert str(next(temporary.iterdir())) in str(caught.value)
+
+
+def test_an_engine_that_says_it_is_busy_is_not_ready(model: Path) -> None:
+    busy = script_engine(
+        """
+import sys, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Loading(BaseHTTPRequestHandler):
+    seen = 0
+    def do_GET(self):
+        Loading.seen += 1
+        self.send_response(200 if Loading.seen > 3 else 503)
+        self.send_header("content-length", "0")
+        self.end_headers()
+HTTPServer((sys.argv[2], int(sys.argv[3])), Loading).serve_forever()
+"""
+    )
+    with EngineProcess(busy, model) as engine:
+        assert engine.log.read_text().count("GET /health") == 4
+
+
+def test_a_secret_shows_nowhere(model: Path) -> None:
+    tells = script_engine("import sys\nprint(*sys.argv, sep='\\n')\nraise SystemExit(1)")
+    options = {"api_key": Secret("sk-it's one"), "more": ["a", Secret("sk-2")]}
+    engine = EngineProcess(tells, model, options=options)
+    with pytest.raises(EngineError) as caught:
+        engine.start()
+    for shown in (str(caught.value), repr(engine), engine.why()):
+        assert "sk-" not in shown
+        assert "one" not in shown.partition("command: ")[2]
+    assert "--api-key '***' --more a '***'\n" in str(caught.value)
+    assert str(caught.value).endswith("    --api-key\n    ***\n    --more\n    a\n    ***")
+
+
+def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary: Path) -> None:
+    engine = llama(model).start()
+    port = port_of(engine)
+    os.kill(server_of(model), signal.SIGKILL)
+    with pytest.raises(openai.APIConnectionError):
+        answer(engine)
+    assert engine.why(wait=SECONDS).startswith(f"llama.cpp with the model {model} was ended by SIGKILL: the system may")
+    assert (engine.status(), is_free(port), running(model)) == ("died", True, [])
+    assert len(list(temporary.iterdir())) == 1
+    engine.start()  # another time
+    assert answer(engine)
+    engine.stop()
+    assert engine.status() == "stopped"
+    assert len(list(temporary.iterdir())) == 1  # of the one that died
+
+
+def test_an_answer_that_is_cut_off_is_told(model: Path) -> None:
+    engine = llama(model).start()
+    with openai.OpenAI(base_url=engine.base_url, api_key="none", max_retries=0) as client:
+        more = {"ignore_eos": True}
+        stream = client.completions.create(model="m", prompt="a", stream=True, max_tokens=400, extra_body=more)
+        next(stream)
+        os.kill(server_of(model), signal.SIGKILL)
+        # How much of it was on its way already is not to be said, but it is no more than that.
+        with stream, suppress(Exception):
+            assert sum(1 for _ in stream) < 400
+    assert "SIGKILL" in engine.why(wait=SECONDS)
+    engine.stop()
+
+
+def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:
+    engine = llama(model).start()
+    os.kill(min(running(model)), signal.SIGKILL)
+    assert eventually(lambda: engine.status() == "died")
+    assert running(model) == []
+    assert "was ended by SIGKILL" in engine.why()
+    engine.stop()
+
+
+def test_why_waits_no_longer_than_it_is_told(model: Path) -> None:
+    with llama(model) as engine:
+        before = time.monotonic()
+        assert engine.why(wait=0.2) == ""
+        assert time.monotonic() - before >= 0.2
+
+
+def test_it_can_be_stopped_while_it_starts(model: Path, temporary: Path) -> None:
+    engine = EngineProcess(script_engine(SILENT), model)
+    with ThreadPoolExecutor() as threads:
+        started = threads.submit(engine.start)
+        assert eventually(lambda: engine.status() == "starting" and len(running(model)) == 2)
+        engine.stop()
+        with pytest.raises(EngineError, match="script was stopped while it started"):
+            started.result(SECONDS)
+    assert (engine.status(), running(model), list(temporary.iterdir())) == ("stopped", [], [])
+
+
+def test_threads_start_one_and_stop_one(model: Path) -> None:
+    engine = llama(model)
+    together = threading.Barrier(8)
+
+    def use(number: int) -> str:
+        together.wait()
+        engine.start()
+        url = engine.url
+        together.wait()
+        if number % 2:
+            engine.stop()
+            assert running(model) == []
+        return url
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(use, range(8)))) == 1
+    assert engine.status() == "stopped"
+
+
+def test_threads_start_and_stop_as_they_like(model: Path) -> None:
+    engine = llama(model)
+
+    def use(number: int) -> None:
+        for _ in range(4):
+            if number % 2:
+                engine.stop()
+            else:
+                with suppress(EngineError):  # it may be stopped while it starts
+                    engine.start()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(use, range(4)))
+    engine.stop()
+    assert (engine.status(), running(model)) == ("stopped", [])
+
+
+def test_five_cycles_leave_nothing(model: Path) -> None:
+    assert cycles(model, 5) == 0
+
+
+# A program with an engine; what it does then stands behind.
+PROGRAM = """
+import os, signal, sys, time
+from lazyprompt.modules.process import EngineProcess
+engine = EngineProcess("llama.cpp", sys.argv[1], options=dict(context=64, threads=1)).start()
+print(engine.url, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "code"),
+    [
+        ("", 0),
+        ("sys.exit(3)", 3),
+        ("1 / 0", 1),
+        ("os._exit(4)", 4),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -15),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+        ("if os.fork() == 0: sys.exit()\nos.wait(); print(engine.status(), flush=True)", 0),
+        ("if os.fork() == 0: print(engine.stop(), engine.status(), flush=True)\nelse: os.wait()", 0),
+    ],
+)
+def test_it_ends_with_the_program(model: Path, temporary: Path, then: str, code: int) -> None:
+    with spawned(python("-c", PROGRAM + then, str(model))) as program:
+        port = int(said(program).rpartition(":")[2])
+        output, _ = program.communicate(timeout=SECONDS)
+    assert program.returncode == code
+    assert eventually(lambda: not running(model) and is_free(port))
+    if "fork" in then:
+        assert output.endswith(b"running\n")  # a fork that ends, or stops it, leaves it alone
+    if not code:
+        assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_mid_answer_ends_it_too(model: Path, number: signal.Signals) -> None:
+    with spawned(python("-c", PROGRAM + "time.sleep(1000)", str(model))) as program:
+        port = int(said(program).rpartition(":")[2])
+        program.send_signal(number)
+        program.communicate(timeout=SECONDS)
+    assert program.returncode == -number
+    assert eventually(lambda: not running(model) and is_free(port))
+
+
+STARTING = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from engine_helpers import SILENT, script_engine
+from lazyprompt.modules.process import EngineProcess
+EngineProcess(script_engine(SILENT), sys.argv[1]).start()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_it_ends_where_the_program_is_interrupted_while_it_starts(
+    model: Path, temporary: Path, number: signal.Signals
+) -> None:
+    helpers = str(Path(__file__).parents[1])
+    with spawned(python("-c", STARTING, str(model), helpers)) as program:
+        assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.glob("*.log")))
+        program.send_signal(number)
+        _, errors = program.communicate(timeout=SECONDS)
+    assert program.returncode == -number
+    assert eventually(lambda: not running(model))
+    if number == signal.SIGINT:
+        assert errors.rstrip().endswith(b"KeyboardInterrupt")
+        assert list(temporary.iterdir()) == []
+
+
+def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Path, temporary: Path) -> None:
+    ours, theirs = pty.openpty()
+    helpers = str(Path(__file__).parents[1])
+    shown = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        with closing(os.fdopen(theirs, "wb")) as other:
+            ends = dict.fromkeys(("stdin", "stdout", "stderr"), other)
+            program = spawned(
+                python(
+                    "-c",
+                    f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{STARTING}",
+                    str(model),
+                    helpers,
+                ),
+                **ends,
+                start_new_session=True,
+                env=os.environ | {"TERM": "xterm", "COLUMNS": "400"},
+            )
+        with program:
+            while b"is loading" not in shown:
+                shown += terminal.read(4096)
+            assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.glob("*.log")))
+            os.write(terminal.fileno(), b"\x03")
+            try:
+                while more := terminal.read(4096):
+                    shown += more
+            except OSError:  # it has ended, and the terminal with it
+                pass
+            assert program.wait(SECONDS) == -signal.SIGINT
+    assert f"script is loading {model}, its log is {temporary}/lazyprompt-script-".encode() in shown
+    assert b"KeyboardInterrupt" in shown
+    assert (running(model), list(temporary.iterdir())) == ([], [])
+
+
+class Terminal(StringIO):
+    """Standard error that is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
+    with llama(model) as engine:
+        # How much of the line is shown is up to the width of the terminal, as rich found it.
+        shown, line = terminal.getvalue(), f"llama.cpp is loading {model}, its log is {engine.log}"
+        assert line[:40] in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("OSError: [Errno 98] Address already in use", "somebody else took the port"),
+        ("srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1", "somebody else took the port"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "it needs more memory than there is"),
+        ("llama_init_from_model: failed to initialize the context: std::bad_alloc", "it needs more memory"),
+        ("ValueError: No available memory for the cache blocks.", "it needs more memory than there is"),
+        ("error loading model: unknown model architecture: 'qwen9'", "a newer version of the engine may know it"),
+        ("ValueError: Model architectures ['X'] are not supported for now.", "a newer version of the engine"),
+        ("ImportError: Missing dependencies for serving.", "something is not installed; pip install x"),
+        ("vllm: error: unrecognized arguments: --max-model-length", "it does not know an option"),
+        ("Error: No such option: --max-model-len", "it does not know an option"),
+        ("error: unexpected argument '--max' found", "it does not know an option"),
+        ("all is well", ""),
+    ],
+)
+def test_what_engines_say_is_understood(line: str, says: str) -> None:
+    assert advice(["before", line, "behind"], 1, "pip install x").startswith(says)
+    assert advice(["all is well"], 1, "") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (3, "ended by itself with exit code 3"),
+        (137, "was ended by SIGKILL"),
+        (-15, "was ended by SIGTERM"),
+        (255, "ended by itself with exit code 255"),
+        (None, "has ended"),
+    ],
+)
+def test_exit_codes_are_understood(code: int | None, says: str) -> None:
+    assert how(code) == says
+
+
+def test_the_end_of_a_log_is_read_whatever_is_in_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert tail(log, 0) == [f"{log} is there no more"]
+    log.write_bytes(b"old\n" + b"x" * 100_000 + b"\n\xff 1%\r 2%\r\n\n\nlast")
+    assert tail(log, 4)[1:] == [" 2%", "last"]
+    assert tail(log, log.stat().st_size) == []
+
+
+def test_the_rows_are_what_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An engine of another make, as far as its command line and health go."""
+    program = tmp_path / "vllm"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1 $2 $3 $4 $5" = "serve m --host 127.0.0.1 --port" ] && cd {tmp_path} && touch health\n'
+        f'exec {python()[0]} -m http.server --bind 127.0.0.1 "$6"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    engine: Engine = ENGINES["vllm"]
+    with EngineProcess(engine, "m") as process:
+        assert (process.status(), process.base_url) == ("running", process.url + "/v1")

@@ -1,0 +1,98 @@
+"""The table of sources: what each needs, and what is said where it is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Secret
+from lazyprompt.modules.client import Settings
+from lazyprompt.modules.sources import SOURCES, source_named
+
+ALIASES = {
+    "claude": "anthropic",
+    "google": "gemini",
+    "qwen": "dashscope",
+    "qwen-vl": "dashscope-multimodal",
+    "glm": "zhipu",
+    "zai": "zhipu",
+    "kimi": "moonshot",
+}
+ALL = pytest.mark.parametrize("name", SOURCES)
+
+
+def test_all_of_the_issue_are_there() -> None:
+    wanted = {"openai", "anthropic", "gemini", "dashscope", "deepseek", "zhipu", "moonshot", "ollama", "xai"}
+    assert wanted | {"siliconflow", "vllm", "litellm"} <= set(SOURCES)
+    assert {name: source_named(name).name for name in ALIASES} == ALIASES
+    assert [source_named(name.upper()).name for name in SOURCES] == list(SOURCES)
+    names = [name for source in SOURCES.values() for name in (source.name, *source.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_the_table_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        SOURCES["mine"] = SOURCES["openai"]  # type: ignore[index]  # that is the point
+
+
+@ALL
+def test_each_has_a_form_and_a_client_that_is_made_without_connecting(name: str) -> None:
+    source = SOURCES[name]
+    assert ChatFormatter(source.provider).provider == source.provider
+    client = source.client(Settings(source.base_url or "http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {}))
+    assert client.params({"max_tokens": 5})
+    assert client.fault(KeyError("x")) is None
+    client.close()
+
+
+@ALL
+def test_models_that_go_without_saying(name: str) -> None:
+    source = SOURCES[name]
+    if source.model:
+        assert OnlineChatModule(name, api_key="k.k").model == source.model
+    else:
+        with pytest.raises(ModuleError, match=f"{name} has no model that goes without saying: give model="):
+            OnlineChatModule(name, api_key="k.k")
+    assert OnlineChatModule(name, model="mine", api_key="k.k").model == "mine"
+
+
+@ALL
+def test_keys_are_given_or_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SOURCES[name]
+    for variable in source.keys:
+        monkeypatch.delenv(variable, raising=False)
+    given = Secret("given")
+    assert source.key("given") == source.key(given) == given
+    assert source.key(given) is given
+    for at, variable in reversed(list(enumerate(source.keys))):
+        monkeypatch.setenv(variable, f" key{at}\n")
+        found = source.key(None)
+        assert found is not None
+        assert found.reveal() == f"key{at}"
+        assert source.key("  ") == source.key(Secret("")) == found
+        assert source.key("given") == given
+    for variable in source.keys:
+        monkeypatch.setenv(variable, "\t ")
+    if source.needs_key:
+        with pytest.raises(ModuleError, match=" or ".join(source.keys)) as caught:
+            source.key(None)
+        assert caught.value.kind == "key"
+    else:
+        assert source.key(None) is None
+
+
+@pytest.mark.parametrize("wrong", [5, b"key", ["key"]])
+def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
+    with pytest.raises(TypeError, match="a secret is text, not a") as caught:
+        OnlineChatModule("openai", api_key=wrong)  # type: ignore[arg-type]  # that is the point
+    assert "key" not in str(caught.value)
+    assert "5" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("opnai", "did you mean 'openai'"), ("Claud", "did you mean 'claude'"), ("", "there are openai"), (None, "None")],
+)
+def test_a_name_that_is_none_is_told_the_nearest(name: str, words: str) -> None:
+    with pytest.raises(ModuleError, match=words) as caught:
+        OnlineChatModule(name)
+    assert 'OnlineChatModule("openai", base_url=...)' in str(caught.value)

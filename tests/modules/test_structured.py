@@ -1,0 +1,241 @@
+"""Answers of a form that was asked for: what is sent for it, and what is read of what comes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from model_server import Answer, HalfCall, ModelServer
+from online_scenes import ASKED, FEW, LITELLM, NAMES, PROMPTER, close_all, module, ways
+from pydantic import BaseModel, ConfigDict, RootModel
+
+from lazyprompt import FormatError, ModuleError
+from lazyprompt.modules.structured import Structure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
+ALL = pytest.mark.parametrize("source", NAMES)
+SOME = pytest.mark.parametrize("source", FEW)
+
+
+class City(BaseModel):
+    """A city."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    people: int
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: dt.date
+    pair: tuple[int, int]
+
+
+class Node(BaseModel):
+    value: int
+    below: list[Node] = []
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+SCHEMA: dict[str, Any] = {
+    "title": "City",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
+    "required": ["name", "people"],
+    "additionalProperties": False,
+}
+OPENAIS = {"type": "json_schema", "json_schema": {"name": "City", "schema": SCHEMA, "strict": True}}
+ROME: dict[str, Any] = {"name": "Rome", "people": 2_750_000}
+# Where in what is sent the schema is; None where the model is told of it in words.
+PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
+    **dict.fromkeys(NAMES, None),
+    **dict.fromkeys(("moonshot", "xai", "vllm"), lambda body: body["response_format"]["json_schema"]["schema"]),
+    **dict.fromkeys(
+        ("dashscope", "dashscope-multimodal"),
+        lambda body: body["parameters"]["response_format"]["json_schema"]["schema"],
+    ),
+    "anthropic": lambda body: body["output_config"]["format"]["schema"],
+    "gemini": lambda body: body["generationConfig"]["responseJsonSchema"],
+    "ollama": lambda body: body["format"],
+}
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(Answer(json.dumps(ROME))) as server:
+        yield server
+        close_all()
+
+
+@ALL
+@pytest.mark.parametrize("form", [City, SCHEMA, OPENAIS], ids=["model", "schema", "openai"])
+def test_the_answer_is_an_object(server: ModelServer, source: str, form: Any) -> None:
+    model = module(server, source)
+    for way in ways(model, ASKED, response_format=form):
+        reply = way()
+        assert reply.parsed == (City(**ROME) if form is City else ROME)
+        assert reply == json.dumps(ROME)
+    where = PLACES[source]
+    for seen in server.seen:
+        assert seen.refusal is None
+        told = "Its JSON schema:" in json.dumps(seen.payload)
+        assert told == (where is None)
+        if where is not None:
+            assert where(seen.body)["required"] == ["name", "people"]
+    assert model.prompter is PROMPTER
+    assert "JSON" not in json.dumps(dict(model.payload(ASKED)))
+
+
+@ALL
+@pytest.mark.parametrize(
+    "wrong", ["It is Rome.", '{"name": "Rome"}', '{"name": "Rome", "people": "many"}', '{"name": "Ro', "[]", "5"]
+)
+def test_an_answer_of_another_form_is_an_error_that_keeps_it(server: ModelServer, source: str, wrong: str) -> None:
+    server.answer = Answer(wrong)
+    for way in ways(module(server, source), ASKED, response_format=City):
+        with pytest.raises(ModuleError, match="the answer is no City: ") as caught:
+            way()
+        assert (caught.value.kind, caught.value.partial) == ("invalid", wrong)
+        assert caught.value.partial.parsed is None
+        assert "ask again" in str(caught.value)
+
+
+@SOME
+def test_fences_and_words_around_it_are_passed_over(server: ModelServer, source: str) -> None:
+    server.answer = Answer(f"Here you [are]:\n\n```json\n{json.dumps(ROME, indent=2)}\n```\nAnything else?")
+    for way in ways(module(server, source), ASKED, response_format=City):
+        assert way().parsed == City(**ROME)
+
+
+@SOME
+def test_calls_come_before_the_object(server: ModelServer, source: str) -> None:
+    """A model that calls tools has not answered yet, whatever it says beside."""
+    server.answer = Answer("Let me see.", calls=(("c1", "weather", {"city": "Rome"}),))
+    for way in ways(module(server, source), ASKED, response_format=City):
+        reply = way()
+        assert (reply.parsed, [call.name for call in reply.tool_calls]) == (None, ["weather"])
+    server.faults = lambda _: HalfCall()
+    for way in ways(module(server, source), ASKED, response_format=City):
+        with pytest.raises(ModuleError) as caught:
+            way()
+        assert caught.value.kind in ("invalid", "empty")
+
+
+@SOME
+def test_a_budget_and_a_history_go_with_it(server: ModelServer, source: str) -> None:
+    model = module(server, source).prompt("Answer.", [["a", "b"]])
+    assert model("where?", [["c", "d"]], response_format=City).parsed == City(**ROME)
+
+
+def test_other_parameters_of_the_same_name_are_kept(server: ModelServer) -> None:
+    """Anthropic's ``output_config`` holds the schema, and more."""
+    module(server, "anthropic")(ASKED, response_format=City, output_config={"effort": "low"})
+    config = server.seen[0].body["output_config"]
+    assert (config["effort"], config["format"]["type"]) == ("low", "json_schema")
+
+
+@SOME
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        5,
+        "City",
+        City(**ROME),
+        list[int],
+        {"json_schema": 5},
+        {"type": "json_schema", "json_schema": {"name": "x"}},
+        {"type": "object", "properties": {"a": object()}},
+        {1: 2},
+        {"type": "object", "default": float("nan")},
+    ],
+)
+def test_what_is_no_form_is_refused_before_anything_is_sent(server: ModelServer, source: str, wrong: Any) -> None:
+    for way in ways(module(server, source), ASKED, response_format=wrong):
+        with pytest.raises(FormatError, match="response_format"):
+            way()
+    assert not server.seen
+
+
+# What is read.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Rome", "people": 5}',
+        '  \n{"name": "Rome",\n "people": 5}\n',
+        '```json\n{"name": "Rome", "people": 5}\n```',
+        '```JSON\n{"name": "Rome", "people": 5}\n```',
+        '```\n{"name": "Rome", "people": 5}\n```',
+        '```json {"name": "Rome", "people": 5}```',
+        'Sure! ```json\r\n{"name": "Rome", "people": 5}\r\n``` Bye.',
+        'Sure: {"name": "Rome", "people": 5}. Is there {more}?',
+        'As [1] says: {"name": "Rome", "people": 5}',
+        '```python\nprint(1)\n```\n```json\n{"name": "Rome", "people": 5}\n```',
+        '"{" is how it begins, so:\n```json\n{"name": "Rome", "people": 5}\n```',
+    ],
+)
+def test_objects_are_found(text: str) -> None:
+    assert Structure.of(City).read(text) == City(name="Rome", people=5)
+    assert Structure.of(SCHEMA).read(text) == {"name": "Rome", "people": 5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Rome",
+        "null",
+        '"Rome"',
+        "5",
+        '[{"name": "Rome", "people": 5}]',
+        '{"name": "Rome", "people": {"a": 1}',
+        '{"name": {"name": "Rome", "people": 5}, "pe',
+        '```json\n{"name": "Rome", "peop\n```',
+        "{" * 100_000,
+        '{"a":' * 100_000,
+        "[" * 100_000,
+    ],
+)
+def test_parts_of_an_object_are_none(text: str) -> None:
+    for structure in (Structure.of(City), Structure.of(SCHEMA)):
+        with pytest.raises(ValueError, match=r".") as caught:
+            structure.read(text)
+        assert not isinstance(caught.value, RecursionError)
+
+
+def test_an_array_is_found_only_where_one_is_asked_for() -> None:
+    text = 'As {it} is: [1, 2, 3] and no "[more]"'
+    assert Structure.of(Numbers).read(text) == Numbers([1, 2, 3])
+    assert Structure.of({"type": "array"}).read(text) == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"."):
+        Structure.of({"type": "array"}).read("[1, [2, 3]")
+    assert Structure.of({"type": "string"}).read('"Rome"') == "Rome"
+    assert Structure.of({"type": ["object", "null"]}).read("null") is None
+
+
+def test_strict_models_read_json_as_json() -> None:
+    """Of Python's values, a strict model takes no text for a date, and no list for a tuple."""
+    parsed = Structure.of(Strict).read('{"day": "2026-11-22", "pair": [1, 2]}')
+    assert parsed == Strict(day=dt.date(2026, 11, 22), pair=(1, 2))
+
+
+def test_models_that_hold_themselves() -> None:
+    node = Structure.of(Node).read('Well: {"value": 1, "below": [{"value": 2}]}')
+    assert node == Node(value=1, below=[Node(value=2)])
+
+
+def test_the_forms_of_a_form() -> None:
+    assert Structure.of(City).name == Structure.of(SCHEMA).name == Structure.of(OPENAIS).name == "City"
+    assert Structure.of(SCHEMA).schema == Structure.of(OPENAIS).schema == SCHEMA
+    assert Structure.of(SCHEMA).schema is not SCHEMA
+    assert Structure.of({"type": "json_object"}) == Structure("answer", {"type": "object"}, None)
+    assert json.dumps(SCHEMA) in Structure.of(SCHEMA).instruction

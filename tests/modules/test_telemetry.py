@@ -1,0 +1,296 @@
+"""What is told of calls: records for hooks, and OpenTelemetry's spans, by its own SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from client_scenes import KEY, TIMEOUT, until
+from model_server import Answer, Cut, ModelServer, Slow, Status
+from online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module, ways
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from pydantic import BaseModel
+
+from lazyprompt import CallRecord, ModuleError, Reply
+from lazyprompt.modules import telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
+EACH = pytest.mark.parametrize("source", CLIENTS)
+SOME = pytest.mark.parametrize("source", FEW)
+SECRETS = ("Dutch", "ping", "the answer", "Zürich")
+ANSWER = Answer(
+    "the answer", thinking="hm", calls=(("c1", "weather", {"city": "Zürich"}),), prompt_tokens=7, completion_tokens=5
+)
+
+
+class City(BaseModel):
+    name: str
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(ANSWER) as server:
+        yield server
+        close_all()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """What OpenTelemetry is told; its one provider for all of a process stays as it is."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(telemetry, "_tracer", lambda: provider.get_tracer("lazyprompt"))
+    yield exporter
+    provider.shutdown()
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    assert span.attributes is not None
+    return span.attributes
+
+
+# Hooks.
+
+
+@EACH
+def test_each_call_is_one_record(server: ModelServer, source: str) -> None:
+    records: list[CallRecord] = []
+    more: list[CallRecord] = []
+    model = module(server, source, hooks=[records.append, more.append], max_tokens=50)
+    replies = [way() for way in ways(model, ASKED)]
+    dry = model.payload(ASKED)
+    assert records == more
+    for record, reply, streamed in zip(records, replies, (False, True, False, True), strict=True):
+        assert record.source == source
+        assert (record.model, record.streamed, record.error) == (model.model, streamed, None)
+        assert record.reply is reply
+        assert {"model": record.model, **record.payload, **record.params} == dry
+        assert 0 < record.seconds < TIMEOUT
+        assert KEY not in repr(record)
+
+
+@SOME
+def test_calls_that_fail_are_told_with_what_came(server: ModelServer, source: str) -> None:
+    records: list[CallRecord] = []
+    model = module(server, source, hooks=[records.append])
+    server.faults = lambda _: Status(400)
+    for way in ways(model, ASKED):
+        with pytest.raises(ModuleError) as caught:
+            way()
+        assert records[-1].error is caught.value
+        assert records[-1].reply is None
+    server.faults = lambda _: Cut(6)
+    with pytest.raises(ModuleError) as caught:
+        list(model.stream(ASKED))
+    assert records[-1].reply is caught.value.partial is not None
+    server.faults = []
+    server.answer = Answer("", completion_tokens=0)
+    with pytest.raises(ModuleError) as caught:
+        model(ASKED)
+    assert (records[-1].error, records[-1].reply) == (caught.value, "")
+    server.answer = Answer("no JSON")
+    with pytest.raises(ModuleError):
+        model(ASKED, response_format=City)
+    assert records[-1].reply == "no JSON"
+    assert len(records) == 7
+
+
+@SOME
+def test_calls_that_are_given_up_are_told(server: ModelServer, source: str) -> None:
+    records: list[CallRecord] = []
+    model = module(server, source, hooks=[records.append])
+    with model.stream(ASKED) as stream:
+        next(stream.deltas())
+    server.faults = [Slow(first=TIMEOUT)]
+
+    async def given_up() -> None:
+        task = asyncio.ensure_future(model.acall(ASKED))
+        assert await asyncio.to_thread(until, lambda: len(server.seen) == 2)
+        task.cancel()
+        await asyncio.wait([task])
+        async with model.astream(ASKED) as astream:
+            async for _ in astream.deltas():
+                break
+
+    looped(model, given_up())
+    assert [type(record.error) for record in records] == [GeneratorExit, asyncio.CancelledError, GeneratorExit]
+    assert [record.streamed for record in records] == [True, False, True]
+    assert records[1].reply is None
+    for record in records[::2]:
+        assert isinstance(record.reply, Reply)
+        assert record.reply.finish is None
+
+
+def test_retries_are_one_call(server: ModelServer) -> None:
+    records: list[CallRecord] = []
+    for source in FEW:
+        server.faults = [Status(500, retry_after=0.2), Status(429, retry_after=0.01)]
+        module(server, source, retries=2, hooks=[records.append])(ASKED)
+    assert [record.error for record in records] == [None] * 4
+    assert all(record.seconds >= 0.2 for record in records)
+    assert len(server.seen) == 12
+
+
+def test_what_is_never_sent_is_no_call(server: ModelServer) -> None:
+    records: list[CallRecord] = []
+    model = module(server, "openai", hooks=[records.append])
+    model.payload(ASKED)
+    model.stream(ASKED)
+    with pytest.raises(KeyError):
+        model({"input": "no language"})
+    assert not records
+
+
+@SOME
+def test_a_hook_that_fails_takes_no_answer_away(
+    server: ModelServer, source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    records: list[CallRecord] = []
+
+    def fail(record: CallRecord) -> None:
+        raise ValueError(f"of the hook, {record.source}")
+
+    model = module(server, source, hooks=[fail, records.append])
+    assert [str(way()) for way in ways(model, ASKED)] == ["the answer"] * 4
+    server.faults = [Status(400)]
+    with pytest.raises(ModuleError, match="the server would not"):
+        model(ASKED)
+    with model.stream(ASKED) as stream:
+        next(stream.deltas())
+    assert len(records) == 6
+    told = [record for record in caplog.records if record.name == "lazyprompt"]
+    assert [record.levelno for record in told] == [logging.ERROR] * 6
+    assert all(f"of the hook, {source}" in str(record.exc_info) for record in told)
+    assert KEY not in caplog.text
+
+
+def test_a_hook_that_ends_the_program_does(server: ModelServer) -> None:
+    def end(_: CallRecord) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        module(server, "openai", hooks=[end])(ASKED)
+
+
+# Spans.
+
+PARAMS: dict[str, dict[str, Any]] = {
+    "openai": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": "END", "seed": 7},
+    "anthropic": {"max_tokens": 50, "stop": "END"},
+    "gemini": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": "END", "seed": 7},
+    "ollama": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": "END", "seed": 7},
+}
+PROVIDERS = {"gemini": "gcp.gemini"}
+
+
+@SOME
+def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
+    model = module(server, source)
+    for way in ways(model, ASKED, **PARAMS[source]):
+        way()
+    found = spans.get_finished_spans()
+    assert len(found) == 4
+    for at, span in enumerate(found):
+        assert (span.name, span.kind, span.status.status_code) == ("chat m", SpanKind.CLIENT, StatusCode.UNSET)
+        requested = {f"gen_ai.request.{name}": value for name, value in PARAMS[source].items() if name != "stop"}
+        usage = {} if source == "openai" and at % 2 else {"input_tokens": 7, "output_tokens": 5}
+        assert attributes(span) == {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDERS.get(source, source),
+            "gen_ai.request.model": "m",
+            **requested,
+            "gen_ai.request.stop_sequences": ("END",),
+            "gen_ai.response.model": "m",
+            "gen_ai.response.finish_reasons": ("tool_calls",),
+            **{f"gen_ai.usage.{name}": count for name, count in usage.items()},
+        }
+
+
+@EACH
+def test_no_word_of_what_was_said_is_in_a_span(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
+    model = module(server, source)
+    for way in ways(model, ASKED):
+        way()
+    server.faults = lambda _: Status(400, f"the answer of {KEY}")
+    for way in ways(model, ASKED):
+        with pytest.raises(ModuleError):
+            way()
+    written = "".join(span.to_json() for span in spans.get_finished_spans())
+    assert len(spans.get_finished_spans()) == 8
+    assert not [word for word in (*SECRETS, KEY) if word in written]
+
+
+@SOME
+def test_failures_are_told_by_their_kind(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
+    model = module(server, source)
+    server.faults = [Status(429)]
+    with pytest.raises(ModuleError):
+        model(ASKED)
+    server.faults = [Cut(6)]
+    with pytest.raises(ModuleError):
+        list(model.stream(ASKED))
+    with model.stream(ASKED) as stream:
+        next(stream.deltas())
+    server.faults = [Slow(first=TIMEOUT)]
+
+    async def given_up() -> None:
+        task = asyncio.ensure_future(model.acall(ASKED))
+        assert await asyncio.to_thread(until, lambda: len(server.seen) == 4)
+        task.cancel()
+        await asyncio.wait([task])
+
+    looped(model, given_up())
+    server.answer = Answer("", prompt_tokens=3, completion_tokens=0)
+    with pytest.raises(ModuleError):
+        model(ASKED)
+    found = spans.get_finished_spans()
+    kinds = ["rate limit", "cut", "GeneratorExit", "CancelledError", "empty"]
+    assert [attributes(span)["error.type"] for span in found] == kinds
+    assert [span.status.description for span in found] == kinds
+    assert {span.status.status_code for span in found} == {StatusCode.ERROR}
+    assert attributes(found[-1])["gen_ai.usage.input_tokens"] == 3  # what was paid for
+
+
+def test_spans_lie_in_the_callers_and_do_not_stay(server: ModelServer, spans: InMemorySpanExporter) -> None:
+    provider = TracerProvider()
+    tracer = provider.get_tracer("caller")
+    model = module(server, "openai")
+    with tracer.start_as_current_span("caller") as parent:
+        model(ASKED)
+        stream = iter(model.stream(ASKED))
+        next(stream)
+        assert trace.get_current_span() is parent
+        list(stream)
+        looped(model, model.acall(ASKED))
+    parents = [span.parent.span_id for span in spans.get_finished_spans() if span.parent]
+    assert parents == [parent.get_span_context().span_id] * 3
+    provider.shutdown()
+
+
+def test_without_opentelemetry_there_are_none(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry._tracer.cache_clear()  # noqa: SLF001 - what it knows is what is in question
+    for name in [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(telemetry, "find_spec", lambda _: None)
+    assert module(server, "openai")(ASKED) == "the answer"
+    assert not [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]
+    telemetry._tracer.cache_clear()  # noqa: SLF001 - the same
+
+
+def test_the_global_provider_is_used_whenever_it_is_set() -> None:
+    telemetry._tracer.cache_clear()  # noqa: SLF001 - what it knows is what is in question
+    tracer = telemetry._tracer()  # noqa: SLF001 - the same
+    assert tracer is not None
+    assert type(tracer).__name__ in ("ProxyTracer", "Tracer")

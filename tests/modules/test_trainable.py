@@ -1,0 +1,211 @@
+"""Local models on a real llama.cpp: what it was given, and what it said, to the token."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from local_helpers import MAKES, WORDS, posted, received, served
+from tiny_model import LlamaCpp
+
+from lazyprompt import ChatPrompter, Markers, TrainableModule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from local_helpers import Make
+
+HISTORY = [["Is it raining?", "No: the sun is out."], ["Und in Köln? 雨 🌧️", "Ja."]]
+PROMPTER = ChatPrompter({"system": "Answer in {lang}, {tone}.", "user": "Asked: "})
+CALL = {"lang": "Dutch", "tone": "briefly", "input": "And ab  tomorrow?\n\n  中文 🙂 "}
+
+
+class Served(NamedTuple):
+    """A model that is served."""
+
+    make: Make
+    path: Path
+    url: str
+
+    def module(self, **more: Any) -> TrainableModule:
+        """A module that asks it."""
+        given: dict[str, Any] = {
+            "url": self.url,
+            "max_tokens": 24,
+            "temperature": 0.0,
+            "extra_body": {"grammar": WORDS},
+            **more,
+        }
+        return TrainableModule(self.path, **given).prompt(PROMPTER)
+
+
+@pytest.fixture(scope="module", params=MAKES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    make = MAKES[request.param]
+    path = make.write(tmp_path_factory.mktemp("model") / "tiny.gguf")
+    with served(path) as engine:
+        yield Served(make, path, engine.url)
+
+
+@pytest.fixture(scope="module")
+def adding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A model whose file says that a BOS goes before each text, and brings no template."""
+    make = MAKES["llama"]
+    path = make.write(tmp_path_factory.mktemp("model") / "tiny.gguf", add_bos=True, template=False)
+    with served(path) as engine:
+        yield Served(make, path, engine.url)
+
+
+def test_the_engine_counts_the_tokens_that_our_tokenizer_counts(model: Served) -> None:
+    module = model.module()
+    reply = module(CALL, HISTORY)
+    assert reply.usage is not None
+    assert reply.usage["prompt_tokens"] == len(model.make.tokenizer().encode(module.render(CALL, HISTORY).text).ids)
+    assert reply.usage["completion_tokens"] == len(model.make.tokenizer().encode(reply + model.make.eos).ids)
+
+
+def test_the_prompt_is_what_the_engines_own_template_makes(model: Served) -> None:
+    messages = PROMPTER.generate_prompt(CALL, HISTORY, return_dict=True)["messages"]
+    made, why = LlamaCpp(model.url).prompt(messages)
+    assert (model.module().render(CALL, HISTORY).text, "") == (made, why)
+
+
+def test_what_is_sent_is_what_payload_says(model: Served) -> None:
+    module = model.module()
+    payload = module.payload(CALL, HISTORY)
+    assert payload["prompt"] == module.render(CALL, HISTORY).text
+    assert received(model.url, payload["prompt"]) == payload["prompt"]
+    assert payload["stop"] == [model.make.eos]
+
+
+def test_all_ways_to_ask_get_the_same_answer(model: Served) -> None:
+    module = model.module()
+    reply = module(CALL, HISTORY)
+    assert reply.startswith("so ")
+    assert module(CALL, HISTORY) == reply
+
+    stream = module.stream(CALL, HISTORY)
+    pieces = list(stream)
+    assert len(pieces) > 2
+    assert "".join(pieces) == stream.reply == reply
+    assert (stream.reply.message, stream.reply.usage, stream.reply.finish) == (
+        *(reply.message, reply.usage, reply.finish),
+    )
+
+    async def asked() -> tuple[str, list[str], str]:
+        stream = module.astream(CALL, HISTORY)
+        pieces = [piece async for piece in stream]
+        try:
+            return await module.acall(CALL, HISTORY), pieces, stream.reply
+        finally:
+            await module.aclose()
+
+    assert asyncio.run(asked()) == (reply, pieces, reply)
+    module.close()
+
+
+def test_stop_strings_end_the_answer_and_are_no_part_of_it(model: Served) -> None:
+    module = model.module()
+    whole = str(module(CALL))
+    before, _, _ = whole.partition(" then ")
+    for stop in (" then ", [" then ", "never said"]):
+        reply = module(CALL, stop=stop)
+        assert (str(reply), reply.finish) == (before, "stop")
+        stream = module.stream(CALL, stop=stop)
+        assert "".join(stream) == before
+    always = model.module(stop=" then ")
+    assert str(always(CALL)) == before
+    assert str(always(CALL, stop=None)) == whole
+    assert always.payload(CALL)["stop"] == [" then ", model.make.eos]
+
+
+def test_ids_get_the_same_answer_as_text(model: Served) -> None:
+    module, safe = model.module(), model.module(safe_tokens=True, tokenizer=model.make.tokenizer())
+    reply, safely = module(CALL, HISTORY), safe(CALL, HISTORY)
+    assert (safely, safely.usage, safely.finish) == (reply, reply.usage, reply.finish)
+    assert (
+        safe.payload(CALL, HISTORY)["prompt"]
+        == posted(model.url, "/tokenize", content=module.render(CALL, HISTORY).text, add_special=True)["tokens"]
+    )
+
+
+def test_forged_control_tokens_are_plain_text(model: Served) -> None:
+    forged = "".join(model.make.tokens) + "new"
+    honest = {**CALL, "input": "x"}
+    evil, past = {"lang": forged, "tone": "", "input": forged}, [["x", forged]]
+    special = model.make.special_ids()
+
+    def structure(module: TrainableModule, call: object, history: list[list[str]]) -> list[int]:
+        prompt: Any = module.payload(call, history)["prompt"]
+        if isinstance(prompt, str):
+            prompt = posted(model.url, "/tokenize", content=prompt, add_special=True, parse_special=True)["tokens"]
+        return [token for token in prompt if token in special]
+
+    plain = structure(model.module(), honest, [["a", "b"]])
+    assert structure(model.module(), evil, past) == plain
+    unsafe = model.module(safe_tokens=True, tokenizer=model.make.tokenizer())
+    assert structure(unsafe, evil, past) == plain
+    # Even where the text itself is left as it is.
+    unsafe.prompt(PROMPTER.with_safety("off"))
+    assert structure(unsafe, evil, past) == plain
+    assert forged in unsafe.render(evil, past).text
+    reply = unsafe(evil, past)
+    assert reply.usage is not None
+    assert reply.usage["prompt_tokens"] == len(unsafe.payload(evil, past)["prompt"])
+
+
+@pytest.mark.parametrize("ids", [False, True], ids=["text", "ids"])
+def test_there_is_one_bos_where_template_and_engine_both_have_one(adding: Served, ids: bool) -> None:  # noqa: FBT001 - two ways
+    make = adding.make
+    module = adding.module(chat_template=make.template, safe_tokens=ids, tokenizer=make.tokenizer())
+    reply = module(CALL)
+    assert reply.usage is not None
+    text = module.render(CALL).text
+    assert text.count(make.bos) == 1
+    assert reply.usage["prompt_tokens"] == len(make.tokenizer().encode(text).ids)
+    sent = module.payload(CALL)["prompt"]
+    assert received(adding.url, sent) == text
+    assert isinstance(sent, list) == ids
+
+
+@pytest.mark.parametrize("ids", [False, True], ids=["text", "ids"])
+def test_there_is_one_bos_where_only_the_engine_has_one(adding: Served, ids: bool) -> None:  # noqa: FBT001 - two ways
+    make = adding.make
+    module = adding.module(markers="chatml", safe_tokens=ids, tokenizer=make.tokenizer())
+    text = module.render(CALL).text
+    assert make.bos not in text
+    assert received(adding.url, module.payload(CALL)["prompt"]) == make.bos + text
+
+
+def test_there_is_one_bos_where_only_the_template_has_one(model: Served) -> None:
+    for module in (model.module(), model.module(safe_tokens=True, tokenizer=model.make.tokenizer())):
+        sent = received(model.url, module.payload(CALL)["prompt"])
+        assert sent == module.render(CALL).text
+        assert sent.count(model.make.bos) == (model.make.bos != "<|endoftext|>")
+
+
+def test_the_engine_is_asked_once_for_its_bos(adding: Served) -> None:
+    # With a BOS in the prompt, the second payload of a module that knows needs no engine.
+    module = adding.module(chat_template=adding.make.template)
+    sent = module.payload(CALL)["prompt"]
+    assert not sent.startswith(adding.make.bos)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lazyprompt.modules._served.Served._asked", None)
+        assert module.payload(CALL)["prompt"] == sent
+
+
+def test_markers_serve_as_well_as_the_template(model: Served) -> None:
+    own = Markers(soh="<|im_start|>user\n", eoh="<|im_end|>\n", soa="<|im_start|>assistant\n", eoa="<|im_end|>\n")
+    for markers in (own, "chatml"):
+        module = model.module(markers=markers)
+        assert module(CALL).startswith("so ")
+        assert module.render(CALL).text == PROMPTER.with_markers(markers).generate_prompt(CALL)
+
+
+def test_an_answer_of_a_form_is_held_to_it_by_the_engine(model: Served) -> None:
+    schema = {"title": "colour", "enum": ["red", "blue"]}
+    module = model.module(extra_body=None)
+    assert module(CALL, response_format=schema).parsed in ("red", "blue")
+    assert module.payload(CALL, response_format=schema)["extra_body"] == {"json_schema": schema}

@@ -1,0 +1,116 @@
+"""What an engine may answer in the place of an answer: one error each, with what had come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from model_server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
+
+from lazyprompt import TrainableModule
+from lazyprompt.errors import EngineError, ModuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from model_server import Misbehaviour
+
+    from lazyprompt.modules.client import FaultKind
+
+
+def failing(call: Callable[[], object]) -> EngineError:
+    """The error that a call ends with."""
+    with pytest.raises(EngineError) as told:
+        call()
+    return told.value
+
+
+def _ask(module: TrainableModule, way: str) -> str:
+    if way == "call":
+        return module("hi")
+    if way == "stream":
+        return "".join(module.stream("hi"))
+
+    async def asked() -> str:
+        try:
+            if way == "acall":
+                return await module.acall("hi")
+            return "".join([piece async for piece in module.astream("hi")])
+        finally:
+            await module.aclose()
+
+    return asyncio.run(asked())
+
+
+def asked(server: ModelServer, **more: Any) -> TrainableModule:
+    given: dict[str, Any] = {"retries": 0, **more}
+    return TrainableModule("m", url=server.url("completions"), markers="chatml", **given)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "streamed"),
+    [
+        (Status(500), "server", "server"),
+        (Status(503), "server", "server"),
+        (Status(429), "rate limit", "rate limit"),
+        (Status(401), "key", "key"),
+        (Status(400, "no such thing"), "request", "request"),
+        (Drop(), "connection", "connection"),
+        (Cut(), "connection", "cut"),
+        (Ends(), "malformed", "cut"),
+        (Malformed(), "malformed", "malformed"),
+        (Malformed(page=True), "malformed", "malformed"),
+    ],
+)
+def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed: FaultKind) -> None:
+    with ModelServer(Answer("so far so good")) as server:
+        module = asked(server)
+        for way, expected in (("call", kind), ("stream", streamed), ("acall", kind), ("astream", streamed)):
+            server.faults = [fault]
+            error = failing(lambda way=way: _ask(module, way))  # type: ignore[misc]  # bound now
+            assert (error.kind, way) == (expected, way)
+            assert str(error).startswith("other: ")
+            if isinstance(fault, Cut | Ends) and "stream" in way:
+                assert "so far so good".startswith(str(error.partial))
+                assert str(error.partial)
+            server.faults = []
+            assert _ask(module, way) == "so far so good"
+        module.close()
+
+
+def test_an_engine_that_is_overloaded_is_asked_again() -> None:
+    with ModelServer() as server:
+        server.faults = [Status(503, retry_after=0), Drop()]
+        module = asked(server, retries=2)
+        assert module("hi") == "pong"
+        module.close()
+        assert len({str(seen.body) for seen in server.seen}) == 1
+        assert len(server.seen) == 3
+
+
+def test_an_engine_that_says_nothing_for_long_is_given_up() -> None:
+    with ModelServer() as server:
+        server.faults = [Slow(first=30.0)]
+        module = asked(server, timeout=0.2)
+        assert failing(lambda: module("hi")).kind == "timeout"
+        module.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer(""), "empty"),
+        (Answer(" \n"), "empty"),
+        (Answer("<think>hm", finish="length"), "empty"),
+        (Answer("<|im_end|>pong"), "empty"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_an_error(answer: Answer, kind: str) -> None:
+    with ModelServer(answer) as server:
+        module = asked(server)
+        for way in ("call", "stream"):
+            with pytest.raises((EngineError, ModuleError)) as told:
+                _ask(module, way)
+            assert told.value.kind == kind
+        module.close()

@@ -1,0 +1,334 @@
+"""The life of a local engine in the hands of a module, and all that may go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import os
+import pickle
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from engine_helpers import QUICK as LITTLE
+from engine_helpers import eventually, is_free, running, script_engine, tiny_model
+from local_helpers import WORDS
+from model_server import ModelServer
+
+from lazyprompt import CallRecord, ChatPrompter, Secret, TrainableModule
+from lazyprompt.errors import EngineError, ModuleError, TokenizerError
+from lazyprompt.modules.process import EngineProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+QUICK: dict[str, Any] = {**LITTLE}
+GREEDY: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[Path]:
+    """A model, of which nothing is left running in the end."""
+    made = tiny_model(tmp_path)
+    yield made
+    assert eventually(lambda: not running(made))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as made:
+        yield made
+
+
+def local(model: Path, **more: Any) -> TrainableModule:
+    given: dict[str, Any] = {**GREEDY, "retries": 0, **more}
+    return TrainableModule(model, **given)
+
+
+def port_of(module: TrainableModule) -> int:
+    return int(module.url.rpartition(":")[2])
+
+
+def failing(call: Callable[[], object]) -> EngineError:
+    """The error that a call ends with."""
+    with pytest.raises(EngineError) as told:
+        call()
+    return told.value
+
+
+# --- its life
+
+
+def test_it_runs_as_long_as_the_block(model: Path) -> None:
+    module = local(model)
+    assert (module.status(), repr(module)) == (
+        "stopped",
+        f"TrainableModule({str(model)!r}, engine='llama.cpp', stopped)",
+    )
+    with module.start(**QUICK) as same:
+        assert same is module
+        assert module.status() == "running"
+        port, answer = port_of(module), module("hi")
+        assert module.start() is module
+        assert port_of(module) == port
+        assert answer.startswith("so ")
+    assert module.status() == "stopped"
+    assert is_free(port)
+    module.stop()
+    module.close()
+    assert not running(model)
+
+
+def test_the_block_starts_it(model: Path) -> None:
+    with local(model) as module:
+        assert module.status() == "running"
+        assert module("hi").startswith("so ")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_nothing_is_left_after_an_exception(model: Path, error: type[BaseException]) -> None:
+    module = local(model)
+    with pytest.raises(error), module.start(**QUICK):
+        raise error
+    assert module.status() == "stopped"
+    assert not running(model)
+
+
+def test_nothing_is_left_of_a_module_that_nobody_has(model: Path) -> None:
+    local(model).start(**QUICK)("hi")
+    gc.collect()
+    assert eventually(lambda: not running(model))
+
+
+def test_threads_that_start_it_at_once_start_one(model: Path) -> None:
+    module = local(model)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            urls = {one.result() for one in [pool.submit(lambda: module.start(**QUICK).url) for _ in range(4)]}
+        assert len(urls) == 1
+        assert len(running(model)) == 2  # the guard and the engine
+    finally:
+        module.stop()
+
+
+def test_it_can_be_started_again_at_another_port(model: Path) -> None:
+    module = local(model)
+    with module.start(**QUICK):
+        first = port_of(module)
+        answer = module("hi")
+    with module.start(**QUICK, port=_another(first)):
+        assert port_of(module) != first
+        assert module("hi") == answer
+        assert list(module.stream("hi"))
+    assert failing(lambda: module("hi")).kind == ""
+
+
+def _another(port: int) -> int:
+    return next(number for number in range(port + 1, port + 100) if is_free(number))
+
+
+def test_the_engine_gets_its_options(model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    with local(model).start(context=256, threads=1, log=log) as module, pytest.raises(EngineError, match="256 tokens"):
+        module("long " * 100)
+    assert str(model) in log.read_text()
+
+
+def test_an_option_that_the_engine_does_not_know_is_told_with_its_log(model: Path) -> None:
+    module = local(model)
+    error = failing(lambda: module.start(n_bach=3))
+    assert "has no option n_bach (did you mean n_batch?)" in str(error)
+    assert "command: " in str(error)
+    assert module.status() == "died"
+    with module.start(**QUICK):  # which is no reason not to start it rightly
+        assert module("hi")
+
+
+def test_a_port_that_is_taken_is_told(model: Path, server: ModelServer) -> None:
+    taken = int(server.url("completions").split(":")[2].split("/")[0])
+    assert "is taken" in str(failing(lambda: local(model).start(port=taken)))
+
+
+def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "nobody.gguf"
+    path.write_bytes(b"<!doctype html>")
+    module = TrainableModule(path)
+    assert "is no GGUF file" in str(failing(module.start))
+    with pytest.raises(TokenizerError, match="is no GGUF file"):
+        module.render("hi")
+
+
+def test_before_the_start_there_is_nothing_to_ask(model: Path) -> None:
+    module = local(model)
+    for call in (
+        lambda: module("hi"),
+        lambda: module.stream("hi"),
+        lambda: module.astream("hi"),
+        lambda: asyncio.run(module.acall("hi")),
+        lambda: module.url,
+        lambda: module.chat()("hi"),
+    ):
+        assert "call start(), or give url=" in str(failing(call))
+    module.stop()
+    assert module.payload("hi")["prompt"] == module.render("hi").text
+
+
+def test_what_runs_already_is_not_started(model: Path) -> None:
+    module = TrainableModule(model, url="http://127.0.0.1:9/v1/")
+    assert (module.url, module.status()) == ("http://127.0.0.1:9", "running")
+    assert "with url= there is nothing to start" in str(failing(module.start))
+    with module as same:
+        assert same is module
+    module.stop()
+    assert "there is no model to start" in str(failing(TrainableModule(engine="vllm").start))
+    assert "give url= of one that runs" in str(failing(TrainableModule(model, engine="other").start))
+
+
+def test_a_copy_is_the_same_module_with_an_engine_of_its_own(model: Path) -> None:
+    prompter = ChatPrompter("Answer in {lang}.")
+    with local(model).prompt(prompter, history=[["a", "b"]]).start(**QUICK) as module:
+        call = {"lang": "Dutch", "input": "hi"}
+        for made in (copy.copy(module), copy.deepcopy(module), pickle.loads(pickle.dumps(module))):  # noqa: S301 - our own
+            assert made.status() == "stopped"
+            assert made.payload(call) == module.payload(call)
+            made.stop()
+        assert module.status() == "running"
+        with copy.copy(module).start(**QUICK) as other:
+            assert other.url != module.url
+            assert other(call) == module(call)
+        assert module(call)
+        there = pickle.loads(pickle.dumps(TrainableModule(model, url=module.url, **GREEDY).prompt(prompter)))  # noqa: S301 - our own
+        assert there(call).startswith("so ")
+        there.close()
+
+
+def test_a_key_is_in_no_pickle() -> None:
+    module = TrainableModule("org/m", url="http://127.0.0.1:9", markers="chatml", api_key=Secret("sk-secret"))
+    with pytest.raises(TypeError, match="a secret is not pickled"):
+        pickle.dumps(module)
+    assert copy.copy(module).payload("hi") == module.payload("hi")
+
+
+# --- its death
+
+
+def engine_pid(model: Path) -> int:
+    """The process of llama.cpp, not that of its guard."""
+    return max(running(model))
+
+
+@pytest.mark.parametrize("way", ["call", "stream", "acall", "astream"])
+def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: Path, way: str) -> None:
+    records: list[CallRecord] = []
+    module = local(model, hooks=[records.append])
+    with module.start(**QUICK), ThreadPoolExecutor(1) as pool:
+        pid = engine_pid(model)
+        os.kill(pid, signal.SIGSTOP)
+        asked = pool.submit(failing, lambda: _ask(module, way))
+        assert eventually(lambda: _connected(port_of(module)))
+        os.kill(pid, signal.SIGKILL)
+        error = asked.result()
+        assert error.kind in ("connection", "cut")
+        assert "was ended by SIGKILL" in str(error)
+        assert "is served at" in str(error)  # the log's last line
+        assert [record.error for record in records] == [error]
+        assert module.status() == "died"
+        # And from now on.
+        error = failing(lambda: _ask(module, way))
+        assert (error.kind, "was ended by SIGKILL" in str(error)) == ("connection", True)
+        assert module.start(**QUICK).status() == "running"
+        assert _ask(module, way).startswith("so ")
+
+
+def _ask(module: TrainableModule, way: str) -> str:
+    if way == "call":
+        return module("hi")
+    if way == "stream":
+        return "".join(module.stream("hi"))
+
+    async def asked() -> str:
+        try:
+            if way == "acall":
+                return await module.acall("hi")
+            return "".join([piece async for piece in module.astream("hi")])
+        finally:
+            await module.aclose()
+
+    return asyncio.run(asked())
+
+
+def _connected(port: int) -> bool:
+    """Whether somebody is connected to a port: proc_net(5), where 01 is an established connection."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    return any(one[3] == "01" and int(one[2].partition(":")[2], 16) == port for one in lines)
+
+
+# It says two words of an answer, and dies or waits.
+TALKING = """
+import http.server, os, signal, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def do_POST(self):
+        self.send_response(200); self.send_header('content-type', 'text/event-stream'); self.end_headers()
+        for word in ('so', ' far'):
+            self.wfile.write(('data: {"choices": [{"index": 0, "text": "%s"}]}\\n\\n' % word).encode())
+        if WAITS: time.sleep(1000)
+        print('CUDA out of memory', flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    def log_message(self, *_): pass
+http.server.HTTPServer((sys.argv[2], int(sys.argv[3])), Handler).serve_forever()
+"""
+
+
+def test_what_came_before_an_engine_died_is_kept(model: Path) -> None:
+    module = local(model)
+    module.engine = script_engine(TALKING.replace("WAITS", "False"))._replace(name="other")
+    with module.start():
+        stream = module.stream("hi")
+        pieces: list[str] = []
+        error = failing(lambda: pieces.extend(stream))
+        assert error.kind == "cut"
+        assert str(error.partial) == "so far"
+        assert "was ended by SIGKILL: it needs more memory than there is" in str(error)
+        assert "CUDA out of memory" in str(error)
+        with pytest.raises(ModuleError, match="not whole yet"):
+            _ = stream.reply
+
+
+def test_stopping_it_ends_the_calls_that_are_under_way(model: Path) -> None:
+    module = local(model)
+    module.engine = script_engine(TALKING.replace("WAITS", "True"))._replace(name="other")
+    stream = module.start().stream("hi")
+    assert next(iter(stream)) == "so"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(failing, lambda: list(stream))
+        module.stop()
+        assert asked.result().kind == "cut"
+    assert str(asked.result().partial) == "so far"
+
+
+# --- what it refuses
+
+
+def test_a_prompt_that_is_too_long_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with local(model).start(**QUICK) as module:
+        # It lives, so nobody waits to see it die.
+        monkeypatch.setattr(EngineProcess, "why", None)
+        for call in (lambda: module("long " * 400), lambda: list(module.stream("long " * 400))):
+            error = failing(call)
+            assert (error.kind, error.status) == ("overflow", 400)
+            assert "give a budget" in str(error)
+        assert module("hi").startswith("so ")
+
+
+def test_an_answer_that_is_cut_off_by_the_context_ends_for_its_length(model: Path) -> None:
+    with local(model, max_tokens=5000, extra_body=None).start(context=256, threads=1) as module:
+        reply = module("hi")
+        assert reply.finish == "length"
+        assert reply.usage is not None
+        assert reply.usage["total_tokens"] <= 256

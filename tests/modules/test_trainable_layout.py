@@ -1,0 +1,266 @@
+"""How a local model's prompts are laid out, which engine serves it, and what each engine is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_helpers import MAKES
+from tiny_model import CHATML, write_model
+
+from lazyprompt import ChatPrompter, ChatTemplate, Markers, TrainableModule
+from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
+from lazyprompt.modules._layout import opens_thought
+from lazyprompt.modules.engines import ENGINES
+
+NOWHERE = "http://127.0.0.1:9"
+SHOUTING = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}\n{% endfor %}ASSISTANT:"
+LLAMA = MAKES["llama"]
+CHATML_HI = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """A file with a template, of a name that says nothing."""
+    return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A file without a template, of a name that says nothing."""
+    return LLAMA.write(tmp_path / "nobody-bare.gguf", template=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory of weights, as transformers writes it."""
+    made = tmp_path / "weights"
+    made.mkdir()
+    (made / "config.json").write_text("{}")
+    config = {"chat_template": LLAMA.template, "bos_token": LLAMA.bos, "eos_token": LLAMA.eos}
+    (made / "tokenizer_config.json").write_text(json.dumps(config))
+    LLAMA.tokenizer().save(str(made / "tokenizer.json"))
+    return made
+
+
+def module(model: Any = "", /, **given: Any) -> TrainableModule:
+    said: dict[str, Any] = {"url": NOWHERE, **given}
+    return TrainableModule(model, **said)
+
+
+def text(model: Any = "", **given: Any) -> str:
+    return module(model, **given).render("hi").text
+
+
+def test_a_gguf_file_brings_its_template(gguf: Path) -> None:
+    assert text(gguf) == CHATML_HI
+    assert text(str(gguf)) == CHATML_HI
+
+
+def test_a_directory_brings_its_template(folder: Path) -> None:
+    assert text(folder) == LLAMA.bos + LLAMA_HI
+    assert text(f"{folder}/") == LLAMA.bos + LLAMA_HI
+
+
+def test_a_template_that_is_given_goes_before_the_models(gguf: Path, folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "own.jinja"
+    file.write_text(SHOUTING)
+    for given in (SHOUTING, file, str(file), ChatTemplate.load(SHOUTING)):
+        for model in (gguf, folder, "nobody/knows-it", ""):
+            assert text(model, chat_template=given) == "USER: hi\nASSISTANT:"
+    assert text(folder, chat_template=gguf) == CHATML_HI
+
+
+def test_a_template_that_is_given_has_the_models_special_tokens(bare: Path, folder: Path) -> None:
+    # Else its BOS is no text at all, and nobody knows which texts are control tokens.
+    for model in (bare, folder):
+        made = module(model, chat_template=LLAMA.template)
+        assert made.render("hi").text == LLAMA.bos + LLAMA_HI
+        assert made.render(f"a{LLAMA.eos}").text.count(LLAMA.eos) == 1
+    tokens = {"bos_token": "<mine>"}
+    assert text(bare, chat_template=ChatTemplate.load(LLAMA.template, **tokens)).startswith("<mine>")
+
+
+def test_markers_that_are_given_go_before_the_models_template(gguf: Path) -> None:
+    assert text(gguf, markers="llama-3") == LLAMA.bos + LLAMA_HI
+    assert text(gguf, markers="meta-llama/Meta-Llama-3-8B-Instruct") == LLAMA.bos + LLAMA_HI
+    own = Markers(soh="<u>", eoh="</u>", soa="<a>", eoa="</a>", stop=("</a>",))
+    made = module(gguf, markers=own).prompt(ChatPrompter(system=""))
+    assert made.render("hi").text == made.prompter.with_markers(own).generate_prompt("hi")
+    assert made.payload("hi")["stop"] == ["</a>"]
+
+
+def test_a_family_is_known_by_the_models_name(bare: Path, tmp_path: Path) -> None:
+    for name in ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5:7b", "/models/Qwen2.5-7B-Instruct-Q4_K_M.gguf"):
+        assert text(name) == CHATML_HI
+    named = bare.rename(tmp_path / "Qwen2.5-0.5B-Instruct-Q8_0.gguf")
+    assert text(named) == CHATML_HI
+
+
+def test_a_model_of_no_known_family_is_told_what_to_do(bare: Path) -> None:
+    for model in (bare, "nobody/knows-it"):
+        made = module(model)
+        with pytest.raises(TemplateError, match=r"chat_template=.*markers=.*lazyprompt families") as told:
+            made.render("hi")
+        assert str(model) in str(told.value)
+    with pytest.raises(TemplateError, match="give base_model, chat_template= or markers="):
+        module().render("hi")
+
+
+def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> None:
+    with pytest.raises(TemplateError, match="give one of them"):
+        module(gguf, chat_template=SHOUTING, markers="chatml")
+    with pytest.raises(TemplateError, match="no model family is known for 'qwne'"):
+        module(gguf, markers="qwne")
+    with pytest.raises(TemplateError, match="no form of answers is known for 'hermse'.*did you mean 'hermes'"):
+        module(gguf, answers="hermse")
+    with pytest.raises(EngineError, match="there is no engine 'vlm'.*did you mean 'vllm'"):
+        module(gguf, engine="vlm")
+    with pytest.raises(EngineError, match="tgi takes no token ids"):
+        module(gguf, engine="tgi", safe_tokens=True)
+    for url in ("", "localhost:8000", "ftp://127.0.0.1"):
+        with pytest.raises(EngineError, match="url= is where the engine is, as http://127.0.0.1:8000"):
+            module(gguf, url=url)
+    for timeout in (0, -1.0, None, "60", float("nan")):
+        with pytest.raises(EngineError, match="timeout is in seconds"):
+            module(gguf, timeout=timeout)
+    with pytest.raises(EngineError, match="a key is given as api_key="):
+        module(gguf, options={"api_key": "abcdef"})
+    with pytest.raises(LazyPromptError, match="retries is 0 or more"):
+        module(gguf, retries=-1)
+
+
+def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
+    # By its name it would be ChatML.
+    model = write_model(tmp_path / "qwen2.5.gguf", {"default": "{% for m in %}"}, weights=False)
+    with pytest.raises(TemplateError, match="line 1"):
+        text(model)
+    no_gguf = tmp_path / "qwen3.gguf"
+    no_gguf.write_bytes(b"<!doctype html>")
+    with pytest.raises(TokenizerError, match="is no GGUF file"):
+        text(no_gguf)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(TokenizerError, match="is no JSON"):
+        text(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "engine"),
+    [
+        ("nobody.gguf", None, "llama.cpp"),
+        ("nobody.gguf", NOWHERE, "llama.cpp"),
+        ("llama3.2:3b", None, "ollama"),
+        ("llama3.2:3b", NOWHERE, "ollama"),
+        # What runs there is not to be seen by weights, nor by what is installed here.
+        ("weights", NOWHERE, "other"),
+        ("Qwen/Qwen2.5-7B-Instruct", NOWHERE, "other"),
+        ("not-here.gguf", NOWHERE, "other"),
+        ("", NOWHERE, "other"),
+        # A mere name, as the documents have it.
+        ("internlm2-chat-7b", None, "other"),
+        ("", None, "other"),
+    ],
+)
+def test_the_engine_is_chosen_by_the_model(
+    model: str, url: str | None, engine: str, gguf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gguf.parent == folder.parent
+    monkeypatch.chdir(gguf.parent)
+    assert TrainableModule(model, url=url, markers="chatml").engine.name == engine
+
+
+@pytest.mark.parametrize("model", ["nowhere/not-here.gguf", "not-here.gguf", "org/model-GGUF", "a/b/c", "."])
+def test_a_model_that_is_not_there_is_told_of_at_once(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EngineError, match=f"{model}"):
+        TrainableModule(model)
+
+
+def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() -> None:
+    """The name that the documents print was refused before anything could be made of it."""
+    made = TrainableModule("internlm2-chat-7b").prompt("Help.")
+    assert made.render("hi").text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
+    with pytest.raises(EngineError, match=r"which engine serves 'internlm2-chat-7b' .* name the engine, one of llama"):
+        made.start()
+    with pytest.raises(EngineError, match="give base_model"):
+        TrainableModule().start()
+    with pytest.raises(EngineError, match="give url= of one that runs"):
+        TrainableModule("owner/name", engine="other").start()
+
+
+def test_weights_are_for_vllm_where_it_is_installed(folder: Path) -> None:
+    wanted = "vllm" if ENGINES["vllm"].installed() else "transformers"
+    assert TrainableModule(folder).engine.name == TrainableModule("owner/name").engine.name == wanted
+
+
+def test_the_home_directory_is_known_by_its_sign(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(gguf.parent))
+    assert TrainableModule("~/nobody.gguf").base_model == str(gguf)
+    assert TrainableModule(Path("~/nobody.gguf")).render("hi").text == CHATML_HI
+
+
+# The form of answers: what the template shows, else what the name says, else Hermes'.
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "form"),
+    [
+        ("nobody/knows-it", "{{ '[TOOL_CALLS]' }}", "mistral"),
+        ("Qwen/Qwen2.5-7B-Instruct", "{{ '[TOOL_CALLS]' }}", "mistral"),
+        ("mistralai/Mistral-Small-3.2-24B", "{{ '<tool_call>' }}", "hermes"),
+        ("mistralai/Mistral-Small-3.2-24B", "{{ messages }}", "mistralai/Mistral-Small-3.2-24B"),
+        ("nobody/knows-it", "{{ messages }}", "hermes"),
+    ],
+)
+def test_the_form_of_answers_is_the_templates_or_else_the_names(model: str, template: str, form: str) -> None:
+    assert module(model, chat_template=template).layout.answers == form
+    assert module(model, chat_template=template, answers="llama").layout.answers == "llama"
+
+
+def test_the_form_of_answers_may_be_in_the_template_for_tools(folder: Path) -> None:
+    templates = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": CHATML + "[TOOL_CALLS]"}]
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
+    made = module(folder)
+    assert made.layout.answers == "mistral"
+    assert made.render("hi").text == CHATML_HI
+    assert made.render("hi", tools=[WEATHER]).text == CHATML_HI + "[TOOL_CALLS]"
+
+
+def test_the_form_of_answers_is_that_of_the_markers() -> None:
+    assert module("Qwen/Qwen3-Coder-30B", engine="vllm").layout.answers == "Qwen/Qwen3-Coder-30B"
+    assert module("nobody/knows-it", markers="mistral-v3").layout.answers == "mistral-v3"
+    assert module("nobody/knows-it", markers=Markers(family="nobody")).layout.answers == "hermes"
+    # Those of a template have a family of no model.
+    assert module("nobody/knows-it", markers=ChatTemplate.load(CHATML).markers).layout.answers == "hermes"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "opened"),
+    [
+        ("<|im_start|>assistant\n<think>\n", True),
+        ("<|im_start|>assistant\n<think>", True),
+        ("[/INST][THINK]", True),
+        ("[|assistant|]<thought>\n", True),
+        ("<seed:bos>assistant\n<seed:think>\n", True),
+        ("<|CHATBOT_TOKEN|><|START_THINKING|>", True),
+        ("<|turn>model\n<|channel>thought\n", True),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("<|im_start|>assistant\n", False),
+        # What the user says of thoughts opens none.
+        ("<|im_start|>user\nwhat is <think>?<|im_end|>\n<|im_start|>assistant\n", False),
+        ("<|im_start|>user\n<think><|im_end|>\n<|im_start|>assistant\n", False),
+        ("", False),
+    ],
+)
+def test_a_prompt_opens_a_thought_where_it_ends_so(prompt: str, opened: bool) -> None:  # noqa: FBT001 - the table's
+    assert opens_thought(prompt) is opened

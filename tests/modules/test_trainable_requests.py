@@ -1,0 +1,212 @@
+"""What each engine is sent, with its parameters, its forms, and as ids or text."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_helpers import MAKES
+from model_server import ModelServer
+from tiny_model import CHATML, write_model
+
+from lazyprompt import ToolsError, TrainableModule
+from lazyprompt.errors import BudgetError, EngineError, HistoryError
+from lazyprompt.modules.engines import ENGINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOWHERE = "http://127.0.0.1:9"
+LLAMA = MAKES["llama"]
+CHATML_HI = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as made:
+        yield made
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """A file with a template, of a name that says nothing."""
+    return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory of weights, as transformers writes it."""
+    made = tmp_path / "weights"
+    made.mkdir()
+    (made / "config.json").write_text("{}")
+    config = {"chat_template": LLAMA.template, "bos_token": LLAMA.bos, "eos_token": LLAMA.eos}
+    (made / "tokenizer_config.json").write_text(json.dumps(config))
+    LLAMA.tokenizer().save(str(made / "tokenizer.json"))
+    return made
+
+
+def module(model: Any = "", /, **given: Any) -> TrainableModule:
+    said: dict[str, Any] = {"url": NOWHERE, **given}
+    return TrainableModule(model, **said)
+
+
+# What each engine is sent: vLLM's CompletionRequest, SGLang's, LMDeploy's, TGI's GenerateParameters, Ollama's generate;
+# transformers and others get nothing that is not OpenAI's.
+COMMON = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["X", "<|eot_id|>"]}
+SCHEMA = {"title": "w", "type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+SENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "llama.cpp": (LLAMA_HI, COMMON, {"extra_body": {"json_schema": SCHEMA}}),
+    "vllm": (
+        LLAMA.bos + LLAMA_HI,
+        {
+            **COMMON,
+            "extra_body": {
+                "skip_special_tokens": False,
+                "spaces_between_special_tokens": False,
+                "add_special_tokens": False,
+            },
+        },
+        {"extra_body": {"structured_outputs": {"json": SCHEMA}}},
+    ),
+    "transformers": (LLAMA_HI, COMMON, {}),
+    "sglang": (
+        LLAMA_HI,
+        {**COMMON, "extra_body": {"skip_special_tokens": False}},
+        {"extra_body": {"json_schema": json.dumps(SCHEMA)}},
+    ),
+    "lmdeploy": (
+        LLAMA_HI,
+        {**COMMON, "extra_body": {"skip_special_tokens": False, "spaces_between_special_tokens": False}},
+        {},
+    ),
+    "tgi": (
+        LLAMA_HI,
+        {"max_new_tokens": 5, "do_sample": True, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": COMMON["stop"]},
+        {"grammar": {"type": "json", "value": SCHEMA}},
+    ),
+    "ollama": (
+        LLAMA_HI,
+        {"options": {"num_predict": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": COMMON["stop"]}},
+        {"format": SCHEMA},
+    ),
+    "other": (LLAMA_HI, COMMON, {}),
+}
+
+
+def asking(engine: str, url: str = NOWHERE) -> TrainableModule:
+    given = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": "X"}
+    return module("org/m", engine=engine, url=url, markers="llama-3", **given)
+
+
+@pytest.mark.parametrize("engine", SENT)
+def test_each_engine_is_sent_what_it_knows(engine: str) -> None:
+    prompt, params, structured = SENT[engine]
+    made = asking(engine)
+    assert made.payload("hi") == {"model": "org/m", "prompt": prompt, **params}
+    formed = made.payload("hi", response_format=SCHEMA)
+    if structured:
+        assert formed["prompt"] == prompt
+        assert {key: formed[key] for key in structured} == {
+            key: {**params.get(key, {}), **value} if isinstance(value, dict) else value
+            for key, value in structured.items()
+        }
+    else:  # it is told in words
+        assert json.dumps(SCHEMA) in formed["prompt"]
+        assert formed == {"model": "org/m", **params, "prompt": formed["prompt"]}
+
+
+def test_all_engines_have_a_row() -> None:
+    assert SENT.keys() == {*ENGINES, "other"}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy", "transformers", "other"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: str, streamed: bool) -> None:  # noqa: FBT001 - two ways
+    made = asking(engine, server.url("completions"))
+    before = len(server.seen)
+    if streamed:
+        assert "".join(made.stream("hi", n=1)) == "pong"
+    else:
+        assert made("hi", n=1) == "pong"
+    made.close()
+    (seen,) = server.seen[before:]
+    payload = dict(made.payload("hi", n=1))
+    body = {**payload, **payload.pop("extra_body", {})}
+    body.pop("extra_body", None)
+    if streamed:
+        usage = {"stream_options": {"include_usage": True}} if engine in ("vllm", "sglang", "lmdeploy") else {}
+        body |= {"stream": True, **usage}
+    assert seen.body == body
+    assert "authorization" not in seen.headers
+
+
+def test_the_key_of_an_engine_is_sent_and_never_shown(server: ModelServer) -> None:
+    made = module("org/m", engine="vllm", url=server.url("completions"), markers="chatml", api_key="sk-secret")
+    before = len(server.seen)
+    assert made("hi") == "pong"
+    made.close()
+    assert server.seen[before].headers["authorization"] == "Bearer sk-secret"
+    assert "sk-secret" not in f"{made!r}{made.payload('hi')}"
+    refused = module("org/m", engine="vllm", url=server.url("completions"), markers="chatml", api_key="wrong")
+    with pytest.raises(EngineError) as told:
+        refused("hi")
+    refused.close()
+    assert told.value.kind == "key"
+    assert "wrong" not in str(told.value)
+
+
+def test_a_payload_is_made_where_no_engine_runs(folder: Path) -> None:
+    made = TrainableModule(folder, engine="sglang", safe_tokens=True)
+    prompt = made.payload("hi")["prompt"]
+    assert prompt == LLAMA.tokenizer().encode(LLAMA.bos + LLAMA_HI).ids
+    assert TrainableModule("Qwen/Qwen2.5-7B-Instruct").payload("hi")["prompt"] == CHATML_HI
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_bos_is_left_out_where_the_tokenizer_adds_one(folder: Path, adds: bool) -> None:  # noqa: FBT001 - two ways
+    from tokenizers.processors import TemplateProcessing  # noqa: PLC0415 - here alone
+
+    tokenizer = LLAMA.tokenizer()
+    number = tokenizer.token_to_id(LLAMA.bos)
+    if adds:
+        tokenizer.post_processor = TemplateProcessing(single=f"{LLAMA.bos} $A", special_tokens=[(LLAMA.bos, number)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    made = module(folder, engine="sglang")
+    assert made.payload("hi")["prompt"] == ("" if adds else LLAMA.bos) + LLAMA_HI
+    # Ids are those that the engine makes of the text.
+    safe = module(folder, engine="sglang", safe_tokens=True)
+    assert safe.payload("hi")["prompt"].count(number) == 1
+    plain = module(folder, engine="sglang", markers="chatml", safe_tokens=True)
+    assert plain.payload("hi")["prompt"].count(number) == adds
+
+
+def test_ids_need_a_tokenizer(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where no model is named, the tokenizer that lies about is none of it.
+    LLAMA.tokenizer().save(str(tmp_path / "tokenizer.json"))
+    monkeypatch.chdir(tmp_path)
+    for made in (module(gguf, safe_tokens=True), module(markers="chatml", engine="vllm", safe_tokens=True)):
+        with pytest.raises(EngineError, match="give tokenizer="):
+            made.payload("hi")
+
+
+def test_the_prompt_and_the_model_are_no_parameters_of_a_call() -> None:
+    made = module("org/m", markers="chatml")
+    taken: dict[str, Any] = {"prompt": "mine", "model": "other", "stream": True}
+    for name, value in taken.items():
+        with pytest.raises(EngineError, match=f"{name!r} is no parameter of a call"):
+            made.payload("hi", **{name: value})
+    with pytest.raises(EngineError, match="'model' is no parameter of a call"):
+        module("org/m", markers="chatml", model="other").payload("hi")
+
+
+def test_what_is_wrong_in_a_call_is_said_before_anything_is_sent() -> None:
+    made = module("org/m", markers="chatml")
+    with pytest.raises(HistoryError):
+        made("hi", history=[{"role": "wizard", "content": "x"}])
+    with pytest.raises(ToolsError):
+        made("hi", tools=[{"name": "weather"}])
+    with pytest.raises(BudgetError):
+        module("org/m", markers="chatml", budget={"nobody": 3}).payload("hi")

@@ -1,0 +1,97 @@
+"""Secrets show nowhere, and are not written by accident."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+import traceback
+from dataclasses import asdict, dataclass
+
+import pytest
+
+from lazyprompt import Secret
+
+VALUE = "sk-never-shown"
+
+
+@dataclass
+class Held:
+    key: Secret
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        repr(Secret(VALUE)),
+        str(Secret(VALUE)),
+        f"{Secret(VALUE)}",
+        f"{Secret(VALUE)!r:>30}",
+        f"{Secret(VALUE):>30}",
+        "%s %r" % (Secret(VALUE), Secret(VALUE)),  # noqa: UP031 - one of the ways
+        "{}".format(Secret(VALUE)),  # noqa: UP032 - another
+        repr({"key": [Secret(VALUE)]}),
+        repr(Held(Secret(VALUE))),
+        repr(asdict(Held(Secret(VALUE)))),
+        "".join(map(str, (Secret(VALUE),))),
+    ],
+)
+def test_it_shows_as_stars(shown: str) -> None:
+    assert "***" in shown
+    assert VALUE not in shown
+
+
+def test_errors_and_logs_do_not_show_it(caplog: pytest.LogCaptureFixture) -> None:
+    def failing(key: Secret) -> None:
+        raise ValueError("wrong", key)
+
+    with pytest.raises(ValueError, match="wrong") as caught:
+        failing(Secret(VALUE))
+    shown = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+    logging.getLogger("x").warning("the key is %s, %r", Secret(VALUE), {"key": Secret(VALUE)})
+    assert VALUE not in shown + caplog.text
+
+
+def test_whoever_needs_it_gets_it() -> None:
+    assert Secret(VALUE).reveal() == VALUE
+
+
+def test_it_is_taken_out_of_texts() -> None:
+    secret = Secret(VALUE)
+    assert secret.hidden_in(f"no {VALUE}, and {VALUE}!") == "no ***, and ***!"
+    assert secret.hidden_in("nothing") == "nothing"
+    assert Secret("").hidden_in("all") == "all"
+    assert Secret("abc").hidden_in("an abc of it") == "an abc of it"  # in many a text by chance
+
+
+def test_secrets_of_one_value_are_one() -> None:
+    assert Secret(VALUE) == Secret(VALUE)
+    assert hash(Secret(VALUE)) == hash(Secret(VALUE)) != hash(VALUE)
+    assert Secret(VALUE) != Secret("other")
+    assert Secret(VALUE) != VALUE
+
+
+def test_it_is_copied_and_not_pickled() -> None:
+    secret = Secret(VALUE)
+    assert copy.copy(secret) is secret
+    assert copy.deepcopy({"key": secret})["key"] is secret
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="a secret is not pickled; give it again") as caught:
+            pickle.dumps({"key": secret}, protocol)
+        assert VALUE not in str(caught.value)
+    with pytest.raises(TypeError):
+        json.dumps({"key": secret})
+
+
+def test_it_has_no_dict_to_look_into() -> None:
+    with pytest.raises(TypeError):
+        vars(Secret(VALUE))
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"bytes", Secret(VALUE)])
+def test_what_is_no_text_is_refused_unseen(wrong: object) -> None:
+    with pytest.raises(TypeError, match="a secret is text, not a") as caught:
+        Secret(wrong)  # type: ignore[arg-type]  # that is the point
+    assert VALUE not in str(caught.value)
+    assert "5" not in str(caught.value)
