@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
@@ -21,6 +22,8 @@ from lazyprompt.modules.process import EngineProcess
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from pathlib import Path
+
+    from lazyprompt import TrainableModule
 
 # Text that is text, out of a model whose words are noise.
 WORDS = 'root ::= "so " [a-z]{6} " then " [a-z]{6}'
@@ -122,3 +125,21 @@ def received(url: str, prompt: object) -> str:
         body = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
         said: Any = client.post("/completion", cast_to=object, body=body)
     return str(said["prompt"])
+
+
+def ask_by(module: TrainableModule, way: str) -> str:
+    """What a model answers to "hi", asked in one of the ways."""
+    if way == "call":
+        return module("hi")
+    if way == "stream":
+        return "".join(module.stream("hi"))
+
+    async def asked() -> str:
+        try:
+            if way == "acall":
+                return await module.acall("hi")
+            return "".join([piece async for piece in module.astream("hi")])
+        finally:
+            await module.aclose()
+
+    return asyncio.run(asked())

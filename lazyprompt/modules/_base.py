@@ -29,6 +29,24 @@ if TYPE_CHECKING:
     PrompterLike = Prompter | str | Mapping[str, str] | None
 
 
+class Call(NamedTuple):
+    """What a module is called with.
+
+    Attributes:
+        input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools).
+        history: What was said before.
+        tools: What the model may call.
+        response_format: The form that the answer is to be of.
+        params: Further parameters of this call.
+    """
+
+    input: object
+    history: HistoryLike | History | None
+    tools: ToolsLike
+    response_format: ResponseFormat | None
+    params: Mapping[str, Any]
+
+
 class Turn(NamedTuple):
     """A call, as the hooks of the prompter leave it.
 
@@ -110,7 +128,7 @@ class ChatModule(ABC):
             EngineError: The same, of a local engine.
             LazyPromptError: The prompt cannot be made.
         """
-        return self._sender().send(self._exchange(input, history, tools, response_format, params))
+        return self._sender().send(self._exchange(Call(input, history, tools, response_format, params)))
 
     async def acall(
         self,
@@ -122,8 +140,8 @@ class ChatModule(ABC):
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
         """The same as a call, in an event loop; cancelling it closes the connection."""
-        call = (input, history, tools, response_format, params)
-        return await self._sender().asend(lambda: self._exchange(*call))
+        call = Call(input, history, tools, response_format, params)
+        return await self._sender().asend(lambda: self._exchange(call))
 
     def stream(
         self,
@@ -147,7 +165,7 @@ class ChatModule(ABC):
             The pieces of text to iterate over; ``reply`` is the whole answer then. Nothing is sent before the first
             piece is asked for.
         """
-        exchange = self._exchange(input, history, tools, response_format, params)
+        exchange = self._exchange(Call(input, history, tools, response_format, params))
         sender = self._sender()
         return ReplyStream(lambda ended: sender.stream(exchange, ended))
 
@@ -161,9 +179,9 @@ class ChatModule(ABC):
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> AsyncReplyStream:
         """The same as :meth:`stream`, to be iterated over with ``async for``; the prompt is made then, too."""
-        call = (input, history, tools, response_format, params)
+        call = Call(input, history, tools, response_format, params)
         sender = self._sender()
-        return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(*call), ended))
+        return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(call), ended))
 
     def payload(
         self,
@@ -186,7 +204,7 @@ class ChatModule(ABC):
         Returns:
             The arguments of the client's call, with the formatter's report.
         """
-        request = self._exchange(input, history, tools, response_format, params).request
+        request = self._exchange(Call(input, history, tools, response_format, params)).request
         made = request.payload
         report, trim = (made.report, made.trim) if isinstance(made, Payload) else ((), None)
         return Payload({"model": request.model, **made, **request.params}, report, trim)
@@ -207,19 +225,12 @@ class ChatModule(ABC):
         """What sends requests, made when it is first needed."""
 
     @abstractmethod
-    def _exchange(
-        self,
-        input: object,  # noqa: A002 - the name of the documents
-        history: HistoryLike | History | None,
-        tools: ToolsLike,
-        response_format: ResponseFormat | None,
-        params: Mapping[str, Any],
-    ) -> Exchange:
+    def _exchange(self, call: Call) -> Exchange:
         """The request of a call, and how its answer is read."""
 
-    def _turn(self, input: object, history: HistoryLike | History | None, tools: ToolsLike) -> Turn:  # noqa: A002 - the name of the documents
+    def _turn(self, call: Call) -> Turn:
         """A call after the hooks of the prompter, which run once."""
-        prompter, given, past, offered = self._prompter.after_hooks(input, self._past(history), tools)
+        prompter, given, past, offered = self._prompter.after_hooks(call.input, self._past(call.history), call.tools)
         # Read once, for what follows takes them twice.
         read = None if past is None else cast("HistoryLike", History.of(past))
         all_tools = None if offered is None else ToolSet.of(offered)

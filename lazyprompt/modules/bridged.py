@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from lazyprompt._json import JsonObject
     from lazyprompt.answers.parser import Delta
     from lazyprompt.encoding import TokenizerLike
-    from lazyprompt.history import HistoryLike
     from lazyprompt.messages import Msg
+    from lazyprompt.modules._base import Call
     from lazyprompt.modules._reading import Exchange, Reader, Streamed
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.engines import Engine
-    from lazyprompt.modules.structured import ResponseFormat
-    from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.text.chat.template import ChatTemplate
 
 
@@ -68,18 +66,9 @@ class Asked(NamedTuple):
 
 
 class Ask(Protocol):
-    """What puts a call; the arguments are those of a module's call."""
+    """What puts a call."""
 
-    def __call__(
-        self,
-        input: object,  # noqa: A002 - the name of the documents
-        history: HistoryLike | History | None,
-        tools: ToolsLike,
-        response_format: ResponseFormat | None,
-        params: Mapping[str, Any],
-        *,
-        as_ids: bool = False,
-    ) -> Asked:
+    def __call__(self, call: Call, *, as_ids: bool = False) -> Asked:
         """The call, as text or as ids."""
         ...
 
@@ -125,19 +114,12 @@ class Bridged(ChatModule):
     def _sender(self) -> Sender:
         return self._local.sender()
 
-    def _exchange(
-        self,
-        input: object,  # noqa: A002 - the name of the documents
-        history: HistoryLike | History | None,
-        tools: ToolsLike,
-        response_format: ResponseFormat | None,
-        params: Mapping[str, Any],
-    ) -> Exchange:
+    def _exchange(self, call: Call) -> Exchange:
         template, local = self._local.template(), self._local
         if template is None or _refuses(template):
-            return local.ask(input, history, tools, response_format, params).exchange
-        exchange, offered = local.ask(input, history, tools, response_format, params, as_ids=True)
-        past = History.of(history).messages
+            return local.ask(call).exchange
+        exchange, offered = local.ask(call, as_ids=True)
+        past = History.of(call.history).messages
         known = (*past, *user_turn(exchange.said))
         whole = cast("list[int]", exchange.request.payload["prompt"])
         prompt = self._going_on(template, known, offered, whole) or whole

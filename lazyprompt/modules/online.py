@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lazyprompt.budgeted import BudgetLike
-    from lazyprompt.history import History, HistoryLike
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.modules._base import Call
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.structured import ResponseFormat
@@ -164,18 +165,11 @@ class OnlineChatModule(ChatModule):
                 self._made = Sender(client, self.source.name, self._limits, self._hooks, _failed)
             return self._made
 
-    def _exchange(
-        self,
-        input: object,  # noqa: A002 - the name of the documents
-        history: HistoryLike | History | None,
-        tools: ToolsLike,
-        response_format: ResponseFormat | None,
-        params: Mapping[str, Any],
-    ) -> Exchange:
+    def _exchange(self, call: Call) -> Exchange:
         client = self._sender().client
-        structure = self._structure(response_format)
+        structure = self._structure(call.response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
-        turn = self._turn(input, history, tools)
+        turn = self._turn(call)
         prompter = turn.prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
@@ -186,7 +180,7 @@ class OnlineChatModule(ChatModule):
         )
         payload = made if isinstance(made, Payload) else Payload(cast("dict[str, Any]", made))
         self._check_length(payload)
-        given = client.params(self._common(params))
+        given = client.params(self._common(call.params))
         _no_other(given, payload)
         request = Request(self.model, payload, _joined(given, asked or {}))
         return Exchange(request, ProviderReader(self._formatter, client.collector), structure, turn.said)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.encoding import TokenizerLike
-    from lazyprompt.history import History, HistoryLike
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.modules._base import Call
     from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.reply import Reply
-    from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompt import Rendered
     from lazyprompt.prompt_maker import ToolsLike
@@ -283,38 +283,22 @@ class TrainableModule(ChatModule):
                 self._server = Served(url, settings._replace(base_url=None), sender)
             return self._server
 
-    def _exchange(
-        self,
-        input: object,  # noqa: A002 - the name of the documents
-        history: HistoryLike | History | None,
-        tools: ToolsLike,
-        response_format: ResponseFormat | None,
-        params: Mapping[str, Any],
-    ) -> Exchange:
-        return self._ask(input, history, tools, response_format, params).exchange
+    def _exchange(self, call: Call) -> Exchange:
+        return self._ask(call).exchange
 
-    def _ask(
-        self,
-        input: object,  # noqa: A002 - the name of the documents
-        history: HistoryLike | History | None,
-        tools: ToolsLike,
-        response_format: ResponseFormat | None,
-        params: Mapping[str, Any],
-        *,
-        as_ids: bool = False,
-    ) -> Asked:
+    def _ask(self, call: Call, *, as_ids: bool = False) -> Asked:
         """How a call is put: as text, or as ids where they are asked for here or by ``safe_tokens``."""
         client, layout = self._voice, self.layout
-        structure = self._structure(response_format)
+        structure = self._structure(call.response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
-        turn = self._turn(input, history, tools)
+        turn = self._turn(call)
         prompter = turn.prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
         rendered = self._fitted(prompter).render(turn.input, turn.history, turn.tools)
         own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
         prompt = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
-        common = self._common(params, layout.markers.stop)
+        common = self._common(call.params, layout.markers.stop)
         if taken := _OURS.intersection(common):
             raise EngineError(
                 f"{min(taken)!r} is no parameter of a call: the prompt is what the prompter makes, the model is the "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_helpers import ask_by
 from model_server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 from lazyprompt import TrainableModule
@@ -24,23 +24,6 @@ def failing(call: Callable[[], object]) -> EngineError:
     with pytest.raises(EngineError) as told:
         call()
     return told.value
-
-
-def _ask(module: TrainableModule, way: str) -> str:
-    if way == "call":
-        return module("hi")
-    if way == "stream":
-        return "".join(module.stream("hi"))
-
-    async def asked() -> str:
-        try:
-            if way == "acall":
-                return await module.acall("hi")
-            return "".join([piece async for piece in module.astream("hi")])
-        finally:
-            await module.aclose()
-
-    return asyncio.run(asked())
 
 
 def asked(server: ModelServer, **more: Any) -> TrainableModule:
@@ -68,14 +51,14 @@ def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed:
         module = asked(server)
         for way, expected in (("call", kind), ("stream", streamed), ("acall", kind), ("astream", streamed)):
             server.faults = [fault]
-            error = failing(lambda way=way: _ask(module, way))  # type: ignore[misc]  # bound now
+            error = failing(lambda way=way: ask_by(module, way))  # type: ignore[misc]  # bound now
             assert (error.kind, way) == (expected, way)
             assert str(error).startswith("other: ")
             if isinstance(fault, Cut | Ends) and "stream" in way:
                 assert "so far so good".startswith(str(error.partial))
                 assert str(error.partial)
             server.faults = []
-            assert _ask(module, way) == "so far so good"
+            assert ask_by(module, way) == "so far so good"
         module.close()
 
 
@@ -111,6 +94,6 @@ def test_an_answer_that_says_nothing_is_an_error(answer: Answer, kind: str) -> N
         module = asked(server)
         for way in ("call", "stream"):
             with pytest.raises((EngineError, ModuleError)) as told:
-                _ask(module, way)
+                ask_by(module, way)
             assert told.value.kind == kind
         module.close()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from engine_helpers import QUICK as LITTLE
 from engine_helpers import eventually, is_free, running, script_engine, tiny_model
-from local_helpers import WORDS
+from local_helpers import WORDS, ask_by
 from model_server import ModelServer
 
 from lazyprompt import CallRecord, ChatPrompter, Secret, TrainableModule
@@ -228,7 +228,7 @@ def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: P
     with module.start(**QUICK), ThreadPoolExecutor(1) as pool:
         pid = engine_pid(model)
         os.kill(pid, signal.SIGSTOP)
-        asked = pool.submit(failing, lambda: _ask(module, way))
+        asked = pool.submit(failing, lambda: ask_by(module, way))
         assert eventually(lambda: _connected(port_of(module)))
         os.kill(pid, signal.SIGKILL)
         error = asked.result()
@@ -238,27 +238,10 @@ def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: P
         assert [record.error for record in records] == [error]
         assert module.status() == "died"
         # And from now on.
-        error = failing(lambda: _ask(module, way))
+        error = failing(lambda: ask_by(module, way))
         assert (error.kind, "was ended by SIGKILL" in str(error)) == ("connection", True)
         assert module.start(**QUICK).status() == "running"
-        assert _ask(module, way).startswith("so ")
-
-
-def _ask(module: TrainableModule, way: str) -> str:
-    if way == "call":
-        return module("hi")
-    if way == "stream":
-        return "".join(module.stream("hi"))
-
-    async def asked() -> str:
-        try:
-            if way == "acall":
-                return await module.acall("hi")
-            return "".join([piece async for piece in module.astream("hi")])
-        finally:
-            await module.aclose()
-
-    return asyncio.run(asked())
+        assert ask_by(module, way).startswith("so ")
 
 
 def _connected(port: int) -> bool:

@@ -7,6 +7,7 @@ differ in the details of calls, so nothing is asked for that can be told otherwi
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -27,7 +28,7 @@ _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 
 
-class _ChoiceCollector:
+class _ChoiceCollector(ABC):
     """What all streams of choices have in common: who answers, why it ended, the tokens. Only one choice is asked for.
 
     Most clients keep the final ``[DONE]`` to themselves, and some servers send none; every one tells why it ended.
@@ -58,9 +59,9 @@ class _ChoiceCollector:
         self._finish = _text(choice.get("finish_reason")) or self._finish
         return self._said(choice)
 
+    @abstractmethod
     def _said(self, choice: Fields) -> list[Delta]:
         """What is new in the choice."""
-        raise NotImplementedError
 
     def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
         choices = [{"index": 0, **choice, "finish_reason": self._finish}]
