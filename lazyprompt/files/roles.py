@@ -103,15 +103,16 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
     """
     filled = Scanned(parts)
     found: list[Section] = []
-    role, attributes, begin = "", dict[str, "Json"](), 0
+    role, attributes, begin, calls = "", dict[str, "Json"](), 0, False
     for match in role_lines(filled, roles):
-        # Within the YAML of a call, this is a key.
-        if attributes.get("type") == "tool_call" and match[0].strip() == "function:":
+        # Within the YAML of a call, this is a key. A value says of no section that it is a call.
+        if calls and match[0].strip() == "function:":
             continue
         if role or not filled.is_blank(begin, match.start()):
             found.append(Section(role, attributes, filled.between(begin, match.start())))
         role = _role(filled, match, roles)
         attributes = _attributes(filled, *match.span("attributes")) if match["attributes"] else {}
+        calls = attributes.get("type") == "tool_call" and PLACE not in match["attributes"]
         begin = match.end()
     if role or not filled.is_blank(begin, len(filled.text)) or not found:
         found.append(Section(role, attributes, filled.between(begin, len(filled.text))))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from lazyprompt.errors import SafetyError
-from lazyprompt.files.roles import Boundary, boundaries, names_role
+from lazyprompt.files.roles import ROLES, Boundary, boundaries, names_role, role_lines
+from lazyprompt.files.scanned import Scanned
 from lazyprompt.text.values import Value
 
 if TYPE_CHECKING:
@@ -81,22 +82,38 @@ def _check_joints(segments: Sequence[TemplateSegment], parts: Sequence[str], inp
     """Refuse a line that names a role where a part of it is of a strict input, or may be."""
     values = [part for part in parts if isinstance(part, Value)]
     spans: list[tuple[int, int, str]] = []
+    # The text with words in the place of what is looked at.
+    calm: list[str] = []
     at = seen = 0
     for segment in segments:
+        text = segment.text
         if segment.kind == "interp":
             value = values[seen]
             seen += 1
             # What a filter or a loop made of an input has lost its name.
             unknown = segment.source not in inputs and not names_role(value.source)
-            if segment.text and (segment.strict or (unknown and value.held is None)):
-                spans.append((at, at + len(segment.text), segment.source or "an expression"))
+            if segment.strict or (unknown and value.held is None):
+                spans.append((at, at + len(text), segment.source or "an expression"))
+                text = "x" * len(text) or "x"
+        calm.append(text)
         at += len(segment.text)
     if not spans:
         return
-    for line in boundaries("".join(each.text for each in segments)):
-        whose = next((source for begin, end, source in spans if begin < line.end and line.begin < end), None)
+    whole = "".join(each.text for each in segments)
+    for line in boundaries(whole):
+        whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:
             raise _refused(f"{whose}, with what stands around it,", line)
+    if _roles(whole) != _roles("".join(calm)):
+        names = ", ".join(dict.fromkeys(source for _, _, source in spans))
+        raise SafetyError(
+            f"{names}: a strict input ends or opens a fence, or leaves a line empty, so that other lines begin a section"
+        )
+
+
+def _roles(text: str) -> list[str]:
+    """The roles of the sections that a reader finds in text."""
+    return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 
 def _refused(where: str, line: Boundary) -> SafetyError:
