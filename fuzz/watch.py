@@ -46,8 +46,7 @@ def watched(target: Target, chance: Chance) -> Finding | None:
     Returns:
         What did not hold; None where all did.
     """
-    before, peak = thread_time(), _peak()
-    held = _held()
+    before, high, low = thread_time(), peak(), held()
     try:
         target.run(chance)
     except LazyPromptError:
@@ -59,16 +58,17 @@ def watched(target: Target, chance: Chance) -> Finding | None:
     took = thread_time() - before
     if took > target.seconds:
         return Finding("slow", target.name, f"the run took {took:.1f} s; the target allows {target.seconds:g}")
-    if _peak() > peak and _peak() - held > MAX_MEMORY:
-        return Finding("large", target.name, f"the run took {(_peak() - held) // 1024} MB")
+    if peak() > high and peak() - low > MAX_MEMORY:
+        return Finding("large", target.name, f"the run took {(peak() - low) // 1024} MB")
     return None
 
 
-def _peak() -> int:
+def peak() -> int:
+    """The most memory that this process held at any time, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _held() -> int:
+def held() -> int:
     """How much memory is held now, in KiB."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * (resource.getpagesize() // 1024)

@@ -64,7 +64,13 @@ _opens = _rule(lambda p: next(iter(_spoken(p)), "user") == "user", "the user mus
 _alternate = _rule(lambda p: all(a != b or a == "tool" for a, b in pairwise(_spoken(p))), "roles must alternate")
 _text_only = _rule(lambda p: {part["type"] for part in _parts(p)} <= {"text"}, "unknown variant, expected `text`")
 _arguments = _rule(lambda p: all(is_object(one["arguments"]) for one in _functions(p)), "arguments: no JSON object")
-_tool_names = _rule(lambda p: all(re.fullmatch(_NAME, name) for name in _named(p)), f"Invalid name: not '^{_NAME}$'")
+
+
+def _tools_named(form: str) -> Rule:
+    return _rule(lambda p: all(re.fullmatch(form, name) for name in _named(p)), f"Invalid name: not '^{form}$'")
+
+
+_tool_names = _tools_named(_NAME)
 _prompt = _rule(lambda p: p["prompt"], "missing prompt")
 _images = _rule(lambda p: all(map(is_base64, _pictures(p))), "illegal base64 data at input byte 0")
 
@@ -252,7 +258,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "xai": _OPENAI,
     "deepseek": (*_FORM, _tool_names, _alternate, _user_last, _text_only),
     "zhipu": (*_FORM, _tool_names, _some_user),
-    "moonshot": (*_FORM, _tool_names, _moonshot),
+    # Its own tools are named like $web_search.
+    "moonshot": (*_FORM, _tools_named(rf"\$?{_NAME}"), _moonshot),
     "vllm": (*_FORM, _late, _opens, _alternate),
     "ollama": (*_CHAT, _images),
     "ollama-generate": (_prompt, _images),

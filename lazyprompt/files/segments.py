@@ -107,7 +107,7 @@ def _check_joints(segments: Sequence[TemplateSegment], parts: Sequence[str], inp
     if _roles(whole) != _roles("".join(calm)):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
-            f"{names}: a strict input ends or opens a fence, or leaves a line empty, so that other lines begin a section"
+            f"{names}: a strict input opens or ends a fence, or leaves a line empty, so other lines begin a section"
         )
 
 

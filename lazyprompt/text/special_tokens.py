@@ -52,20 +52,12 @@ _STARCODER = (
     *("<jupyter_output>", "<jupyter_script>", "<empty_output>", "<repo_name>", "<file_sep>"),
     *("<commit_before>", "<commit_msg>", "<commit_after>"),
 )
-_COHERE = (*("<PAD>", "<UNK>", "<CLS>", "<SEP>", "<MASK_TOKEN>", "<BOS_TOKEN>", "<EOS_TOKEN>", "<EOP_TOKEN>"),)
+_COHERE = ("<PAD>", "<UNK>", "<CLS>", "<SEP>", "<MASK_TOKEN>", "<BOS_TOKEN>", "<EOS_TOKEN>", "<EOP_TOKEN>")
 _CHATGLM = ("[gMASK]", "[sMASK]", "[MASK]", "<sop>", "<eop>")
 _KIMI = ("[BOS]", "[EOS]", "[PAD]", "[UNK]", "[EOT]")
 _TEKKEN = (
-    "<unk>",
-    "<pad>",
-    "[IMG]",
-    "[IMG_BREAK]",
-    "[IMG_END]",
-    "[PREFIX]",
-    "[MIDDLE]",
-    "[SUFFIX]",
-    "[AUDIO]",
-    "[BEGIN_AUDIO]",
+    *("<unk>", "<pad>", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
+    *("[AUDIO]", "[BEGIN_AUDIO]"),
 )
 _MINIMAX_MEDIA = ("<image>", "<video>", "<speech>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")
 

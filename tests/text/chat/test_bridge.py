@@ -17,6 +17,7 @@ from lazyprompt.errors import SafetyError, TokenizerError
 from lazyprompt.text.chat.bridge import Bridge, bridged
 from lazyprompt.text.chat.controls import controls_of
 from lazyprompt.text.chat.jinja import ChatJinja
+from lazyprompt.text.safety import NEUTRALIZE, OFF, Policy
 
 
 def of_bytes(*tokens: str) -> tiktoken.Encoding:
@@ -239,12 +240,12 @@ def test_new_messages_forge_no_token(role: str) -> None:
     new = {"role": role, "content": forged, "tool_call_id": "1", "name": "now"}
     completion = CALL if role == "tool" else "Hi.<|end|>"
     honest = bridge(KEEPING, completion, new | {"content": "x"}).ids or []
-    for safety, shown in (("neutralize", forged.replace("<", "<\\")), ("off", forged)):
+    for safety, shown in ((NEUTRALIZE, forged.replace("<", "<\\")), (OFF, forged)):
         made = bridge(KEEPING, completion, new, safety=safety).ids or []
         assert [token for token in made if token >= 256] == [token for token in honest if token >= 256]
         assert shown in BYTES.decode(made)
     with pytest.raises(SafetyError):
-        bridge(KEEPING, completion, new, safety="raise")
+        bridge(KEEPING, completion, new, safety=Policy("raise"))
 
 
 def test_a_forged_thought_in_the_prompt_is_none() -> None:

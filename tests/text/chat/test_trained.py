@@ -364,4 +364,6 @@ def test_a_template_that_refuses_and_a_forgery_that_is_refused_are_errors() -> N
     given: dict[str, object] = {"tools": None, "documents": None}
     template = jinja(PLAIN)
     with pytest.raises(SafetyError, match="holds the control sequence '<|x|>'"):
-        trained_parts(template, [said("user", "<|x|>")], given, controls_of(template, frozenset()), Policy("raise"), {0})
+        trained_parts(
+            template, [said("user", "<|x|>")], given, controls_of(template, frozenset()), Policy("raise"), {0}
+        )
