@@ -6,14 +6,13 @@
     python benchmarks/forged_turns.py --json            the same as JSON, with the attacks by name
 
 A peer is used as its own documents show it: see ``benchmarks/peers``. Every attack is put in as it is, and once more
-between two honest lines. What comes out is judged by ``forged_judges.py`` against the same prompt with an honest value.
-So are the honest texts of the corpus: where one of those forges something, it broke the prompt by itself.
+between two honest lines. What comes out is judged by ``tests/attacks/judges.py`` against the same prompt with an honest
+value. So are the honest texts of the corpus: where one of those forges something, it broke the prompt by itself.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
@@ -21,15 +20,17 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from forged_judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, forged, readings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from attacks.attacks import attacks, honest  # noqa: E402 - found on the path that is made above
+from attacks.judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, forged, readings  # noqa: E402 - the same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 class Peer(NamedTuple):
@@ -149,15 +150,8 @@ honest   texts without a control sequence that broke the prompt, or got an error
 
 def trials() -> list[Trial]:
     """All cases; those that others are held against come first."""
-    # Read from its file: under its own name, the folder of the tests would have to be on the path.
-    spec = importlib.util.spec_from_file_location("attack_corpus", ROOT / "tests" / "attacks" / "attacks.py")
-    if spec is None or spec.loader is None:
-        raise SystemExit("the corpus is not there: tests/attacks/attacks.py")
-    corpus: Any = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = corpus
-    spec.loader.exec_module(corpus)
-    plain = [Trial(each.id, False, each.values, each.before, each.behind) for each in corpus.attacks()]  # noqa: FBT003 - a named tuple
-    plain += [Trial(each.id, honest=True, values=(each.text,)) for each in corpus.honest()]
+    plain = [Trial(each.id, False, each.values, each.before, each.behind) for each in attacks()]  # noqa: FBT003 - a named tuple
+    plain += [Trial(each.id, honest=True, values=(each.text,)) for each in honest()]
     # Where the developer's own text takes part, nothing may stand between the two.
     wrapped = [
         each._replace(values=_between(each.values), wrapped=True) for each in plain if not (each.before or each.behind)

@@ -187,7 +187,7 @@ LAYOUTS: dict[str, Layout] = {
         ((r"\]~b\](\w*)", ""),),
         r"\[e~\[",
         "</?minimax:tool_call>|</?response>",
-        rf"\]~!b\[|\]<\]image\[>\[|{_THOUGHTS}",
+        r"\]~!b\[|\]![pd]~\[|\]<\][a-z ]+\[>\[|<function_call>|<code_interpreter>|<\w+_file>|<pr_start>|" + _THOUGHTS,
     ),
     "command-r": Layout(
         ((r"<\|START_OF_TURN_TOKEN\|>(?:<\|(\w+)_TOKEN\|>)?", ""),),
@@ -198,7 +198,7 @@ LAYOUTS: dict[str, Layout] = {
         ((r"<\|start_of_role\|>(\w*)(?:<\|end_of_role\|>)?", ""),),
         r"<\|end_of_text\|>",
         rf"{_QWEN_TOOLS}|<\|tool_call\|>",
-        r"<\|end_of_role\|>|<fim_(?:prefix|middle|suffix|pad)>|<filename>|<gh_stars>|<jupyter_\w+>",
+        r"<\|end_of_role\|>|<fim_(?:prefix|middle|suffix|pad)>|<filename>|<gh_stars>|<jupyter_(?!error)\w+>",
     ),
     "zephyr": Layout(_roles("<|{}|>"), "</s>", specials="<s>|<unk>"),
     "tulu-3": Layout(_roles("<|{}|>"), r"<\|end_of_text\|>", specials=_LLAMA_3_SPECIALS),
@@ -219,6 +219,29 @@ LAYOUTS: dict[str, Layout] = {
         ((_SPEAKERS, ""), (r"(?mi)^#+[ \t]*(Conversation|Dialogue) History", "header")), r"(?i)<\s*/?\s*history"
     ),
 }
+
+# The layout of a family of models: the first pattern that its name begins with.
+_OF_FAMILIES = (
+    ("qwen|qwq|chatml|hermes|internlm|yi|smollm2|lfm2", "chatml"),
+    (r"llama-3|deepseek-r1-distill-llama", "llama-3"),
+    ("llama-4", "llama-4"),
+    ("llama-2", "llama-2"),
+    ("mistral", "mistral"),
+    ("gemma-4", "gemma-4"),
+    ("gemma", "gemma"),
+    ("phi-4-mini|phi-3", "phi-3"),
+    ("phi-4", "phi-4"),
+    ("deepseek-v2-0628|deepseek-v3|deepseek-r1", "deepseek"),
+    ("glm", "glm-4"),
+    ("kimi", "kimi-k2"),
+    ("granite", "granite"),
+)
+
+
+def layout_of(family: str) -> str:
+    """The layout of a family of models; one that has the family's own name where there is no other."""
+    return next((layout for pattern, layout in _OF_FAMILIES if re.match(pattern, family)), family)
+
 
 # The signs that do not show, which a normaliser may drop: so do nmt_nfkc of SentencePiece and the one of BERT.
 _UNSEEN = re.compile(
