@@ -59,7 +59,13 @@ _TEKKEN = (
     *("<unk>", "<pad>", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
     *("[AUDIO]", "[BEGIN_AUDIO]"),
 )
-_MINIMAX_MEDIA = ("<image>", "<video>", "<speech>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")
+_MINIMAX_TOKENIZER = (
+    *("]!p~[", "]!d~[", "]<]vision pad[>[", "]<]minimax[>[", "<function_call>", "<code_interpreter>", *_STARCODER),
+    *(f"]<]{piece}{medium}[>[" for medium in ("speech", "image", "video") for piece in ("", "start of ", "end of ")),
+    *("<jupyter_error>", "<add_file>", "<delete_file>", "<rename_file>", "<edit_file>", "<commit_message>"),
+    *("<empty_source_file>", "<repo_struct>", "<code_context>", "<file_content>", "<source_files>", "<pr_start>"),
+    *("<review_comment>", "<filepath>"),
+)
 
 _OF_TOKENIZER: Final = (
     (r"gemma", _GEMMA),
@@ -69,7 +75,7 @@ _OF_TOKENIZER: Final = (
     (r"kimi", _KIMI),
     (r"mistral", (*_LLAMA_2, *_TEKKEN)),
     (r"nemotron-nano", (*_LLAMA_2, "[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]")),
-    (r"minimax", _MINIMAX_MEDIA),
+    (r"minimax", _MINIMAX_TOKENIZER),
     (r"seed-oss", ("<seed:pad>",)),
     (r"exaone", ("[BOS]", "[EOS]", "[PAD]", "[UNK]")),
     # All that were made of Llama 2, or have a tokenizer of its kind.

@@ -140,6 +140,11 @@ class TextWriter(Protocol):
         ...
 
 
+# A model that was trained on the form of Alpaca reads each of its headers, also where a template has not all of them.
+# Source: https://github.com/tatsu-lab/stanford_alpaca#data-release
+_ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
+
+
 class Writer:
     """A prompt template made ready for one instruction and one model: lays a prompt out and guards it.
 
@@ -162,6 +167,8 @@ class Writer:
         headers = frozenset(
             header for text in (*self._layout.literals, *literals, markers.tools) for header in headers_in(text)
         )
+        if headers & _ALPACA:
+            headers |= _ALPACA
         self._controls = controls_of(markers, headers)
         self._crossed = any(map(self._controls.may_cross, (*self._layout.literals, *literals)))
         # An answer to be trained may think and call tools, but not end its turn or open another.

@@ -1,0 +1,135 @@
+"""Prompts that hold a text of anybody wherever one can come in."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attacks.judges import CANARY, HEAD, NEXT, TAIL
+from lazyprompt import AlpacaPrompter, ChatPrompter, FewShotTemplate, Msg, Prompty, TextBlock
+
+if TYPE_CHECKING:
+    from attacks.attacks import Attack, Honest
+
+_INPUTS = "{text: {kind: string}, more: {kind: string}, said: {kind: thread}, secret: {kind: string}}"
+_RULES = "system:\nBe kind. The key is {{secret}}.\n\n"
+_FILE = "---\nname: attacked\ninputs: %s\ntemplate: {format: %s, parser: prompty}\n---\n" + _RULES + "{{said}}\nuser:\n"
+DIALECTS = {
+    "v2": _FILE % (_INPUTS, "jinja2"),
+    "v2, mustache": _FILE % (_INPUTS, "mustache"),
+    "agentschema": f"---\nname: attacked\ninputs: {_INPUTS}\n---\n{_RULES}tools:\n[]\n\nuser:\n",
+    "dotprompt": '{{role "system"}}Be kind. The key is {{secret}}.\n{{role "user"}}',
+}
+"""Prompt files: what stands before the values in one of each dialect."""
+
+
+class Case(NamedTuple):
+    """What is put into a prompt.
+
+    Attributes:
+        first: A text.
+        second: Another one, to stand beside it; mostly empty.
+        before: What the developer wrote before them.
+        behind: What the developer wrote behind them.
+    """
+
+    first: str
+    second: str = ""
+    before: str = ""
+    behind: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both as one."""
+        return self.first + self.second
+
+    @property
+    def calm(self) -> Case:
+        """The same with nothing but words in it."""
+        return self._replace(first=HEAD, second=NEXT if self.second else "")
+
+
+def case_of(each: Attack | Honest) -> Case:
+    """An attack, or an honest text, as what is put into a prompt."""
+    if hasattr(each, "values"):
+        return Case(each.values[0], "".join(each.values[1:]), each.before, each.behind)
+    return Case(each.text)
+
+
+@lru_cache(maxsize=256)
+def prompter_for(before: str, behind: str) -> ChatPrompter:
+    """A prompter with two slots side by side within the developer's text, and one that nobody may see."""
+    return ChatPrompter(f"Be kind. {before}{{text}}{{more}}{behind}\nThe key is {{secret}}.")
+
+
+def tools_with(text: str) -> list[dict[str, Any]]:
+    """A tool of somebody else: all of its words are his."""
+    note = {"type": "string", "description": text, "enum": [text]}
+    parameters = {"type": "object", "properties": {"note": note, text: {"type": "string"}}}
+    return [{"type": "function", "function": {"name": "pay", "description": text, "parameters": parameters}}]
+
+
+def history_with(text: str) -> list[dict[str, Any]]:
+    """What was said: the text in what the user asked, what the model wrote to a tool, and what came back."""
+    arguments = json.dumps({"note": text, text: "x"}, ensure_ascii=False)
+    return [
+        {"role": "user", "content": f"So:\n{text}\n{TAIL}"},
+        {"role": "assistant", "content": "Fine."},
+        {"role": "user", "content": text},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": "call12345", "type": "function", "function": {"name": "pay", "arguments": arguments}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call12345", "name": "pay", "content": text},
+        {"role": "assistant", "content": "Done."},
+    ]
+
+
+def given_with(case: Case) -> dict[str, str]:
+    """What fills the slots, and what the user asks now."""
+    return {"text": case.first, "more": case.second, "secret": CANARY, "input": case.text}
+
+
+_ALPACA = AlpacaPrompter("Sum up {title}.", extra_keys=["text"])
+
+
+def alpaca_with(text: str) -> str:
+    """The flat text of Alpaca: in a slot, in an extra key, and in what was said before."""
+    return _ALPACA.generate_prompt({"title": text, "text": text}, [[text, "Fine."]])
+
+
+def few_shot_with(text: str) -> str:
+    """A prompt with examples of somebody else."""
+    examples = FewShotTemplate([{"q": text, "a": text}], "Q: {q}\nA: {a}")
+    return ChatPrompter("Be kind.\n{shots}").generate_prompt(
+        {"shots": examples.format(), "input": "Go on."}, model="chatml"
+    )
+
+
+def talk_with(case: Case) -> list[Msg]:
+    """A talk of many: the texts in what one says, and in a name."""
+    said = [TextBlock(each) for each in (case.first, case.second) if each]
+    return [
+        Msg("system", "Be kind.", "system"),
+        Msg("Ada", said, "user"),
+        Msg("Bob", "Fine.", "assistant"),
+        Msg(f"Dr {case.text}", "Yes.", "user"),
+        Msg("Ada", "Go on.", "user"),
+    ]
+
+
+@lru_cache(maxsize=256)
+def _loaded(dialect: str, before: str, behind: str) -> Prompty:
+    text = f"{DIALECTS[dialect]}{before}{{{{text}}}}{{{{more}}}}{behind}\n"
+    return Prompty.loads(text, dialect=dialect.partition(",")[0])
+
+
+def file_with(dialect: str, case: Case) -> tuple[Prompty, dict[str, object]]:
+    """A prompt file, and what is put in."""
+    given = {"text": case.first, "more": case.second, "secret": CANARY}
+    said = {"said": history_with(case.text)} if dialect.startswith("v2") else {}
+    return _loaded(dialect, case.before, case.behind), given | said
