@@ -7,7 +7,10 @@ templates (see :mod:`lazyprompt.answers.forms`), the others the special and adde
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _MISTRAL = (
     *("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]"),
@@ -67,7 +70,11 @@ _MINIMAX_TOKENIZER = (
     *("<review_comment>", "<filepath>"),
 )
 
+# Those of V3 and later that are not of the form of all others.
+_DEEPSEEK = ("\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
+
 _OF_TOKENIZER: Final = (
+    (r"deepseek", _DEEPSEEK),
     (r"gemma", _GEMMA),
     (r"granite|smollm", _STARCODER),
     (r"command", _COHERE),
@@ -82,6 +89,22 @@ _OF_TOKENIZER: Final = (
     (r"llama-2|vicuna|zephyr|hermes-2|baichuan|internlm|yi|phi-3", _LLAMA_2),
 )
 
+# What only one tokenizer has, so that a template which holds it is known to be for this family.
+_SIGNS: Final = (
+    ("<start_of_turn>", "gemma"),
+    ("<|turn>", "gemma-4"),
+    ("<\uff5cUser\uff5c>", "deepseek"),
+    ("<|start_of_role|>", "granite"),
+    ("<|START_OF_TURN_TOKEN|>", "command"),
+    ("[gMASK]", "glm-4"),
+    ("<|im_middle|>", "kimi"),
+    ("[INST]", "mistral"),
+    ("<SPECIAL_12>", "nemotron-nano"),
+    ("]~b]", "minimax"),
+    ("<seed:bos>", "seed-oss"),
+    ("[|endofturn|]", "exaone"),
+)
+
 
 def tokens_of_calls(family: str) -> tuple[str, ...]:
     """The tokens of calls, results and thoughts of a family."""
@@ -91,6 +114,16 @@ def tokens_of_calls(family: str) -> tuple[str, ...]:
 def tokens_of_tokenizer(family: str) -> tuple[str, ...]:
     """The special and added tokens of a family's tokenizer that are not of the form ``<|name|>``."""
     return _first(_OF_TOKENIZER, family)
+
+
+def tokens_beside(sequences: Collection[str]) -> frozenset[str]:
+    """What a tokenizer surely has beside the sequences that are known of it.
+
+    Args:
+        sequences: Those that a chat template holds.
+    """
+    families = (family for sign, family in _SIGNS if sign in sequences)
+    return frozenset(token for family in families for token in (*tokens_of_calls(family), *tokens_of_tokenizer(family)))
 
 
 def _first(table: tuple[tuple[str, tuple[str, ...]], ...], family: str) -> tuple[str, ...]:

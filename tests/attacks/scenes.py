@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from attacks.attacks import Attack, Honest
 from attacks.judges import CANARY, HEAD, NEXT, TAIL
 from lazyprompt import AlpacaPrompter, ChatPrompter, FewShotTemplate, Msg, Prompty, TextBlock
-
-if TYPE_CHECKING:
-    from attacks.attacks import Attack, Honest
 
 _INPUTS = "{text: {kind: string}, more: {kind: string}, said: {kind: thread}, secret: {kind: string}}"
 _RULES = "system:\nBe kind. The key is {{secret}}.\n\n"
@@ -52,9 +50,9 @@ class Case(NamedTuple):
 
 def case_of(each: Attack | Honest) -> Case:
     """An attack, or an honest text, as what is put into a prompt."""
-    if hasattr(each, "values"):
-        return Case(each.values[0], "".join(each.values[1:]), each.before, each.behind)
-    return Case(each.text)
+    if isinstance(each, Honest):
+        return Case(each.text)
+    return Case(each.values[0], "".join(each.values[1:]), each.before, each.behind)
 
 
 @lru_cache(maxsize=256)
@@ -98,15 +96,15 @@ _ALPACA = AlpacaPrompter("Sum up {title}.", extra_keys=["text"])
 
 
 def alpaca_with(text: str) -> str:
-    """The flat text of Alpaca: in a slot, in an extra key, and in what was said before."""
-    return _ALPACA.generate_prompt({"title": text, "text": text}, [[text, "Fine."]])
+    """The flat text of Alpaca: in a slot, and in an extra key."""
+    return _ALPACA.generate_prompt({"title": text, "text": text})
 
 
 def few_shot_with(text: str) -> str:
     """A prompt with examples of somebody else."""
-    examples = FewShotTemplate([{"q": text, "a": text}], "Q: {q}\nA: {a}")
+    template = FewShotTemplate("As here:", [{"q": text, "a": text}], "Q: {q}\nA: {a}", "Now: {q}")
     return ChatPrompter("Be kind.\n{shots}").generate_prompt(
-        {"shots": examples.format(), "input": "Go on."}, model="chatml"
+        {"shots": template.render(q=text), "input": "Go on."}, model="chatml"
     )
 
 
@@ -130,6 +128,7 @@ def _loaded(dialect: str, before: str, behind: str) -> Prompty:
 
 def file_with(dialect: str, case: Case) -> tuple[Prompty, dict[str, object]]:
     """A prompt file, and what is put in."""
-    given = {"text": case.first, "more": case.second, "secret": CANARY}
-    said = {"said": history_with(case.text)} if dialect.startswith("v2") else {}
-    return _loaded(dialect, case.before, case.behind), given | said
+    given: dict[str, object] = {"text": case.first, "more": case.second, "secret": CANARY}
+    if dialect.startswith("v2"):
+        given["said"] = history_with(case.text)
+    return _loaded(dialect, case.before, case.behind), given

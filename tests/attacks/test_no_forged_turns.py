@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from chat_judges import SPECIAL, templates
+from chat_judges import SPECIAL, deepseek, templates
 from hypothesis import settings
+from tokenizers import Tokenizer
 
 from attacks.attacks import attacks, honest
 from attacks.judges import HEAD, NEXT, Message, forged, layout_of, readings
@@ -43,7 +45,18 @@ if TYPE_CHECKING:
 
 FAMILY_NAMES = tuple(FAMILIES)
 # The models whose templates TRL has, and the layouts of their texts.
-TEMPLATES = {"qwen2_5": "chatml", "qwen3": "chatml", "llama3": "llama-3", "gemma": "gemma", "phi3": "phi-3"}
+TEMPLATES = {
+    **dict.fromkeys(("qwen2_5", "qwen3", "qwen3_6", "lfm2", "qwen2_5_vl"), "chatml"),
+    **dict.fromkeys(("llama3", "llama3_1", "llama3_2"), "llama-3"),
+    "gemma": "gemma",
+    "gemma3": "gemma",
+    "gemma4": "gemma-4",
+    "phi3": "phi-3",
+    "phi3_5": "phi-3",
+    "deepseekv3": "deepseek",
+    "glm4moe": "glm-4",
+    "cohere": "command-r",
+}
 # What no encoding can write is refused.
 UNWRITABLE = {"encoded: half of a pair", "split: surrogates"}
 
@@ -121,11 +134,12 @@ def template(name: str) -> ChatTemplate:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_text_forges_anything_in_a_models_own_template(name: str) -> None:
     def make(case: Case) -> list[Message]:
-        history = [turn for turn in history_with(case.text) if turn["role"] != "tool" and "tool_calls" not in turn]
-        chat = [{"role": "user", "content": case.text}] if len(history) < 2 else history
-        return [Message("", template(name).render(chat))]
+        # None of these knows tools, but for two of them.
+        chat = [turn for turn in history_with(case.text)[:3] if turn["content"].strip()]
+        return [Message("", template(name).render(chat).text)]
 
-    assert beaten(make, TEMPLATES[name], share([*TEMPLATES].index(name), 2)) == {}
+    cases = ((attack, case) for attack, case in share([*TEMPLATES].index(name), 3) if attack not in UNWRITABLE)
+    assert beaten(make, TEMPLATES[name], cases) == {}
 
 
 def plain(made: Any, key: str = "") -> Any:
@@ -133,7 +147,7 @@ def plain(made: Any, key: str = "") -> Any:
     if isinstance(made, dict):
         return {name: plain(each, name) for name, each in cast("dict[str, Any]", made).items()}
     if isinstance(made, list | tuple):
-        return [plain(each) for each in cast("list[Any]", made)]
+        return [plain(each) for each in made]
     return json.loads(made) if key == "arguments" and isinstance(made, str) else made
 
 
@@ -196,3 +210,31 @@ def test_what_was_made_harmless_is_restored_exactly(family: str | None) -> None:
     assert [text for text, new in zip(texts, made, strict=True) if restore(new, family) != text] == []
     assert [new for new in made if neutralize(new, family) != new] == []
     assert [each.text for each in honest() if neutralize(each.text, family) != each.text] == []
+
+
+def deepseeks() -> tuple[Callable[[str], list[int]], dict[int, str]]:
+    tokenizer = Tokenizer.from_file(str(deepseek() / "tokenizer.json"))
+    added = {token: each.content for token, each in tokenizer.get_added_tokens_decoder().items()}
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids, added
+
+
+def qwens() -> tuple[Callable[[str], list[int]], dict[int, str]]:
+    module: Any = import_module("dashscope.tokenizers.qwen_tokenizer")
+    tokenizer: Any = import_module("dashscope.tokenizers").get_tokenizer("qwen-turbo")
+    return lambda text: tokenizer.encode(text, allowed_special="all"), dict(module.SPECIAL_TOKENS)
+
+
+@pytest.mark.parametrize(("family", "load"), [("deepseek-v3.1", deepseeks), ("qwen1.5", qwens)])
+def test_no_text_becomes_a_special_token_of_a_real_tokenizer(family: str, load: Any) -> None:
+    """What a model's own tokenizer reads as its tokens is the same, whatever the texts say."""
+    encode, added = load()
+
+    def special(case: Case) -> Counter[int]:
+        return Counter(token for token in encode(flat(case, family)[0].text) if token in added)
+
+    every = Case(" ".join(f"{token} and" for token in added.values()))
+    cases = [(name, case) for name, case in share(0, 1) if name not in UNWRITABLE and len(case.text) < 5000]
+    cases.append(("all of its tokens", every))
+    calm = {case.calm: special(case.calm) for _, case in cases}
+    assert all(special.total() >= 9 for special in calm.values())
+    assert [name for name, case in cases if special(case) != calm[case.calm]] == []

@@ -14,6 +14,7 @@ from lazyprompt.text.chat.jinja import CALLING, TOOL
 from lazyprompt.text.chat.traced import Origin, Traced, parts_of, trace
 from lazyprompt.text.markers import tokens_in
 from lazyprompt.text.safety import COMMON_TAGS, JOINT, Controls, controls_for
+from lazyprompt.text.special_tokens import tokens_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,12 +126,14 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
     Args:
         template: The template.
-        tokens: What its tokenizer has besides: special tokens and the like.
+        tokens: What its tokenizer has besides: special tokens and the like. Where none are known, they are those of
+            the family that the template is seen to be for.
 
     Returns:
         The set.
     """
-    return controls_for(sequences_in(template) | tokens | COMMON_TAGS, _NO_HEADERS)
+    sequences = sequences_in(template)
+    return controls_for(sequences | (tokens or tokens_beside(sequences)) | COMMON_TAGS, _NO_HEADERS)
 
 
 class _Risk(NamedTuple):
