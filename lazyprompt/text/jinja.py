@@ -19,9 +19,9 @@ from lazyprompt.text.sandbox import (
     FAILURES,
     BoundedEnvironment,
     BoundedGenerator,
-    count_loops,
     globals_of_one_rendering,
     said,
+    within_bounds,
 )
 from lazyprompt.text.slots import value_text
 from lazyprompt.text.values import JsonValue, Opaque, TrustedValue, Value
@@ -212,11 +212,12 @@ def _compiled(text: str, jinja: _Environment) -> _Parsed:
         _check_names(tree, jinja)
         found = meta.find_undeclared_variables(tree) - set(jinja.globals)
         literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
-        template = jinja.from_string(count_loops(_named(tree)))
+        template = jinja.from_string(within_bounds(_named(tree)))
     except TemplateSyntaxError as error:
         raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
+    except (SyntaxError, *FAILURES) as error:
+        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting; and what
+        # fails in expressions without variables, which are worked out now.
         raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
     if other := next(tree.find_all(_OTHER_FILES), None):
         raise TemplateError(

@@ -11,12 +11,13 @@ often with plain data, :class:`BoundedGenerator` and :class:`BoundedEnvironment`
 from __future__ import annotations
 
 from functools import wraps
+from math import isfinite
 from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import nodes, pass_context
 from jinja2.compiler import CodeGenerator, optimizeconst
-from jinja2.exceptions import TemplateRuntimeError
+from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
 from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -43,10 +44,11 @@ if TYPE_CHECKING:
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
-# What an expression may raise: Jinja's own errors, and those of the operators and methods of plain data.
+# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter of
+# Jinja's says of its arguments.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
-    *(LookupError, AttributeError, RecursionError, MemoryError),
+    *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
 )
 
 # How a rendering counts its steps: a name no template can write.
@@ -373,8 +375,15 @@ def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
     return BoundedEnvironment.meter(context).counted(items)
 
 
-def count_loops(tree: nodes.Template) -> nodes.Template:
-    """A parsed template whose loops count what their conditions leave out, too."""
+def within_bounds(tree: nodes.Template) -> nodes.Template:
+    """A parsed template whose loops count what their conditions leave out, too.
+
+    Raises:
+        TemplateSyntaxError: There is a number that has no value: Jinja would write it out as a name.
+    """
+    for node in tree.find_all(nodes.Const):
+        if isinstance(node.value, float) and not isfinite(node.value):
+            raise TemplateSyntaxError("there is a number that is too large", node.lineno)
     for loop in list(tree.find_all(nodes.For)):
         if loop.test:
             loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)

@@ -314,3 +314,11 @@ def test_a_union_keeps_its_word() -> None:
 
 def test_number_is_another_name_of_float() -> None:
     assert Prompty.loads("---\ninputs: [{name: n, kind: number}]\n---\nhi").inputs[0].kind == "float"
+
+
+def test_a_block_that_reaches_into_a_section_of_tools_is_refused_with_its_line() -> None:
+    """Without that section the block had no end: Jinja's own error left."""
+    text = "---\nname: a\n---\ntools:\n- id: x{% for s in slots %}\n  type: function\n\nuser:\n{{ s }}{% endfor %}\n"
+    prompt = Prompty.loads(text, dialect="agentschema")
+    with pytest.raises(FormatError, match=r"^line \d+ of the template: .* end it within its section"):
+        convert(prompt, "langchain-json")

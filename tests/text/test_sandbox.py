@@ -12,7 +12,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment, unsafe
 
 from lazyprompt.text import bounds
-from lazyprompt.text.sandbox import BoundedEnvironment, count_loops, globals_of_one_rendering
+from lazyprompt.text.sandbox import BoundedEnvironment, within_bounds, globals_of_one_rendering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def failed(error: Exception) -> str:
 
 def rendered(text: str, steps: int = STEPS, environment: BoundedEnvironment | None = None, **data: Any) -> str:
     ours = environment or BoundedEnvironment(**OPTIONS | {"undefined": data.pop("undefined", Undefined)})
-    template = ours.from_string(count_loops(ours.parse(text)))
+    template = ours.from_string(within_bounds(ours.parse(text)))
     return ours.concat(template.root_render_func(template.new_context({**globals_of_one_rendering(steps), **data})))
 
 

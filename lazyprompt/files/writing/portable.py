@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from jinja2 import Environment, nodes
+from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from lazyprompt.errors import FormatError
 
@@ -117,8 +117,14 @@ def portable(template: str, syntax: Syntax) -> list[Piece]:
     Raises:
         FormatError: Something in it has no counterpart there; the message names the line.
     """
-    # Nothing is run here: it is only read.
-    tree = Environment(keep_trailing_newline=True, autoescape=False).parse(template)  # noqa: S701 - as the comment says
+    try:
+        # Nothing is run here: it is only read.
+        tree = Environment(keep_trailing_newline=True, autoescape=False).parse(template)  # noqa: S701 - as just said
+    except TemplateSyntaxError as error:
+        raise FormatError(
+            f"line {error.lineno} of the template: {error.message} A block that reaches into a section of tools has no "
+            f"counterpart in {syntax.name}; end it within its section"
+        ) from error
     return [*_Walk(syntax).body(tree.body, ())]
 
 

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.bounds import check_length, weigh
 from lazyprompt.text.chat.traced import OWN, Traced, holds_traced, like_all, map_origins, runs_of, whole
-from lazyprompt.text.sandbox import BoundedEnvironment, bounded, count_loops, said
+from lazyprompt.text.sandbox import FAILURES, BoundedEnvironment, bounded, said, within_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -279,11 +279,12 @@ def compiled(text: str, *, traced: bool = False) -> jinja2.Template:
     """
     environment = _environment(traced=traced)
     try:
-        made = environment.from_string(count_loops(environment.parse(text)))
+        made = environment.from_string(within_bounds(environment.parse(text)))
     except TemplateSyntaxError as error:
         raise TemplateError(f"the chat template, line {error.lineno}: {error.message}") from error
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
+    except (SyntaxError, *FAILURES) as error:
+        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting; and what
+        # fails in expressions without variables, which are worked out now.
         raise TemplateError(f"the chat template cannot be compiled: {said(error)}") from error
     if escaped := parsed(text).find(nodes.ScopedEvalContextModifier):
         raise TemplateError(f"the chat template, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
