@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.errors import (
+        BatchError,
         BudgetError,
         EngineError,
         FormatError,
@@ -100,6 +101,7 @@ __all__ = [
     "AsyncReplyStream",
     "AudioBlock",
     "Base64Source",
+    "BatchError",
     "Breakpoints",
     "Budget",
     "BudgetError",
@@ -197,8 +199,9 @@ _HOMES = {
     "budget.budget": "Budget",
     "budget.report": "TrimReport",
     "errors": (
-        "BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError ModuleError "
-        "PromptFileError PromptFileMissingError SafetyError SlotError TemplateError TokenizerError ToolsError"
+        "BatchError BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
+        "ModuleError PromptFileError PromptFileMissingError SafetyError SlotError TemplateError TokenizerError "
+        "ToolsError"
     ),
     "files.check.check": "Finding check",
     "files.dialects.translation": "Note",

@@ -84,12 +84,15 @@ def sources_help() -> str:
 
 
 @contextmanager
-def opened_model(options: ModelOptions, file: Prompty | None = None) -> Generator[OnlineChatModule | TrainableModule]:
+def opened_model(
+    options: ModelOptions, file: Prompty | None = None, **settings: float
+) -> Generator[OnlineChatModule | TrainableModule]:
     """The model, which can be asked while the context is open; its engine, if one was started, ends with it.
 
     Args:
         options: The options.
         file: The prompt file, whose model and options hold where no option says otherwise.
+        settings: Further settings of the module, as ``retries`` and ``timeout``.
 
     Raises:
         WrongUseError: An option is wrong, or says nothing beside others; or no model is named.
@@ -103,7 +106,7 @@ def opened_model(options: ModelOptions, file: Prompty | None = None) -> Generato
         source, model, said, left = model_of(options, file)
         options = {**options, "source": source, "model": model}
     _refuse_conflicts(options)
-    where, opened = _model(options, said)
+    where, opened = _model(options, {**said, **settings})
     try:
         with opened as module:
             yield module

@@ -80,7 +80,7 @@ def counted(options: TokensOptions) -> Output:
     """
     if options["download"] is not None:
         return _downloaded(options["download"])
-    budget = Budget(options["max_tokens"], _counter(options["counter"], options["bpe_file"]))
+    budget = Budget(options["max_tokens"], counter_of(options["counter"], options["bpe_file"]))
     asked = asked_prompt(options, "count")
     with asked.blaming():
         prompt, report = asked.prompter.with_budget(budget).fit(*asked.call, format=asked.form, model=asked.model)
@@ -105,7 +105,7 @@ def _downloaded(name: str) -> Output:
         raise WrongUseError("--download", str(error)) from error
 
 
-def _counter(asked: str, bpe_file: str | None) -> TokenCounter:
+def counter_of(asked: str, bpe_file: str | None) -> TokenCounter:
     """The counter of an option ``NAME[:ARGUMENT]``."""
     name, colon, argument = asked.partition(":")
     if name not in _COUNTERS:

@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from lazyprompt._cli_tokens import TokensOptions
     from lazyprompt.inspect.terminal import Color
 
-_ELSEWHERE = {"check": "_cli_check:check_command", "convert": "_cli_convert:convert", "lib": "_cli_lib:lib"}
+_ELSEWHERE = {
+    "batch": "_cli_batch:batch",
+    "check": "_cli_check:check_command",
+    "convert": "_cli_convert:convert",
+    "lib": "_cli_lib:lib",
+}
 _NO_ANSWER, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 
 

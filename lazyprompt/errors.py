@@ -9,6 +9,7 @@ Every error of this package is a :class:`LazyPromptError`, and also the built-in
     ├── FormatError (ValueError)        content that the asked form of output cannot carry
     ├── MediaError (ValueError)         a picture, sound or file that cannot be read or may not be
     ├── BudgetError (ValueError)        even what is protected does not fit
+    ├── BatchError (ValueError)         rows that cannot be read, or a form of output that cannot be written
     ├── TemplateError (ValueError)      a template, an instruction or a marker table that is wrong in itself
     ├── PromptFileError (ValueError)    a prompt file that cannot be used; says file:line:column
     │   └── PromptFileMissingError (FileNotFoundError)  it, or a file that it refers to, is not there
@@ -59,6 +60,10 @@ class MediaError(LazyPromptError, ValueError):
 
 class BudgetError(LazyPromptError, ValueError):
     """Even the protected part of a prompt does not fit its token budget."""
+
+
+class BatchError(LazyPromptError, ValueError):
+    """Rows cannot be read as rows, or have no line in the asked form; the message names the row."""
 
 
 class TemplateError(LazyPromptError, ValueError):

@@ -331,7 +331,9 @@ class PromptMaker:
         past = self._history if history is None else self._past(history)
         if past is not EMPTY_HISTORY:
             messages += past.to_openai()
-        said = "".join(user_parts) + (text or "")
+        said = "".join(user_parts)
+        if text:
+            said += text
         if said or self._now(text, past) is not None:
             messages.append({"role": "user", "content": said})
         if label is not None:

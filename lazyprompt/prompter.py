@@ -18,9 +18,12 @@ from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lazyprompt._json import JsonObject
+    from lazyprompt.batch.adapters import RayMap
+    from lazyprompt.batch.render import Columns, OnError
+    from lazyprompt.batch.rows import RowFault
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.report import Payload
@@ -66,6 +69,11 @@ class Prompter(PromptMaker):
     def prompt_template(self) -> PromptTemplate:
         """Which fields a flat prompt shows, and what stands between them."""
         return self._template
+
+    @property
+    def shows(self) -> bool:
+        """Whether each prompt is written to the standard error as well."""
+        return self._show
 
     @overload
     def generate_prompt(
@@ -315,6 +323,66 @@ class Prompter(PromptMaker):
         if model is not None or chat_template is not None:
             return self._for_model(model, chat_template).training_sample(input, label, history, tools, train=train)
         return self._sample(self._prepared(input, history, tools, label), train)
+
+    def render_batch(
+        self,
+        rows: object,
+        *,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+        columns: Columns | None = None,
+        params: Mapping[str, object] | None = None,
+        on_error: OnError = "raise",
+    ) -> Iterator[JsonObject | RowFault]:
+        """The prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
+
+        Args:
+            rows: Mappings one after another, a mapping of columns, an Arrow table or a DataFrame.
+            format: ``flat`` (the default), a provider, or a form of files as ``openai-batch``; see
+                :data:`lazyprompt.batch.forms.FORMS`.
+            model: The model of requests; in all other forms as in :meth:`generate_prompt`.
+            columns: Which columns are what, where that is not said by their names.
+            params: Further fields of each request, as ``{"max_tokens": 1024}``.
+            on_error: Whether a row without a prompt ends the work (``raise``), or its fault stands in its place
+                (``return``).
+
+        Returns:
+            What the line of each row holds, as dicts that share nothing with the rows.
+
+        Raises:
+            BatchError: The rows are no rows, or the settings do not fit.
+            LazyPromptError: As in :meth:`generate_prompt`; the message begins with the number of the row.
+        """
+        from lazyprompt.batch.render import render_batch  # noqa: PLC0415 - a room above, for this method alone
+
+        return render_batch(self, rows, format=format, model=model, columns=columns, params=params, on_error=on_error)
+
+    def ray_map(
+        self,
+        *,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+        columns: Columns | None = None,
+        params: Mapping[str, object] | None = None,
+    ) -> RayMap:
+        """What ``ray.data.Dataset.map_batches`` takes: ``data.map_batches(**prompter.ray_map())``.
+
+        It adds the columns ``line`` and ``error`` to a table; see :mod:`lazyprompt.batch.adapters`.
+
+        Args:
+            format: As in :meth:`render_batch` (so with model, columns and params).
+            model: The model.
+            columns: Which columns are what.
+            params: Further fields of each request.
+
+        Raises:
+            BatchError: The settings do not fit.
+            FormatError: There is no such form.
+        """
+        from lazyprompt.batch.adapters import ray_map  # noqa: PLC0415 - a room above, for this method alone
+        from lazyprompt.batch.render import RowPlan  # noqa: PLC0415 - as above
+
+        return ray_map(RowPlan.of(self, format, model=model, columns=columns, params=params))
 
     def pre_hook(self, hook: Hook) -> Self:
         """Call a function with the arguments of each call first; it gives back what is used in their place.

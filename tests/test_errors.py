@@ -14,6 +14,7 @@ BUILT_IN = {
     "FormatError": ValueError,
     "MediaError": ValueError,
     "BudgetError": ValueError,
+    "BatchError": ValueError,
     "TemplateError": ValueError,
     "PromptFileError": ValueError,
     "SafetyError": ValueError,

@@ -25,9 +25,10 @@ from lazyprompt.files.yaml_nodes import Source, text_of_file
 from lazyprompt.history import History
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._json import Json, JsonObject
+    from lazyprompt.batch.rows import RowFault
     from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filled
@@ -391,6 +392,19 @@ class Prompty:
             return request(self.spec, History.of(messages).messages, provider, api)
         made = self.filled(inputs, history)
         return request(self.spec, messages_of(made.steps), provider, api, tools=made.tools)
+
+    def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:  # noqa: ANN401 - those of render_batch
+        """The prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
+
+        In the forms of whole requests the model and the options are those of the file.
+
+        Args:
+            rows: Mappings one after another, a mapping of columns, an Arrow table or a DataFrame.
+            more: As there.
+        """
+        from lazyprompt.batch.render import render_batch  # noqa: PLC0415 - a room above, for this method alone
+
+        return render_batch(self, rows, **more)
 
     def read(self, response: object, provider: str | None = None, api: str | None = None) -> Json:
         """What an answer says: text, an object where the file has outputs, calls, vectors or a picture.

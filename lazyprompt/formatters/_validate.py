@@ -7,14 +7,15 @@ form shows its payload as views; the rules are the same for all of them.
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.formatters._cache import marked_blocks
-from lazyprompt.formatters.shape import Check, shown
+from lazyprompt.formatters.shape import FINE, Check, shown
 from lazyprompt.messages import SYSTEM_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.formatters.form import View
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
@@ -38,6 +39,10 @@ class Violation(NamedTuple):
         return f"  {self.path} {self.what}; {self.fix}"
 
 
+# Whether the shape of a view is surely right.
+_SURE: Callable[[View], bool] = itemgetter(4)
+
+
 @lru_cache(maxsize=64)
 def _shape_of(profile: Profile) -> Check:
     return profile.form.shape(profile)
@@ -59,7 +64,7 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
         return [Violation("the payload", what, fix) for _, what, fix in shape(payload)]
     views = list(profile.form.views(payload))
     rest: Mapping[str, Any] = payload
-    if isinstance(payload.get(key), list) and views and all(view[4] or view[1] == "system" for view in views):
+    if isinstance(payload.get(key), list) and views and all(map(_SURE, views[views[0][1] == "system" :])):
         # The messages are known to be fine: one of them stands for all beside the rest of the payload.
         rest = {**payload, key: payload[key][:1]}
     faults = list(shape(rest))
@@ -73,63 +78,78 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
 
 
-def _block_faults(views: Iterable[View], profile: Profile) -> Iterator[Fault]:
+def _block_faults(views: Iterable[View], profile: Profile) -> list[Fault]:
     """What a message may hold, and that each call has its result right behind it."""
+    faults: list[Fault] = []
     calls = _Calls(profile)
+    names = profile.names
     for view in views:
         path, _, seen, name, _ = view
         if calls.waiting and not profile.results_anywhere and not (seen and seen[0][0] == "result"):
-            yield from calls.unanswered()
-        if name is not None and profile.names is not None and not profile.names.fullmatch(name):
-            yield (*path, "name"), f"is {name!r}", f"use {profile.names.pattern}"
-        if not seen and not profile.empty_text:
-            yield path, "has no content", "give it some, or remove it"
+            faults += calls.unanswered()
+        if name is not None and names is not None and not names.fullmatch(name):
+            faults.append(((*path, "name"), f"is {name!r}", f"use {names.pattern}"))
+        if not seen:
+            if not profile.empty_text:
+                faults.append((path, "has no content", "give it some, or remove it"))
+            continue
         # Most messages are a plain text, with which nothing can be wrong.
-        if len(seen) != 1 or seen[0][0] != "text" or not seen[0][2].strip():
-            yield from _seen_faults(view, calls)
-        if seen and seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
-            yield (*path, *seen[-1][1]), "is a thought at the end", "put what followed it behind it"
-    yield from calls.unanswered()
+        if len(seen) != 1 or seen[0][0] != "text" or not seen[0][2] or seen[0][2].isspace():
+            faults += _seen_faults(view, calls)
+        if seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
+            faults.append(((*path, *seen[-1][1]), "is a thought at the end", "put what followed it behind it"))
+    return [*faults, *calls.unanswered()]
 
 
-def _seen_faults(view: View, calls: _Calls) -> Iterator[Fault]:
+def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
     """What is wrong with the blocks of a message."""
     path, role, seen, _, _ = view
     profile = calls.profile
+    faults: list[Fault] = []
     for kind, at, text, tool in seen:
-        if kind == "text":
-            if not profile.empty_text and (not text or text.isspace()):
-                yield (*path, *at), "is a text that shows nothing", "remove it"
+        if kind == "call":
+            if role != "assistant":
+                faults.append(((*path, *at), f"is a call of the {role}'s", "only the assistant thinks and calls"))
+            faults += calls.made(text, tool, path, at)
         elif kind == "result":
             if calls.waiting.pop(text, None) is None:
                 what = f"answers {text!r}, which no call before it waits for"
-                yield (*path, *at), what, "put it right behind its call, or remove it"
-        elif kind not in ("call", "thinking"):
-            yield from _medium_faults((*path, *at), role, kind, text, profile)
-        else:
-            if role != "assistant":
-                yield (*path, *at), f"is a {kind} of the {role}'s", "only the assistant thinks and calls"
-            if kind == "call":
-                yield from calls.made(text, tool, (*path, *at))
+                faults.append(((*path, *at), what, "put it right behind its call, or remove it"))
+        elif kind == "text":
+            if not profile.empty_text and (not text or text.isspace()):
+                faults.append(((*path, *at), "is a text that shows nothing", "remove it"))
+        elif kind != "thinking":
+            faults += _medium_faults((*path, *at), role, kind, text, profile)
+        elif role != "assistant":
+            faults.append(((*path, *at), f"is a thinking of the {role}'s", "only the assistant thinks and calls"))
+    return faults
 
 
 class _Calls:
     """The calls of a conversation: which ids were used, and which calls wait for their results."""
 
+    __slots__ = ("names", "profile", "used", "waiting")
+
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.used: set[str] = set()
         self.names: set[str] = set()
-        self.waiting: dict[str, Path] = {}
+        # Where each stands: the place of its message, and the one in that. They are put together for a fault.
+        self.waiting: dict[str, tuple[Path, Path]] = {}
 
-    def made(self, call_id: str, name: str | None, path: Path) -> Sequence[Fault]:
+    def made(self, call_id: str, name: str | None, message: Path, at: Path) -> Sequence[Fault]:
         """A call, and what is wrong with it."""
-        faults: list[Fault] = []
-        if call_id in self.used:
-            faults.append((path, f"uses the id {call_id!r} again", "give each call its own"))
+        new = call_id not in self.used
         self.used.add(call_id)
-        self.waiting[call_id] = path
-        if not self.profile.ids.fullmatch(call_id):
+        self.waiting[call_id] = message, at
+        fits = self.profile.ids.fullmatch(call_id)
+        if new and fits and (name is None or name in self.names):
+            return FINE
+        path = (*message, *at)
+        faults: list[Fault] = []
+        if not new:
+            faults.append((path, f"uses the id {call_id!r} again", "give each call its own"))
+        if not fits:
             faults.append((path, f"has the id {call_id!r}, which is refused", f"use {self.profile.ids.pattern}"))
         if name is not None and name not in self.names:
             self.names.add(name)
@@ -141,10 +161,12 @@ class _Calls:
 
     def unanswered(self) -> Sequence[Fault]:
         """The calls that nobody answered; they wait no longer."""
+        if not self.waiting:
+            return FINE
         waiting, self.waiting = self.waiting, {}
         return [
-            (path, f"makes the call {call_id!r}, which is not answered", "put its result right behind it")
-            for call_id, path in waiting.items()
+            ((*path, *at), f"makes the call {call_id!r}, which is not answered", "put its result right behind it")
+            for call_id, (path, at) in waiting.items()
         ]
 
 
@@ -178,10 +200,11 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
 def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Fault]:
     """Who may speak when."""
     said = [view for view in views if view[1] != "system" and view[1] != "developer"]
-    if profile.system != "anywhere" and len(said) < len(views):
-        for at, (path, role, *_) in enumerate(views):
-            if at and role in SYSTEM_ROLES:
-                yield path, "is a system message behind the first", "put all system text first, in one"
+    first = bool(views) and views[0][1] in SYSTEM_ROLES
+    if profile.system != "anywhere" and len(said) + first < len(views):
+        for view in views[1:]:
+            if view[1] in SYSTEM_ROLES:
+                yield view[0], "is a system message behind the first", "put all system text first, in one"
     if profile.needs_user and views and all(view[1] != "user" for view in said):
         yield (said or views)[0][0], "and the rest hold no user's turn", "add one"
     if said:

@@ -165,7 +165,8 @@ class InstructionTemplate:
     def parts(self, given: object) -> tuple[Sequence[str], Sequence[str], str | None]:
         """The same as :meth:`fill`, as bare parts: system, user and input. Made for speed."""
         if type(given) is dict:
-            values = cast("dict[str, object]", given)
+            # A cast would be a call, and one that is made for each prompt.
+            values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
         elif self._only_text and type(given) is str:
             return self._system.fill({}), self._user.fill({}), well_formed(given, "the input", SlotError)
         else:

@@ -23,10 +23,6 @@ _NAME = r"[^{}\s]+"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
 
 
-# How many parts a template with one slot has: text, value, text.
-_ONE_SLOT = 3
-
-
 class SlotSyntax(Protocol):
     """A parsed template, whichever syntax it was written in."""
 
@@ -66,7 +62,7 @@ class SlotTemplate:
         TemplateError: The template is no text, or has a lone surrogate.
     """
 
-    __slots__ = ("_blank", "_get", "_origins", "literals", "slots", "text")
+    __slots__ = ("_blank", "_get", "_origins", "_several", "literals", "slots", "text")
 
     def __init__(self, text: str, own: str = "instruction") -> None:
         if not isinstance(cast("object", text), str):
@@ -88,6 +84,7 @@ class SlotTemplate:
         self.literals: tuple[str, ...] = tuple(literals)
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(names))
         self._get = itemgetter(*names or ("",))
+        self._several = len(names) > 1
         blank = [""] * (2 * len(names) + 1)
         blank[0::2] = literals
         self._blank = tuple(blank)
@@ -113,7 +110,7 @@ class SlotTemplate:
             return self._blank
         parts = [*self._blank]
         # An itemgetter of one name gives a bare value, of more a tuple; a loop would take twice as long as both.
-        if len(parts) > _ONE_SLOT:
+        if self._several:
             parts[1::2] = self._get(values)
         else:
             parts[1] = self._get(values)

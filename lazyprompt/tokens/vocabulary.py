@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
@@ -151,7 +151,7 @@ def _loaded(name: str) -> tiktoken.Encoding | None:
     return ENCODINGS.get(name)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _files(name: str) -> tuple[File, ...]:
     """The files of an encoding, as tiktoken's recipe names them."""
     found: list[File] = []
@@ -168,7 +168,7 @@ def _files(name: str) -> tuple[File, ...]:
     return tuple(found)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
     """The encoding read from its files."""
     import tiktoken  # noqa: PLC0415

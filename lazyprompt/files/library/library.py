@@ -141,10 +141,13 @@ class PromptLibrary:
         for tag in languages:
             for layer in self._layers.paths:
                 found = [
-                    each for each in entries if each.lang == tag and each.layer == layer and _fits(each.version, wanted)
+                    # Each entry holds the path of its layer itself: to compare two paths takes as long as all the rest.
+                    each
+                    for each in entries
+                    if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
                 if found:
-                    return max(found, key=_age)
+                    return max(found, key=_age) if len(found) > 1 else found[0]
         raise PromptFileMissingError(_missing(key, lang, version, entries, languages))
 
     def entries(self, key: str) -> tuple[Entry, ...]:
@@ -167,6 +170,8 @@ class PromptLibrary:
             raise PromptFileMissingError(
                 f"there is no prompt {key!r}{near}; in {self._where} there are {_listed(keys)}"
             )
+        if len(found) == 1:
+            return found
         seen: dict[tuple[Path, str, Version | None], Entry] = {}
         for each in found:
             other = seen.setdefault((each.layer, each.lang, each.version), each)

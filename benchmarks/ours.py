@@ -1,0 +1,115 @@
+"""What this library does for each row of the table."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from floors import FEW, MANY, half, run_python
+from work import MODEL, ORDERS, QUESTION, ROWS, SLOTS, TOOLS, TURNS, conversation, prompt_folder
+
+from lazyprompt import Budget, ChatFormatter, ChatPrompter, Markers, Msg, TiktokenCounter, ToolResultBlock, ToolUseBlock
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.files.library.library import PromptLibrary
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.tools import ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lazyprompt.messages import Block, Role
+
+
+def contenders(vocabulary: Path) -> dict[str, Callable[[], object]]:
+    """All rows by their keys.
+
+    Args:
+        vocabulary: The file of o200k_base.
+    """
+    return {**prompts(), **payloads(), **trims(vocabulary), **files(), **bulk()}
+
+
+def prompts() -> dict[str, Callable[[], object]]:
+    """A chat as a dict and as flat text; both are safe by default."""
+    slots, chat = slotted(), ChatPrompter("Be brief.", tools=TOOLS)
+    family = ChatPrompter("Be brief.").with_markers(Markers.for_model("chatml"))
+    return {
+        "slots": lambda: slots.generate_prompt(SLOTS, return_dict=True),
+        "dict": lambda: chat.generate_prompt("And now?", TURNS, return_dict=True),
+        "flat": lambda: chat.generate_prompt("And now?", TURNS),
+        "chatml": lambda: family.generate_prompt("And now?", TURNS),
+        "import": partial(run_python, "from lazyprompt import ChatPrompter"),
+    }
+
+
+def slotted() -> ChatPrompter:
+    """The prompter of three slots."""
+    return ChatPrompter(
+        {"system": "You answer as {role}.", "user": "Context: {context}\nQuestion: {question}"}, system=""
+    )
+
+
+def payloads() -> dict[str, Callable[[], object]]:
+    """Forty messages with tools as payloads: from Msg, from OpenAI dicts, and judged after."""
+    messages, tools = [as_msg(message) for message in ORDERS], ToolSet.of(TOOLS)
+    found: dict[str, Callable[[], object]] = {}
+    for provider in ("anthropic", "gemini"):
+        formatter = ChatFormatter(provider)
+
+        def judged(formatter: ChatFormatter = formatter) -> object:
+            payload = formatter.format(*messages, tools=tools)
+            formatter.validate(payload)
+            return payload
+
+        found[provider] = partial(formatter.format, *messages, tools=tools)
+        found[f"{provider} dicts"] = partial(formatter.format, *ORDERS, tools=tools)
+        found[f"{provider} judged"] = judged
+    return found
+
+
+def as_msg(message: dict[str, Any]) -> Msg:
+    """A message of ORDERS as a Msg."""
+    blocks: list[Block] = [
+        ToolUseBlock(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in message.get("tool_calls", ())
+    ]
+    role: Role = message["role"]
+    if role == "tool":
+        call_id: str = message["tool_call_id"]
+        blocks = [ToolResultBlock(call_id, f"tool_{call_id.rpartition('_')[2]}", message["content"])]
+    return Msg(role, blocks or message["content"], role)
+
+
+def trims(vocabulary: Path) -> dict[str, Callable[[], object]]:
+    """A conversation cut to half of its tokens: none counted before, and all."""
+    counter = TiktokenCounter("o200k_base", bpe_file=vocabulary)
+    found: dict[str, Callable[[], object]] = {}
+    for name, count in (("trim few", FEW), ("trim many", MANY)):
+        messages, most = conversation(count), half(count)
+        known = Budget(most, counter)
+        found[name] = lambda messages=messages, most=most: Budget(most, counter).fit(messages)[0]  # type: ignore[misc]  # mypy knows no types of a lambda's defaults
+        found[f"{name} known"] = lambda messages=messages, known=known: known.fit(messages)[0]  # type: ignore[misc]  # the same
+    return found
+
+
+def files() -> dict[str, Callable[[], object]]:
+    """A prompt file, read each time; and out of a library, which reads it when it has changed."""
+    folder = prompt_folder()
+    library = PromptLibrary(folder.path)
+    return {
+        "file": lambda: Prompty.load(folder.file).generate_prompt(QUESTION, return_dict=True)["messages"],
+        "file kept": lambda: library.get("order-help").generate_prompt(QUESTION, return_dict=True)["messages"],
+    }
+
+
+def bulk() -> dict[str, Callable[[], object]]:
+    """Rows as lines of an OpenAI Batch file."""
+    prompter = slotted()
+
+    def lines() -> object:
+        line = RowPlan.of(prompter, "openai-batch", model=MODEL).line
+        return b"".join([line(number, row) for number, row in enumerate(ROWS, 1)])
+
+    return {"jsonl": lines}

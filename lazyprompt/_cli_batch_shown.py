@@ -1,0 +1,96 @@
+"""What ``lazyprompt batch`` shows while it is at work, and how it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from lazyprompt.inspect.terminal import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import FrameType
+    from typing import TextIO
+
+    from lazyprompt.batch.run import Progress
+
+_SIGNALS = {
+    signal.SIGINT: "it was interrupted (Ctrl-C)",
+    signal.SIGTERM: "it was told to end (SIGTERM)",
+}
+
+
+@contextmanager
+def shown(name: str) -> Generator[Callable[[Progress], None] | None]:
+    """What shows how far a run is, on a terminal; None where there is none.
+
+    Args:
+        name: What is made.
+    """
+    stream: TextIO | None = sys.stderr  # None where the process was started without
+    if stream is None or not stream.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415 - 30 ms, and only terminals need it
+    from rich.progress import BarColumn, TextColumn  # noqa: PLC0415 - as above
+    from rich.progress import Progress as Bar  # noqa: PLC0415 - as above
+
+    with Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        TextColumn("{task.fields[told]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(visible(name), total=None, told="")
+
+        def tell(progress: Progress) -> None:
+            bar.update(task, completed=progress.rows, total=progress.total, told=told(progress))
+
+        yield tell
+
+
+def told(progress: Progress) -> str:
+    """How far a run is, in words.
+
+    Args:
+        progress: How far it is.
+    """
+    of = "" if progress.total is None else f" of ~{progress.total:,}"
+    parts = [f"{progress.rows:,}{of} rows", f"{progress.rate:,.0f} rows/s"]
+    if progress.rejected:
+        parts.append(f"{progress.rejected:,} rejected")
+    if progress.tokens is not None:
+        parts.append(f"{progress.tokens:,} tokens")
+    if progress.eta is not None:
+        parts.append(f"{timedelta(seconds=round(progress.eta))} left")
+    return ", ".join(parts)
+
+
+@contextmanager
+def signals() -> Generator[Callable[[], str | None]]:
+    """What says whether a signal has asked to stop; a second one of the same kind does as it always does."""
+    asked: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+
+    def tell(number: int, _: FrameType | None) -> None:
+        known = signal.Signals(number)
+        asked.append(_SIGNALS[known])
+        signal.signal(known, before[known])
+
+    # One that is ignored, as in the background of a script, stays so.
+    found = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, tell)
+    try:
+        yield lambda: asked[0] if asked else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

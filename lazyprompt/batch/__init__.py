@@ -1,0 +1,1 @@
+"""Bulk work: rows of data in, a line of output for each."""

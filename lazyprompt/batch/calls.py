@@ -1,0 +1,199 @@
+"""Rows asked of a model: so many at once and so fast, each answer on the disk before the next row takes its place.
+
+Beside the output stands ``out.jsonl.answers`` while a run is on: the answers in the order in which they come. A run
+that was killed asks no row again whose answer is there; what was under way, as many rows as are asked at once at most,
+it does. At the end the answers go to the output in the order of rows, by way of the journal of all runs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from lazyprompt.batch.answer_log import AnswerLog
+from lazyprompt.batch.asking import Asking
+from lazyprompt.batch.journal import Journal
+from lazyprompt.batch.rates import Rates
+from lazyprompt.batch.run import (
+    Outcome,
+    Watch,
+    written_to,
+)
+from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside
+from lazyprompt.errors import BatchError
+from lazyprompt.modules.online import OnlineChatModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.batch.answer_log import Entry
+    from lazyprompt.batch.run import BatchJob, Progress
+    from lazyprompt.modules.trainable import TrainableModule
+
+_CHUNK_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class CallJob:
+    """What is asked of a model.
+
+    Args:
+        job: Which rows, how they become prompts, and where the answers go; its plan's form is of no interest. With a
+            file of rejects, rows that are refused go there; without it the first of them ends the run. Its counter
+            counts the tokens of prompts before they are sent, where those of a minute are limited.
+        module: The model. The plan's prompter is attached to it.
+        rates: How much is asked at once, and in a minute.
+        params: Further parameters of each call.
+    """
+
+    job: BatchJob
+    module: OnlineChatModule | TrainableModule
+    rates: Rates = field(default_factory=Rates)
+    params: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
+
+    def asked(self) -> JsonObject:
+        """What the answers depend on, by the names that messages use.
+
+        How fast rows are asked is not among it, nor what counts tokens for that: these may change between runs.
+
+        Raises:
+            BatchError: The rows cannot be read; or a parameter is no JSON.
+        """
+        try:
+            params: JsonObject = json.loads(json.dumps(dict(self.params), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise BatchError(f"the parameters of calls are not JSON: {error}") from error
+        asked = {name: value for name, value in self.job.asked().items() if name != "--tokens"}
+        return {**asked, "the model": _named(self.module), "the parameters of calls": params}
+
+
+def call_batch(
+    calls: CallJob,
+    *,
+    restart: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    stopped: Callable[[], str | None] | None = None,
+    grace: float = 5.0,
+) -> Outcome:
+    """Ask a model for the answer to each row, or go on with that.
+
+    Args:
+        calls: What is asked.
+        restart: Whether a run that was begun is thrown away, with its answers; or an output that is there already.
+        progress: What is told how far it is, after each row.
+        stopped: What is asked ten times a second whether to stop; it says why.
+        grace: How many seconds are left to what is under way when the run stops.
+
+    Returns:
+        What was made; its tokens are those of the answers, as the provider has counted them.
+
+    Raises:
+        BatchError: The rows cannot be read; or the output is not to be written: it is there already, another run
+            writes it, or one was begun that was asked for something else.
+        BatchStoppedError: It stopped before its end: the model cannot be asked, a row is refused, a file cannot be
+            written, or it was told to. Answers that have come are kept, and the next run goes on with them.
+    """
+    job = calls.job
+    files = Files(written_to(job.output, job), None if job.rejects is None else written_to(job.rejects, job))
+    if files.output == files.rejects:
+        raise BatchError(f"{job.output} is the output and the file of rejects; give two names")
+    answers = beside(files.output, ".answers")
+    if not restart:
+        _refuse_paying_twice(files, answers)
+    calls.module.prompt(job.plan.prompter)
+    begun = monotonic()
+    # Answers are for the user, so no service's limits hold for their file.
+    limits = type(job.plan.form.limits)()
+    with Journal(files, calls.asked(), limits, restart=restart) as journal:
+        rate = 0.0
+        if not journal.state.done:
+            if not journal.resumed:
+                answers.unlink(missing_ok=True)
+            with AnswerLog(answers, keeps_rejects=job.rejects is not None) as log:
+                journal.save()  # which makes the name of the log safe too
+                before = log.answered
+                _ask(calls, log, journal.state.number, progress, stopped, grace)
+                rate = (log.answered - before) / max(monotonic() - begun, 1e-9)
+                _write(log, journal)
+                log.remove()
+        state = journal.state
+        outputs = journal.finish()
+    return Outcome(state.written, state.rejected, state.tokens or None, rate, outputs, files.left_over(len(outputs)))
+
+
+def _refuse_paying_twice(files: Files, answers: Path) -> None:
+    """Refuse to begin anew where answers are that were paid for.
+
+    Raises:
+        BatchError: There are some.
+    """
+    if files.state.exists():
+        return
+    if files.output.exists():
+        raise BatchError(f"{files.output} is there already; give another output, or --restart to ask all rows again")
+    if answers.exists():
+        raise BatchError(
+            f"{answers} has the answers of a run whose state, {files.state.name}, is gone; move it away, or {ANEW}"
+        )
+
+
+def _ask(
+    calls: CallJob,
+    log: AnswerLog,
+    behind: int,
+    progress: Callable[[Progress], None] | None,
+    stopped: Callable[[], str | None] | None,
+    grace: float,
+) -> None:
+    """Ask for all answers that are not there."""
+    asking = Asking(calls, log, _teller(calls, log, progress), stopped, grace)
+    try:
+        asking.run(calls.job.choice.rows(calls.job.rows, behind))
+    except BatchStoppedError as error:
+        lost = f", {asking.given_up:,} were under way and will be asked again" if asking.given_up else ""
+        raise BatchStoppedError(f"{error}; {log.answered:,} rows have an answer{lost}", error.fault) from error
+
+
+def _teller(calls: CallJob, log: AnswerLog, progress: Callable[[Progress], None] | None) -> Callable[[], None]:
+    """What tells how far a run is."""
+    if progress is None:
+        return lambda: None
+
+    def state() -> State:
+        return State(written=log.answered, rejected=log.rejected)
+
+    def with_tokens(told: Progress) -> None:
+        progress(told._replace(tokens=log.tokens or None))
+
+    watch = Watch(calls.job, state(), with_tokens)
+    return lambda: watch.tell(state())
+
+
+def _write(log: AnswerLog, journal: Journal) -> None:
+    """Write the answers to the output, in the order of rows."""
+    chunk: list[Entry] = []
+    for entry in log.entries(journal.state.number):
+        chunk.append(entry)
+        if len(chunk) == _CHUNK_ROWS:
+            _add(journal, chunk)
+            chunk = []
+    if chunk:
+        _add(journal, chunk)
+    journal.save()
+
+
+def _add(journal: Journal, chunk: list[Entry]) -> None:
+    lines = [entry.line for entry in chunk if not entry.rejected]
+    rejects = [entry.line for entry in chunk if entry.rejected]
+    journal.add(chunk[-1].row, lines, rejects, sum(entry.tokens for entry in chunk))
+
+
+def _named(module: OnlineChatModule | TrainableModule) -> str:
+    """A model, in any process the same; where a local one listens is another place each time."""
+    if isinstance(module, OnlineChatModule):
+        return f"{module.source.name} {module.model}"
+    return module.base_model

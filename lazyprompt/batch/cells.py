@@ -1,0 +1,187 @@
+"""What of a row is what: the values of slots, what the user says, history, tools, the answer, the name of the row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from lazyprompt.batch.rows import is_nan
+from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
+from lazyprompt.text.slots import listed, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lazyprompt.batch.render import Columns
+    from lazyprompt.batch.rows import Row
+    from lazyprompt.errors import LazyPromptError
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.prompt_maker import ToolsLike
+
+_INPUT = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Where in a row its parts are.
+
+    Args:
+        slots: The column of each slot.
+        input: The column of what the user says; None where that has no place beside the slots.
+        history: The column of the history; None where that is a slot's.
+        tools: The column of the tools; None where that is a slot's.
+        label: The column of the answer.
+        id: The column of the row's name.
+        has_defaults: Whether a slot may be left out, as in prompt files, which say themselves what is missing.
+        typed: The slots whose values are no text: where a table has only text, as CSV, it is JSON.
+    """
+
+    slots: Mapping[str, str]
+    input: str | None
+    history: str | None
+    tools: str | None
+    label: str
+    id: str
+    has_defaults: bool
+    typed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        columns: Columns,
+        slots: tuple[str, ...],
+        *,
+        takes_input: bool,
+        has_defaults: bool,
+        typed: Iterable[str] = (),
+    ) -> Cells:
+        """The cells of a prompter's rows.
+
+        Args:
+            columns: Which columns are what.
+            slots: The slots of the prompter.
+            takes_input: Whether it takes what the user says.
+            has_defaults: Whether a slot may be left out.
+            typed: The slots whose values are no text.
+
+        Raises:
+            BatchError: A column is named for what is no slot.
+        """
+        takes_input = takes_input and _INPUT not in slots
+        known = (*slots, _INPUT) if takes_input else slots
+        for slot in columns.input:
+            if slot not in known:
+                raise BatchError(
+                    f"a column is named for {slot!r}{did_you_mean(slot, known)}; the prompt takes "
+                    f"{listed(known) or 'nothing'}"
+                )
+        named = {slot: columns.input.get(slot, slot) for slot in slots}
+        taken = frozenset(named.values())
+        return cls(
+            named,
+            columns.input.get(_INPUT, _INPUT) if takes_input else None,
+            None if columns.history in taken else columns.history,
+            None if columns.tools in taken else columns.tools,
+            columns.label,
+            columns.id,
+            has_defaults,
+            frozenset(typed),
+        )
+
+    def given(self, row: Row) -> dict[str, object]:
+        """The input of a row: a value for each slot, and what the user says.
+
+        Raises:
+            SlotError: A slot has no value.
+        """
+        given: dict[str, object] = {}
+        for slot, column in self.slots.items():
+            value = cell(row, column)
+            if slot in self.typed and isinstance(value, str):
+                value = _meant(value)
+            if value is not None:
+                given[slot] = value
+            elif not self.has_defaults:
+                raise SlotError(_missing(slot, column, row))
+        if self.input is not None:
+            said = cell(row, self.input)
+            if said is not None:
+                given[_INPUT] = said
+            elif not given and cell(row, self.history) is None:
+                raise SlotError(f"the prompt has no slots, so each row says something: {_missing('', self.input, row)}")
+        return given
+
+    def history_of(self, row: Row) -> HistoryLike | None:
+        """What was said before.
+
+        Raises:
+            HistoryError: It is text that is no JSON.
+        """
+        return cast("HistoryLike | None", _parsed(cell(row, self.history), self.history, HistoryError))
+
+    def tools_of(self, row: Row) -> ToolsLike:
+        """The tools that the model may call.
+
+        Raises:
+            ToolsError: They are text that is no JSON.
+        """
+        return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
+
+    def label_of(self, row: Row) -> str | None:
+        """The answer.
+
+        Raises:
+            SlotError: It cannot become text.
+        """
+        given = cell(row, self.label)
+        return None if given is None else value_text(given, self.label)
+
+    def name_of(self, row: Row) -> str | None:
+        """The name of the row.
+
+        Raises:
+            SlotError: It cannot become text.
+        """
+        given = cell(row, self.id)
+        return None if given is None else value_text(given, self.id)
+
+    def trial(self) -> Row:
+        """A row with a text for whatever a row can have, but history, tools and a name."""
+        columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
+        return dict.fromkeys(columns, "?")
+
+
+def cell(row: Row, column: str | None) -> object:
+    """A value; None where there is none, which tables say as NaN as well."""
+    value = None if column is None else row.get(column)
+    return None if is_nan(value) else value
+
+
+def _meant(text: str) -> object:
+    """Text as JSON; without a visible sign it is no value, and what is no JSON stays text, to be refused as such."""
+    if not text or text.isspace():
+        return None
+    try:
+        return cast("object", json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _missing(slot: str, column: str, row: Row) -> str:
+    where = f" (for the slot {slot!r})" if slot not in ("", column) else ""
+    if column in row:
+        return f"column {column!r}{where} has no value"
+    return f"there is no column {column!r}{where}{did_you_mean(column, row)}; the row has {listed(row) or 'no columns'}"
+
+
+def _parsed(value: object, column: str | None, error: type[LazyPromptError]) -> object:
+    """The value of a column of lists, which in some tables are text; text without a visible sign is no value."""
+    if not isinstance(value, str):
+        return value
+    if not value or value.isspace():
+        return None
+    try:
+        return cast("object", json.loads(value))
+    except (ValueError, RecursionError) as fault:
+        raise error(f"column {column!r} is text, and no JSON of a list: {fault}") from fault

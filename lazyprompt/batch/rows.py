@@ -1,0 +1,279 @@
+"""What rows come in: any table as mappings one at a time, and files of rows read in constant memory.
+
+No library of tables is imported for data that is at hand: each is known by the methods that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
+
+from lazyprompt.errors import BatchError, did_you_mean
+
+if TYPE_CHECKING:
+    import os
+
+Row: TypeAlias = "Mapping[str, object]"
+Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]
+Numbered: TypeAlias = "Iterator[tuple[int, Row | RowFault]]"
+
+# Tables are taken apart so many rows at a time.
+_STEP = 1000
+# So many characters of a row that cannot be read are kept to be shown.
+_SHOWN = 2000
+_ENDINGS: dict[str, Kind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+# What pandas has in the place of a value that is not there, beside NaN: pandas.NA, pandas.NaT.
+_NOTHING = frozenset({"NAType", "NaTType"})
+
+
+class RowFault(NamedTuple):
+    """A row of a file that cannot be read, or a row that has no prompt.
+
+    Attributes:
+        number: The number of the row, from 1.
+        reason: What is wrong with it.
+        line: The line of the file that it begins in, from 1; None where the file has no lines.
+        text: The row as it is written, as far as it is at hand; long ones are cut.
+    """
+
+    number: int
+    reason: str
+    line: int | None = None
+    text: str = ""
+
+
+class RowFile(NamedTuple):
+    """A file of rows.
+
+    Attributes:
+        path: Where it is.
+        kind: ``jsonl``, ``csv`` or ``parquet``.
+    """
+
+    path: Path
+    kind: Kind
+
+
+def row_file(path: str | os.PathLike[str], kind: Kind | None = None) -> RowFile:
+    """A file of rows, its kind known by its name: ``.jsonl`` (``.ndjson``), ``.csv`` or ``.parquet`` (``.pq``).
+
+    Args:
+        path: Where it is.
+        kind: What it is, whatever it is called.
+
+    Raises:
+        BatchError: The name has another ending, or there is no such kind.
+    """
+    found = Path(path)
+    if kind is None:
+        kind = _ENDINGS.get(found.suffix.lower())
+        if kind is None:
+            near = did_you_mean(found.suffix.lower(), _ENDINGS)
+            raise BatchError(f"{found} ends in {found.suffix!r}{near}; rows are read from {', '.join(_ENDINGS)}")
+    elif kind not in get_args(Kind):
+        raise BatchError(f"{found}: there is no kind {kind!r} of files; known are {', '.join(get_args(Kind))}")
+    return RowFile(found, kind)
+
+
+def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numbered:
+    """The rows of a file with their numbers, from 1; a few are in memory at a time.
+
+    Empty lines are no rows, and have no number.
+
+    Args:
+        path: The file.
+        start: How many rows to pass over; the first that comes has the number ``start + 1``.
+
+    Returns:
+        Each row with its number; a row that cannot be read as a :class:`RowFault`.
+
+    Raises:
+        BatchError: The file cannot be read at all: it is not there, or its header is wrong. That may show itself only
+            when the first row is asked for.
+        MissingExtraError: It is Parquet, and pyarrow is not installed.
+    """
+    from lazyprompt.batch import row_files  # noqa: PLC0415 - rows that are at hand need none of it
+
+    if start < 0:
+        raise BatchError(f"start is {start}; it is how many rows to pass over, from 0")
+    found = path if isinstance(path, RowFile) else row_file(path)
+    if not found.path.is_file():
+        what = "is a directory" if found.path.is_dir() else "is not there"
+        raise BatchError(f"{found.path} {what}; rows are read from a file")
+    return row_files.READERS[found.kind](found.path, start)
+
+
+def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
+    """What a file holds, as ``sha256:...``: whatever its name and times are, and wherever it is.
+
+    Args:
+        path: The file. It is read as a whole, at more than a gigabyte a second.
+
+    Raises:
+        BatchError: It cannot be read.
+    """
+    import hashlib  # noqa: PLC0415 - only work that can be resumed needs it
+
+    found = path.path if isinstance(path, RowFile) else Path(path)
+    try:
+        with found.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:
+        raise BatchError(f"{found} cannot be read: {error.strerror or error}") from error
+
+
+def shown(text: str) -> str:
+    """A row as it is written, cut where it is long."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
+
+
+def rows_of(data: object) -> Iterator[Row]:
+    """The rows of data in any form, one at a time; what is given stays as it is.
+
+    Args:
+        data: Mappings one after another; a mapping of columns of one length; an Arrow table, record batch or stream; a
+            DataFrame of pandas or polars.
+
+    Returns:
+        The rows, in their order. A place where a DataFrame has no value holds None.
+
+    Raises:
+        BatchError: It is none of these; or its columns are of different lengths, or have names that are no text. What
+            is wrong with a single row shows itself when that is asked for.
+    """
+    if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
+        raise BatchError(
+            f"rows are given as a {type(data).__name__}; give mappings, columns or a table, or read a file with "
+            "lazyprompt.batch.rows.read_rows"
+        )
+    if isinstance(data, Mapping):
+        return _of_columns(cast("Mapping[object, object]", data))
+    for method, reader in _TABLES.items():
+        if hasattr(data, method):
+            return reader(data)
+    if isinstance(data, Iterable):
+        return _of_items(cast("Iterable[object]", data))
+    raise BatchError(
+        f"rows are given as a {type(data).__name__}; give mappings one after another, a mapping of columns, an Arrow "
+        "table or a DataFrame"
+    )
+
+
+def _of_columns(columns: Mapping[object, object]) -> Iterator[Row]:
+    lengths = {_checked_name(name): _length(column, name) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise BatchError(f"columns are of one length, but {said}")
+    values = cast("Iterable[Iterable[object]]", columns.values())
+    # Arrays have numbers of their own.
+    plain = (column if isinstance(column, list | tuple) else map(_plain, column) for column in values)
+    return _zipped(tuple(lengths), zip(*plain, strict=True))
+
+
+def _length(column: object, name: object) -> int:
+    kind = type(column).__name__
+    # A single row would otherwise be taken for columns of letters.
+    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Sized) or not hasattr(column, "__iter__"):
+        raise BatchError(
+            f"column {name!r} is a {kind}; a mapping is read as columns, each of them a list with a "
+            "value for each row; give a single row within a list"
+        )
+    return len(column)
+
+
+def _zipped(names: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Iterator[Row]:
+    return (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise BatchError(f"a column has the name {name!r} of type {type(name).__name__}; names of columns are text")
+    return name
+
+
+def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
+    """The names of the columns of a table, which may have two of one name, where a row has not."""
+    found = tuple(map(_checked_name, names))
+    if twice := [name for at, name in enumerate(found) if name in found[:at]]:
+        raise BatchError(f"the table has two columns named {twice[0]!r}; name each column once")
+    return found
+
+
+def _of_batches(table: Any) -> Iterator[Row]:  # noqa: ANN401 - a table of pyarrow, which is not imported
+    """A table or a data set of Arrow."""
+    _checked_names(table.schema.names)
+    return chain.from_iterable(map(_of_batch, table.to_batches()))
+
+
+def _of_batch(batch: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
+    """A record batch of Arrow, of which a few rows at a time become Python's."""
+    _checked_names(batch.schema.names)
+    for at in range(0, len(batch), _STEP):
+        yield from batch.slice(at, _STEP).to_pylist()
+
+
+def _of_polars(frame: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
+    _checked_names(frame.columns)
+    rows: Iterator[Row] = frame.iter_rows(named=True)
+    return rows
+
+
+def _of_pandas(frame: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
+    names = _checked_names(frame.columns)
+    rows: Iterable[tuple[object, ...]] = frame.itertuples(index=False, name=None)
+    return _zipped(names, (map(_plain, row) for row in rows))
+
+
+def _plain(value: object) -> object:
+    """A value of a DataFrame as Python's own: pandas has NumPy's numbers and arrays, and three kinds of nothing."""
+    to_python = cast("Callable[[], object] | None", getattr(value, "tolist", None))
+    found = value if to_python is None else to_python()
+    return None if is_nan(found) else found
+
+
+def is_nan(value: object) -> bool:
+    """Whether a value says that there is none, as tables do: NaN, and what pandas has for other kinds of values."""
+    if isinstance(value, float):
+        return value != value  # noqa: PLR0124 - only NaN is not itself
+    return type(value).__name__ in _NOTHING
+
+
+def _of_stream(stream: object) -> Iterator[Row]:
+    """Whatever gives a stream of Arrow, and is known by nothing else."""
+    from lazyprompt.batch.row_files import arrow  # noqa: PLC0415 - only such a stream needs it
+
+    return chain.from_iterable(map(_of_batch, arrow().RecordBatchReader.from_stream(stream)))
+
+
+def _of_items(items: Iterable[object]) -> Iterator[Row]:
+    number = 0
+    for item in items:
+        if isinstance(item, Mapping):
+            number += 1
+            yield cast("Row", item)
+        elif hasattr(item, "to_pylist"):
+            for row in _of_batch(item):
+                number += 1
+                yield row
+        else:
+            raise BatchError(
+                f"row {number + 1} is a {type(item).__name__}; a row is a mapping of names of columns to values"
+            )
+
+
+# The tables, by a method that only they have. A stream is the last: tables give one as well.
+_TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
+    "iter_rows": _of_polars,
+    "itertuples": _of_pandas,
+    "to_batches": _of_batches,
+    "to_pylist": _of_batch,
+    "__arrow_c_stream__": _of_stream,
+}

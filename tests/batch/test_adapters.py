@@ -1,0 +1,185 @@
+"""What tables of other engines are rendered with: what it adds, what it refuses, and how it travels to a worker."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cluster_helpers import asking, expected, plan, rows, weather
+
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Prompter, Prompty
+from lazyprompt.batch.adapters import ArrowLines, columns_map
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.errors import BatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TALK = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
+TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}<|assistant|>"
+FILE = "---\nname: ask\ninputs:\n  q: {type: string, default: Why?}\n---\nsystem:\nBe brief.\n\nuser:\n{{q}}\n"
+
+
+def shout(given: Any, history: Any, tools: Any, label: Any) -> tuple[Any, Any, Any, Any]:
+    return {"q": given["q"].upper()}, history, tools, label
+
+
+# The most bytes of each: about a quarter more than it has.
+PROMPTERS: dict[str, tuple[Prompter | Prompty, int]] = {
+    "plain": (ChatPrompter("Answer {q}"), 1700),
+    "tools": (ChatPrompter("Answer {q}", tools=[weather]), 2300),
+    "history": (ChatPrompter("Answer {q}", history=TALK), 2300),
+    "family": (ChatPrompter("Answer {q}").with_markers("qwen2.5"), 2000),
+    "hook": (ChatPrompter("Answer {q}").pre_hook(shout), 1800),
+    "budget": (ChatPrompter("Answer {q}", history=TALK, budget=Budget(400, CharTokenCounter())), 3500),
+    "chat template": (ChatPrompter("Answer {q}").with_chat_template(ChatTemplate.load(TEMPLATE)), 2300),
+    "file": (Prompty.loads(FILE), 1300),
+    "all": (
+        ChatPrompter("{q}", tools=[weather], history=TALK, budget=Budget(4000)).with_markers("llama3").pre_hook(shout),
+        4600,
+    ),
+}
+FORMS = ("flat", "openai", "anthropic")
+
+
+def prompts(prompter: Prompter | Prompty) -> list[object]:
+    return [prompter.generate_prompt({"q": "Why?" * 20}, format=form) for form in FORMS]
+
+
+@pytest.mark.parametrize("name", PROMPTERS)
+def test_a_prompter_pickles_small_whatever_it_has_done(name: str) -> None:
+    prompter, most = PROMPTERS[name]
+    packed = pickle.dumps(prompter)
+    assert len(packed) < most
+    said = prompts(prompter)
+    assert len(pickle.dumps(prompter)) == len(packed)
+    for _ in range(2):
+        prompter = pickle.loads(pickle.dumps(prompter))  # noqa: S301 - our own
+        assert prompts(prompter) == said
+
+
+@pytest.mark.parametrize("name", PROMPTERS)
+def test_a_plan_pickles_small_whatever_it_has_done(name: str) -> None:
+    prompter, most = PROMPTERS[name]
+    row: dict[str, object] = {"q": "Why?", "id": "a"}
+    made = RowPlan.of(prompter, "openai-batch", model="gpt-5-mini")
+    packed = pickle.dumps(made)
+    assert len(packed) < most + 1900
+    line = made.line(1, row)
+    assert len(pickle.dumps(made)) == len(packed)
+    again = pickle.loads(packed)  # noqa: S301 - our own
+    assert again.line(1, row) == line
+    assert again.settings == made.settings
+
+
+def test_a_chat_template_pickles_as_its_text() -> None:
+    template = ChatTemplate.load(TEMPLATE)
+    said = template.render(TALK).text
+    packed = pickle.dumps(template)
+    assert len(packed) < len(TEMPLATE) + 500
+    assert pickle.loads(packed).render(TALK).text == said  # noqa: S301 - our own
+
+
+def columns(count: int) -> dict[str, list[Any]]:
+    found = rows(count)
+    return {name: [row[name] for row in found] for name in found[0]}
+
+
+def test_columns_get_two_more() -> None:
+    given = columns(20)
+    assert columns_map(plan())(given) == {"line": expected(20), "error": [None] * 20}
+    assert given == columns(20)
+
+
+def test_no_rows_have_no_lines() -> None:
+    assert columns_map(plan())({name: [] for name in columns(1)}) == {"line": [], "error": []}
+    assert columns_map(plan())({}, []) == {"line": [], "error": []}
+
+
+def without_ids(places: Sequence[int] | None) -> dict[str, list[str | None]]:
+    given = columns(3)
+    del given["id"]
+    return columns_map(plan())(given, places)
+
+
+def test_rows_without_a_name_are_named_by_their_place() -> None:
+    lines = without_ids([7, 8, 9])["line"]
+    assert [json.loads(str(line))["custom_id"] for line in lines] == ["row-8", "row-9", "row-10"]
+
+
+def test_rows_without_a_name_or_a_place_would_all_be_row_1() -> None:
+    with pytest.raises(BatchError, match=r"there is no column 'id'; openai-batch names each row.*no number"):
+        without_ids(None)
+
+
+def test_a_row_without_a_name_among_others_is_an_error_of_its_own() -> None:
+    given = columns(4)
+    given["id"][1] = None
+    given["id"][2] = float("nan")
+    made = columns_map(plan())(given)
+    assert [line is None for line in made["line"]] == [False, True, True, False]
+    assert made["error"] == [None, *["column 'id' has no value; each row needs a name"] * 2, None]
+
+
+def test_forms_that_name_no_row_need_no_names() -> None:
+    given = {"q": ["Why?"], "label": ["So."]}
+    made = columns_map(RowPlan.of(ChatPrompter("{q}"), "train-alpaca"))(given)
+    assert made["error"] == [None]
+
+
+def test_what_is_wrong_with_a_row_is_said_without_its_number_where_it_has_none() -> None:
+    given = columns(3)
+    given["question"][1] = None
+    assert columns_map(plan())(given)["error"][1] == "column 'question' has no value"
+    assert columns_map(plan())(given, [5, 6, 7])["error"][1] == "row 7: column 'question' has no value"
+
+
+def test_a_table_that_has_a_column_of_that_name() -> None:
+    with pytest.raises(BatchError, match="the table has a column 'error', which is to be made; rename it"):
+        columns_map(plan())(columns(1) | {"error": [None]})
+
+
+@pytest.mark.parametrize("kind", ["Table", "RecordBatch"])
+def test_tables_of_arrow(kind: str) -> None:
+    arrow = import_module("pyarrow")
+    table = getattr(arrow, kind).from_pylist(rows(20))
+    made = pickle.loads(pickle.dumps(ArrowLines(plan())))(table)  # noqa: S301 - our own
+    assert type(made) is type(table)
+    assert made.schema.names == [*table.schema.names, "line", "error"]
+    assert made.column("line").to_pylist() == expected(20)
+    assert made.column("beside").to_pylist()[:2] == [None, 1]
+
+
+def test_messages_that_a_table_has_filled_up_with_nothing() -> None:
+    # Arrow gives each message all keys that any of them has.
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ]
+    row = {"id": "a", "question": "Why?", "language": "French", "history": talk}
+    table = import_module("pyarrow").Table.from_pylist([row])
+    assert table.column("history")[0].as_py()[0].keys() == {"role", "content", "tool_calls", "tool_call_id"}
+    assert ArrowLines(plan())(table).column("line").to_pylist() == [plan().line(1, row)[:-1].decode()]
+
+
+def test_what_ray_is_given() -> None:
+    given = asking().ray_map(format="openai-batch", model="gpt-5-mini")
+    assert given["batch_format"] == "pyarrow"
+    table = import_module("pyarrow").Table.from_pylist(rows(5))
+    assert given["fn"](*given["fn_constructor_args"])(table).column("line").to_pylist() == expected(5)
+
+
+def test_datasets_name_rows_by_their_place_in_all_processes() -> None:
+    datasets = import_module("datasets")
+    data = datasets.Dataset.from_list([{"question": f"Why {at}?", "language": "French"} for at in range(6)])
+    lines = columns_map(plan())
+    named = datasets.fingerprint.Hasher.hash(lines)
+    made = data.map(lines, batched=True, with_indices=True, batch_size=2)
+    assert [json.loads(line)["custom_id"] for line in made["line"]] == [f"row-{at}" for at in range(1, 7)]
+    # By this datasets knows that it has done the same before.
+    assert datasets.fingerprint.Hasher.hash(lines) == named

@@ -1,0 +1,262 @@
+"""Lines of every form: what they are to the byte, and what the official types say of them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict
+
+import pytest
+from provider_judges import in_order
+from provider_types import MisfitError, fits, many, sdk, strictly
+
+from lazyprompt import AlpacaPrompter, ChatPrompter
+from lazyprompt.batch.forms import FORMS, BatchForm, form_of
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.errors import BatchError, FormatError
+from lazyprompt.formatters.providers import PROVIDERS
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "batch_lines.txt"
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "Says it.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
+CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Köln"}'}}
+CALLS: list[dict[str, Any]] = [
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    {"role": "assistant", "content": "It rains."},
+]
+PROMPTER = ChatPrompter({"system": "Be {style}.", "user": "{question}"}, system="")
+ROWS: list[dict[str, Any]] = [
+    {"style": "kind", "question": 'Say "hi"\r\nin 中文\u2028now', "label": "嗨"},
+    {"style": "brief", "question": "And now?", "history": CALLS, "tools": TOOLS, "id": "two", "label": "It does."},
+]
+BATCHES = [name for name in FORMS if name.endswith("-batch")]
+TRAINS = [name for name in FORMS if name.startswith("train-")]
+# What a line of OpenAI's form may not be without; the client has no type of it.
+_ANSWERED = {"max_tokens": 64}
+
+
+class _OpenAILine(TypedDict):
+    custom_id: str
+    method: Literal["POST"]
+    url: Literal["/v1/chat/completions", "/v1/responses", "/v4/chat/completions"]
+    body: dict[str, Any]
+
+
+class _GeminiLine(TypedDict):
+    key: str
+    request: dict[str, Any]
+
+
+class _GeminiRequest(TypedDict):
+    """GenerateContentRequest of the interface; the types of its parts are the client's."""
+
+    contents: list[dict[str, Any]]
+    system_instruction: NotRequired[dict[str, Any]]
+    tools: NotRequired[list[dict[str, Any]]]
+    generation_config: NotRequired[dict[str, Any]]
+
+
+def plan(name: str, prompter: Any = PROMPTER, **more: Any) -> RowPlan:
+    form = form_of(name)
+    if form.has_model:
+        more.setdefault("model", "m")
+    if form.sample:
+        more.setdefault("train", "all" if form.sample == "sharegpt" else "last")
+    if form.needs:
+        more.setdefault("params", _ANSWERED)
+    return RowPlan.of(prompter, name, **more)
+
+
+def rows_for(name: str) -> list[dict[str, Any]]:
+    """The rows that a form can have; one of calls has no place in some."""
+    if name in ("flat", "ollama-generate", "train-alpaca", "train-trl-text"):
+        return ROWS[:1]
+    return ROWS
+
+
+def lines_of(name: str, **more: Any) -> list[bytes]:
+    return [plan(name, **more).line(number, row) for number, row in enumerate(rows_for(name), 1)]
+
+
+def _of_openai(provider: str, line: dict[str, Any]) -> None:
+    fits(_OpenAILine, line)
+    body = dict(line["body"])
+    assert body.pop("model") == "m"
+    body.pop("max_tokens", None)
+    strictly(provider, body)
+    in_order(provider, body)
+
+
+def _of_anthropic(line: dict[str, Any]) -> None:
+    fits(sdk("anthropic.types.messages.batch_create_params").Request, line)
+    in_order("anthropic", {key: line["params"][key] for key in line["params"].keys() - {"model", "max_tokens"}})
+
+
+def _of_gemini(line: dict[str, Any]) -> None:
+    types = sdk("google.genai.types")
+    fits(_GeminiLine, line)
+    request = line["request"]
+    fits(_GeminiRequest, request)
+    fits(many(types.Content), request["contents"])
+    for content in (*request["contents"], request.get("system_instruction", {})):
+        fits(types.Content, content)
+    fits(many(types.Tool), request.get("tools", []))
+    fits(types.GenerationConfig, request.get("generation_config", {}))
+    in_order("gemini", {key: request[key] for key in request.keys() - {"generation_config"}})
+
+
+def judge(name: str, line: dict[str, Any]) -> None:
+    if name == "anthropic-batch":
+        _of_anthropic(line)
+    elif name == "gemini-batch":
+        _of_gemini(line)
+    elif name in BATCHES:
+        _of_openai(form_of(name).provider, line)
+    else:
+        assert list(line) == ["custom_id", "payload"]
+        strictly(name, line["payload"])
+        in_order(name, line["payload"])
+
+
+def test_lines_are_what_they_were() -> None:
+    """To write the file anew, after looking at the difference: python tests/batch/test_batch_forms.py."""
+    assert written() == GOLDEN.read_text(encoding="utf-8")
+
+
+def written() -> str:
+    return "".join(f"## {name}\n{b''.join(lines_of(name)).decode()}\n" for name in FORMS)
+
+
+@pytest.mark.parametrize("name", [*PROVIDERS, *BATCHES])
+def test_official_types_take_every_line(name: str) -> None:
+    for line in lines_of(name):
+        judge(name, json.loads(line))
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("openai-batch", {"custom_id": 1, "method": "POST", "url": "/v1/chat/completions", "body": {}}),
+        ("anthropic-batch", {"custom_id": "a", "params": {"model": "m", "messages": []}}),
+        ("gemini-batch", {"key": "a", "request": {"contents": [], "system_instruction": "Be kind."}}),
+    ],
+)
+def test_the_judges_refuse_what_services_would(name: str, broken: dict[str, Any]) -> None:
+    with pytest.raises((MisfitError, KeyError)):
+        judge(name, broken)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_line_is_one_line_and_ends_in_one_end(name: str) -> None:
+    for line in lines_of(name):
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+        assert b"\r" not in line
+        assert type(json.loads(line)) is dict
+
+
+def test_alpacas_prompts_have_lines_too() -> None:
+    prompter = AlpacaPrompter("Sum up {text}.")
+    for name in ("flat", "openai-batch", "anthropic-batch", "gemini-batch"):
+        line = json.loads(plan(name, prompter).line(1, {"text": "a"}))
+        assert "Sum up a." in json.dumps(line)
+        if name in BATCHES:
+            judge(name, line)
+
+
+def test_limits_say_where_they_are_from() -> None:
+    for name in BATCHES:
+        limits = FORMS[name].limits
+        assert limits.source.startswith("https://")
+        if name != "vllm-batch":
+            assert limits.bytes is not None
+            assert limits.bytes >= 100_000_000
+    assert FORMS["openai-batch"].limits[:2] == (50_000, 200_000_000)
+    assert FORMS["anthropic-batch"].limits[:2] == (100_000, 256_000_000)
+    assert FORMS["gemini-batch"].limits[:2] == (None, 2_000_000_000)
+    assert FORMS["flat"].limits[:3] == (None, None, None)
+
+
+def test_an_unknown_form_is_told_and_the_nearest_named() -> None:
+    assert form_of(None) is FORMS["flat"]
+    with pytest.raises(
+        FormatError, match=r"'openai-bach' is unknown \(did you mean 'openai-batch'\?\); known are flat"
+    ):
+        form_of("openai-bach")
+
+
+def test_names_of_rows_are_those_that_a_service_takes() -> None:
+    anthropic = plan("anthropic-batch")
+    row = {"style": "a", "question": "b"}
+    assert json.loads(anthropic.line(7, row))["custom_id"] == "row-7"
+    assert json.loads(anthropic.line(7, {**row, "id": 12}))["custom_id"] == "12"
+    for name in ("a b", "ü", "a" * 65, "a\n"):
+        with pytest.raises(
+            BatchError, match=r"^row 7: anthropic-batch takes names of the form \[a-zA-Z0-9_-\]\{1,64\}"
+        ):
+            anthropic.line(7, {**row, "id": name})
+    with pytest.raises(BatchError, match="row 7: the name of the row is empty"):
+        plan("openai-batch").line(7, {**row, "id": ""})
+    assert json.loads(plan("openai-batch").line(7, {**row, "id": 'ü "\n'}))["custom_id"] == 'ü "\n'
+
+
+@pytest.mark.parametrize("name", [name for name in BATCHES if FORMS[name].has_model])
+def test_a_request_names_its_model(name: str) -> None:
+    with pytest.raises(BatchError, match=f"{name} needs a model: .*give model="):
+        RowPlan.of(PROMPTER, name, params=_ANSWERED)
+
+
+def test_anthropic_wants_a_limit_of_tokens() -> None:
+    with pytest.raises(BatchError, match=r"needs 'max_tokens' in each request: give params=\{'max_tokens': ...\}"):
+        RowPlan.of(PROMPTER, "anthropic-batch", model="m")
+
+
+def test_further_fields_stand_in_each_request() -> None:
+    params: dict[str, Any] = {"temperature": 1e-7, "stop": ["\n"], "n": 10**30}
+    made = plan("openai-batch", params=params)
+    params["stop"].append("changed")
+    for row in ROWS:
+        body = json.loads(made.line(1, row))["body"]
+        assert (body["temperature"], body["stop"], body["n"]) == (1e-7, ["\n"], 10**30)
+    config = {"generation_config": {"temperature": 0.5, "max_output_tokens": 10}}
+    line = json.loads(plan("gemini-batch", params=config).line(1, ROWS[0]))
+    judge("gemini-batch", line)
+    assert line["request"]["generation_config"] == config["generation_config"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("flat", {"n": 1}, "flat has no place for 'n': only whole requests"),
+        ("openai", {"n": 1}, "openai has no place for 'n'"),
+        ("openai-batch", {"messages": []}, "params has 'messages', which the prompt says itself"),
+        ("openai-batch", {"n": float("nan")}, "params.n is nan, which JSON does not know"),
+        ("openai-batch", {"n": {1}}, "params.n is a set"),
+    ],
+)
+def test_further_fields_that_have_no_place_are_refused(name: str, params: dict[str, Any], message: str) -> None:
+    with pytest.raises(BatchError, match=message):
+        plan(name, params=params)
+
+
+def test_forms_are_values_that_travel() -> None:
+    for form in FORMS.values():
+        twin = pickle.loads(pickle.dumps(form))  # noqa: S301 - our own bytes
+        assert twin == form
+        assert isinstance(twin, BatchForm)
+    assert set(TRAINS) == {"train-openai", "train-alpaca", "train-sharegpt", "train-trl", "train-trl-text"}
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(written(), encoding="utf-8")

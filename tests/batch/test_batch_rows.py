@@ -1,0 +1,358 @@
+"""Rows of every source are the same rows, with the same lines; what is no row is told, and the next one goes on."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import re
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd  # type: ignore[import-untyped]  # its types are a package of their own
+import pyarrow as pa  # type: ignore[import-untyped]  # it has none
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from lazyprompt import ChatPrompter
+from lazyprompt.batch import row_files
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.rows import RowFault, fingerprint, read_rows, row_file, rows_of
+from lazyprompt.errors import BatchError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PLAN = RowPlan.of(ChatPrompter({"system": "Be {style}.", "user": "{question}\n"}), "openai-batch", model="m")
+COLUMNS = ("style", "question", "note")
+TEXTS = st.text(max_size=12) | st.sampled_from(["a\r\nb", 'say "no"', "中文,\n", "\u2028\u2029\x85", " ", "<|im_end|>"])
+ROWS = st.lists(st.fixed_dictionaries(dict.fromkeys(COLUMNS, TEXTS)), max_size=6)
+
+
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in COLUMNS}
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.table(columns_of(rows), schema=pa.schema([(name, pa.string()) for name in COLUMNS]))
+
+
+def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    return pd.DataFrame(columns_of(rows), columns=list(COLUMNS))
+
+
+class OnlyAStream:
+    """Whatever gives Arrow's stream, and nothing else."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class OnlyIterRows:
+    """What is known of a DataFrame of polars, which CI has not."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+        self.columns = list(COLUMNS)
+
+    def iter_rows(self, *, named: bool) -> Iterator[dict[str, Any]]:
+        assert named
+        return iter(self._rows)
+
+
+SOURCES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
+    "list": lambda rows: rows,
+    "generator": lambda rows: (row for row in rows),
+    "columns": columns_of,
+    "table": table_of,
+    "batch": lambda rows: pa.RecordBatch.from_pydict(columns_of(rows), schema=table_of(rows).schema),
+    "batches": lambda rows: table_of(rows).to_batches(max_chunksize=2),
+    "reader": lambda rows: table_of(rows).to_reader(2),
+    "stream": lambda rows: OnlyAStream(table_of(rows)),
+    "pandas": frame_of,
+    "series": lambda rows: dict(frame_of(rows)),
+    "polars": OnlyIterRows,
+}
+
+
+def as_jsonl(rows: list[dict[str, Any]], path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\r\n" for row in rows), newline="")
+
+
+def as_csv(rows: list[dict[str, Any]], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def as_parquet(rows: list[dict[str, Any]], path: Path) -> None:
+    parquet.write_table(table_of(rows), path, row_group_size=2)
+
+
+FILES = {"jsonl": as_jsonl, "csv": as_csv, "parquet": as_parquet}
+
+
+def lines(rows: object) -> list[bytes]:
+    return [PLAN.line(number, row) for number, row in enumerate(rows_of(rows), 1)]
+
+
+def read(path: Path, start: int = 0) -> list[Any]:
+    return list(read_rows(path, start=start))
+
+
+# Tables cost a hundred times what rows do.
+@settings(max_examples=settings().max_examples // 4)
+@given(ROWS)
+def test_every_source_gives_the_same_lines(rows: list[dict[str, Any]]) -> None:
+    expected = [PLAN.careful_line(number, row) for number, row in enumerate(rows, 1)]
+    before = json.dumps(rows)
+    for name, source in SOURCES.items():
+        assert lines(source(rows)) == expected, name
+    assert json.dumps(rows) == before
+
+
+def test_polars_gives_the_same_lines() -> None:
+    polars = pytest.importorskip("polars")
+    rows = [{"style": "a\r\nb", "question": "中文", "note": ""}, {"style": "\u2028", "question": " ", "note": "<s>"}]
+    assert lines(polars.DataFrame(rows)) == lines(rows)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@given(rows=ROWS, start=st.integers(0, 7))
+def test_every_file_gives_the_same_rows_and_any_place_to_go_on(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, rows: list[dict[str, Any]], start: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"rows.{kind}"
+    FILES[kind](rows, path)
+    assert read(path, start) == list(enumerate(rows, 1))[start:]
+
+
+def test_a_place_without_a_value_is_none_in_every_table() -> None:
+    names = pd.array(["a", None], dtype="string")
+    frame = pd.DataFrame(
+        {"a": [1.5, float("nan")], "b": ["x", None], "c": names, "d": pd.to_datetime(["2026-01-01", None])}
+    )
+    last = list(rows_of(frame))[1]
+    assert last == dict.fromkeys("abcd")
+    assert list(rows_of(pa.table({"a": [1, None]}))) == [{"a": 1}, {"a": None}]
+
+
+def test_values_of_a_data_frame_are_pythons_own() -> None:
+    frame = pd.DataFrame({"n": [1, 2], "history": [[["Hi", "Hello"]], None]})
+    frame["history"] = [pd.Series([["Hi", "Hello"]]).to_numpy(), None]
+    first = next(rows_of(frame))
+    assert first == {"n": 1, "history": [["Hi", "Hello"]]}
+    assert type(first["n"]) is int
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("data.jsonl", "rows are given as a str.*read a file with"),
+        (7, "rows are given as a int; give mappings"),
+        ({"a": "text"}, "column 'a' is a str.*a single row within a list"),
+        ({"a": [1], "b": [1, 2]}, "columns are of one length, but 'a' has 1, 'b' has 2"),
+        ({1: [1]}, "a column has the name 1 of type int"),
+        ([{"a": 1}, ["b"]], "row 2 is a list; a row is a mapping"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
+        (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
+    ],
+)
+def test_what_is_no_rows_is_refused(rows: object, message: str) -> None:
+    with pytest.raises(BatchError, match=message):
+        list(rows_of(rows))
+
+
+# What is in a line, and what is said of it.
+BROKEN = {
+    b'{"a": 1': "line 1: it is no JSON: .* at column 8",
+    b"[1]": "line 1: it is a list; a row is a JSON object",
+    b'"text"': "line 1: it is a str",
+    b'{"a": NaN}': "line 1: NaN is no JSON; write null",
+    b'{"a": [-Infinity]}': "line 1: -Infinity is no JSON",
+    b'{"a": "\xff"}': "line 1: it is no UTF-8: byte 0xff at index 7",
+    b'{"a": 1' + b"0" * 5000 + b"}": "line 1: it holds an integer of more than 4,300 digits",
+    b'{"a": ' + b"[" * 100_000: "line 1: it is nested too deeply",
+}
+
+
+@pytest.mark.parametrize(("line", "reason"), BROKEN.items(), ids=range(len(BROKEN)))
+def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, line: bytes, reason: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(line + b'\n\n  \n{"a": 2}')
+    (number, fault), last = read(path)
+    assert (number, fault.number, fault.line) == (1, 1, 1)
+    assert re.match(reason, fault.reason), fault.reason
+    assert fault.text.startswith(line[:6].decode(errors="replace"))
+    assert len(fault.text) < 2100
+    assert last == (2, {"a": 2})
+
+
+def test_empty_lines_have_no_number_but_lines_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\n\nno')
+    assert read(path)[:2] == [(1, {"a": 1}), (2, {"a": 2})]
+    assert read(path, 2)[0][1].line == 5
+
+
+def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
+    """The quick reader of JSON makes a float of it: 1e+30 in the place of an id."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        '{"id": 1000000000000000000000000000001, "a": [12345678901234567890123]}\n{"a": 18446744073709551616}'
+    )
+    assert read(path) == [
+        (1, {"id": 1000000000000000000000000000001, "a": [12345678901234567890123]}),
+        (2, {"a": 18446744073709551616}),
+    ]
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=3),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(max_size=5),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+            max_leaves=4,
+        ),
+        max_size=3,
+    )
+)
+def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_text(json.dumps(row))
+    ((_, found),) = read(path)
+    assert repr(found) == repr(json.loads(json.dumps(row)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "is empty; its first line is to hold the names"),
+        (b"a,\n1,2\n", "rows.csv:1: column 2 has no name"),
+        (b"a,b,a\n1,2,3\n", "rows.csv:1: column 3 is named 'a' as another is"),
+        (b"\xff,b\n1,2\n", "rows.csv:1: the header is no UTF-8"),
+        (b'"a"b,c\n', "rows.csv:1: the header cannot be read"),
+    ],
+)
+def test_a_csv_header_that_is_wrong_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(text)
+    with pytest.raises(BatchError, match=message):
+        read(path)
+
+
+def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,3\n"1"2,3\n\xff,4\n5,6\n"7')
+    found = [row for _, row in read(path)]
+    assert found[0] == {"a": "1", "b": "x\ny"}
+    assert found[1] == RowFault(2, "line 5: it has 3 fields, and the header names 2", 5, "1,2,3")
+    assert found[2].reason.startswith("line 6: it is no CSV: ")
+    assert found[3] == RowFault(4, "line 7: it is no UTF-8", 7, "\ufffd,4")
+    assert found[4] == {"a": "5", "b": "6"}
+    # A quote that is never closed would otherwise take all that follows for one value.
+    assert found[5].reason.startswith("line 9: it is no CSV: ")
+
+
+def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Path) -> None:
+    """Python's own limit is 128 KiB; documents are longer."""
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n" + "x" * 300_000 + "\ny\n")
+    rows = read_rows(path)
+    assert len(str(dict(next(rows)[1])["a"])) == 300_000  # type: ignore[arg-type]
+    with pytest.raises(csv.Error, match="field larger"):
+        next(csv.reader(io.StringIO("x" * 300_000)))
+
+
+def test_files_are_told_by_their_names(tmp_path: Path) -> None:
+    assert row_file("a/b.NDJSON").kind == "jsonl"
+    assert row_file("a.txt", "csv").kind == "csv"
+    with pytest.raises(BatchError, match=r"ends in '.jsonn' \(did you mean '.jsonl'\?\)"):
+        row_file("a.jsonn")
+    with pytest.raises(BatchError, match="there is no kind 'xml'"):
+        row_file("a.txt", "xml")  # type: ignore[arg-type]
+    with pytest.raises(BatchError, match="is not there"):
+        read_rows(tmp_path / "none.csv")
+    with pytest.raises(BatchError, match="start is -1"):
+        read_rows(tmp_path / "none.csv", start=-1)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(BatchError, match="is a directory"):
+        read_rows(tmp_path / "folder.csv")
+    (tmp_path / "none.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(BatchError, match="none.parquet cannot be read"):
+        read(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = tmp_path / f"rows.{kind}"
+    path.touch()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(BatchError, match=f"rows.{kind} cannot be read: Permission denied"):
+        read(path)
+
+
+def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.parquet"
+    as_parquet([], path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"lazyprompt\[parquet\]"):
+        read(path)
+
+
+def test_two_columns_of_parquet_are_not_named_alike(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
+    with pytest.raises(BatchError, match="two columns named 'a'"):
+        read(path)
+
+
+def test_groups_of_rows_before_the_start_are_not_read() -> None:
+    assert row_files.groups_from([2, 3, 4], 0) == (0, [0, 1, 2])
+    assert row_files.groups_from([2, 3, 4], 2) == (2, [1, 2])
+    assert row_files.groups_from([2, 3, 4], 4) == (2, [1, 2])
+    assert row_files.groups_from([2, 3, 4], 9) == (9, [])
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_few_rows_are_in_memory_at_a_time(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"rows.{kind}"
+    FILES[kind]([dict.fromkeys(COLUMNS, "x" * 300)] * 5000, path)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_rows(path)) == 5000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 4_000_000
+    assert peak < 500_000
+
+
+def test_a_fingerprint_is_of_what_a_file_holds(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    first.write_bytes(b"a\n1\n")
+    second.write_bytes(b"a\n1\n")
+    assert fingerprint(first) == fingerprint(row_file(second)) == fingerprint(str(first))
+    assert fingerprint(first).startswith("sha256:")
+    second.write_bytes(b"a\n2\n")
+    assert fingerprint(first) != fingerprint(second)
+    with pytest.raises(BatchError, match="none.csv cannot be read: No such file"):
+        fingerprint(tmp_path / "none.csv")

@@ -1,0 +1,322 @@
+"""Runs over files of rows: which rows, in which order, what stops them, and that they go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import tracemalloc
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from batch_run_helpers import Deadly, SmallPlan, job_of, left, rows_file
+
+from lazyprompt.batch import choice
+from lazyprompt.batch.choice import Choice
+from lazyprompt.batch.counting import LineCounter
+from lazyprompt.batch.forms import Limits
+from lazyprompt.batch.rows import RowFile, read_rows
+from lazyprompt.batch.run import BatchJob, Progress, run_batch
+from lazyprompt.batch.state import BatchStoppedError
+from lazyprompt.batch.workers import Work
+from lazyprompt.errors import BatchError
+from lazyprompt.tokens.counter import CharTokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lazyprompt.batch.render import RowPlan
+    from lazyprompt.batch.rows import Kind, Row
+
+SPLIT = Limits(requests=400)
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here, and syncing costs milliseconds each time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def numbers(data: bytes) -> list[int]:
+    return [int(line.partition(b":")[0]) for line in data.splitlines()]
+
+
+def stop_after(chunks: int) -> Callable[[], str | None]:
+    """Asks to stop when so many chunks are done."""
+    asked = iter([None] * (chunks - 1))
+    return lambda: next(asked, "enough")
+
+
+def test_all_rows_and_those_without_a_line(tmp_path: Path) -> None:
+    outcome = run_batch(job_of(rows_file(tmp_path, 1000, bad=100), SPLIT, rejects="bad.jsonl"))
+    assert (outcome.written, outcome.rejected, outcome.tokens) == (980, 20, None)
+    assert [path.name for path in outcome.outputs] == [f"out-{index:05}.jsonl" for index in (1, 2, 3)]
+    written = b"".join(path.read_bytes() for path in outcome.outputs)
+    assert numbers(written) == [number for number in range(1, 1001) if number % 100 > 1]
+    rejects = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert [each["row"] for each in rejects] == sorted([*range(1, 1001, 100), *range(100, 1001, 100)])
+    assert rejects[0] == {"row": 1, "line": None, "reason": "there is no column 'x'", "data": {"y": 1}}
+    assert (rejects[1]["line"], rejects[1]["data"]) == (100, "{oops")
+    assert "is no JSON" in rejects[1]["reason"]
+
+
+def test_a_run_that_stops_again_and_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 1500, bad=30)
+    run_batch(job_of(rows, SPLIT, output="clean.jsonl", rejects="clean.bad"))
+    job = job_of(rows, SPLIT, rejects="out.bad")
+    # It stops behind 16 rows, 500 more, 16 more, and so on.
+    for stops in range(4):
+        with pytest.raises(BatchStoppedError, match=r"^row [\d,]+ was the last: enough$"):
+            run_batch(job, stopped=stop_after(1 + stops % 2))
+    run_batch(job)
+    found = left(tmp_path)
+    for name in [name for name in found if name.startswith("clean")]:
+        assert found.pop(name) == found.pop(name.replace("clean", "out"))
+    assert found == {}
+
+
+def test_a_row_without_a_line_ends_it_and_may_be_passed_over_then(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 300, bad=100)
+    rows.path.write_text(rows.path.read_text().replace('{"y": 1}\n', '{"x": 1}\n'))
+    with pytest.raises(BatchStoppedError, match=r"^row 100: line 100: it is no JSON: .*") as caught:
+        run_batch(job_of(rows))
+    assert caught.value.fault is not None
+    assert caught.value.fault.number == 100
+    # The same again: it is still there.
+    with pytest.raises(BatchStoppedError, match="^row 100: "):
+        run_batch(job_of(rows))
+    outcome = run_batch(job_of(rows, rejects="bad.jsonl"))
+    assert (outcome.written, outcome.rejected) == (295, 5)
+    assert len(numbers((tmp_path / "out.jsonl").read_bytes())) == 295
+
+
+def test_another_job_is_refused(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 100)
+    with pytest.raises(BatchStoppedError):
+        run_batch(job_of(rows), stopped=stop_after(1))
+    with pytest.raises(BatchError, match='--model was "small", and is "big"; --limit was not given, and is 50; --rest'):
+        run_batch(job_of(rows, model="big", choice=Choice(50)))
+    # A counter would not have counted the rows that are done.
+    with pytest.raises(BatchError, match='--tokens was not given, and is "chars"'):
+        run_batch(replace(job_of(rows), counter=LineCounter("chars", CharTokenCounter())))
+    # How many processes do it is all the same.
+    with pytest.raises(BatchStoppedError):
+        run_batch(job_of(rows, workers=2), stopped=stop_after(1))
+    rows.path.write_text(rows.path.read_text() + "{}\n")
+    with pytest.raises(BatchError, match="the input has changed; --restart begins anew"):
+        run_batch(job_of(rows))
+    assert run_batch(job_of(rows, rejects="bad.jsonl"), restart=True).written == 100
+
+
+def test_the_first_rows(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 100)
+    run_batch(job_of(rows, choice=Choice(7)))
+    assert numbers((tmp_path / "out.jsonl").read_bytes()) == [*range(1, 8)]
+
+
+@pytest.mark.parametrize("asked", [Choice(), Choice(70), Choice(70, 9)])
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_rows_are_chosen_in_files_of_all_kinds(tmp_path: Path, asked: Choice, kind: Kind) -> None:
+    path = tmp_path / f"data.{kind}"
+    if kind == "csv":
+        path.write_text("x\n" + "".join(f"{number}\n" for number in range(1, 101)))
+    else:
+        path.write_text("\n" + "".join(f'{{"x": "{number}"}}\n \n' for number in range(1, 101)))
+    rows = [*asked.rows(RowFile(path, kind))]
+    assert len(rows) == {None: 100, 70: 70}[asked.limit] if asked.sample is None else len(rows) == 9
+    assert all(row == {"x": str(number)} for number, row in rows)
+    assert rows[3:] == [*asked.rows(RowFile(path, kind), rows[2][0])]
+    assert [*asked.rows(RowFile(path, kind), rows[-1][0])] == []
+    assert choice.about_rows(RowFile(path, kind)) == (100 if kind == "csv" else 201)
+    assert choice.about_rows(RowFile(path, "parquet")) is None
+
+
+@pytest.mark.parametrize("asked", [Choice(None, 40, 7), Choice(200, 40, 7)])
+def test_a_sample_is_in_order_the_same_each_time_and_goes_on(tmp_path: Path, asked: Choice) -> None:
+    rows = rows_file(tmp_path, 400)
+    run_batch(job_of(rows, choice=asked))
+    found = numbers((tmp_path / "out.jsonl").read_bytes())
+    assert len(found) == 40
+    assert found == sorted(set(found))
+    assert found[-1] <= (asked.limit or 400)
+    # Python promises that its generator stays as it is: so does the sample.
+    assert found[:5] == ([4, 7, 9, 11, 12] if asked.limit is None else found[:5])
+    with pytest.raises(BatchStoppedError):
+        run_batch(job_of(rows, output="again.jsonl", choice=asked), stopped=stop_after(1))
+    run_batch(job_of(rows, output="again.jsonl", choice=asked))
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+    run_batch(job_of(rows, output="other.jsonl", choice=Choice(asked.limit, 40, 8)))
+    assert numbers((tmp_path / "other.jsonl").read_bytes()) != found
+
+
+def test_a_sample_may_be_all_and_each_row_has_the_same_chance(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 30)
+    run_batch(job_of(rows, choice=Choice(None, 99)))
+    assert numbers((tmp_path / "out.jsonl").read_bytes()) == [*range(1, 31)]
+    counted = Counter(each for seed in range(2000) for each in choice._drawn(10, 3, seed))  # noqa: SLF001 - 2,000 runs
+    assert sum(counted.values()) == 6000
+    assert all(540 < counted[number] < 660 for number in range(1, 11))
+
+
+def test_a_line_that_no_file_may_hold_is_refused(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 7)
+    outcome = run_batch(job_of(rows, Limits(bytes=100, line_bytes=7), rejects="bad.jsonl"))
+    assert (outcome.written, outcome.rejected) == (5, 2)
+    assert b"its line has 9 bytes; at most 7 are allowed" in (tmp_path / "bad.jsonl").read_bytes()
+
+
+def test_tokens_are_counted_over_several_runs(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 40)
+    rows.path.write_text("".join(f'{{"x": {{"prompt": "abc{number}"}}}}\n' for number in range(10, 50)))
+
+    class Json(SmallPlan):
+        def line(self, number: int, row: Row) -> bytes:
+            return json.dumps({"id": str(number), **cast("Row", row["x"])}).encode() + b"\n"
+
+    job = BatchJob(rows, cast("RowPlan", Json()), tmp_path / "out.jsonl", counter=LineCounter("c", CharTokenCounter()))
+    with pytest.raises(BatchStoppedError):
+        run_batch(job, stopped=stop_after(1))
+    assert run_batch(job).tokens == 40 * 5
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ({"id": "12345", "prompt": "abc"}, 3),
+        ({"custom_id": "1", "payload": {"messages": [{"role": "user", "content": "abc"}]}}, 3),
+        ({"custom_id": "1", "payload": {"input": {"messages": [{"role": "user", "content": "abc"}]}}}, 3),
+        ({"custom_id": "1", "params": {"system": "ab", "messages": [{"role": "user", "content": "c"}]}}, 3),
+        ({"custom_id": "1", "params": {"system": [{"type": "text", "text": "ab"}], "messages": []}}, 2),
+        ({"key": "1", "request": {"system_instruction": {"parts": [{"text": "ab"}]}, "contents": []}}, 2),
+        ({"key": "1", "request": {"contents": [{"role": "user", "parts": [{"text": "abc"}]}]}}, 3),
+        ({"custom_id": "1", "body": {"model": "m", "instructions": "ab", "input": "c"}}, 3),
+        ({"instruction": "ab", "input": "", "output": "c", "system": "", "history": []}, 3),
+    ],
+)
+def test_what_a_line_says_is_counted_in_all_forms(line: dict[str, object], count: int) -> None:
+    assert LineCounter("chars", CharTokenCounter())(json.dumps(line).encode()) == count
+
+
+def test_tools_are_counted() -> None:
+    messages = {"messages": [{"role": "user", "content": "abc"}]}
+    body = {**messages, "tools": [{"type": "function", "function": {"name": "f"}}]}
+    counter = LineCounter("chars", CharTokenCounter())
+    assert counter(json.dumps({"body": body}).encode()) > counter(json.dumps({"body": messages}).encode()) + 3
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 300, bad=100)
+    told: list[Progress] = []
+    run_batch(job_of(rows, rejects="bad.jsonl"), progress=told.append)
+    assert [each.rows for each in told] == sorted(each.rows for each in told)
+    last = told[-1]
+    assert (last.rows, last.total, last.rejected, last.tokens, last.eta) == (300, 300, 6, None, 0)
+    assert last.rate > 0
+    # What was done before plays no part in how fast this run is.
+    with pytest.raises(BatchStoppedError):
+        run_batch(job_of(rows, output="b.jsonl", rejects="b.bad"), stopped=stop_after(1))
+    told.clear()
+    run_batch(job_of(rows, output="b.jsonl", rejects="b.bad"), progress=told.append)
+    assert told[-1].rows == 300
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "sub", "no/out.jsonl", "fifo", "data.link"])
+def test_what_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path, name: str) -> None:
+    rows = rows_file(tmp_path, 3)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "data.link").symlink_to(rows.path)
+    os.mkfifo(tmp_path / "fifo")
+    before = sorted(tmp_path.iterdir())
+    for job in (job_of(rows, output=name), job_of(rows, rejects=name)):
+        with pytest.raises(BatchError, match=r"the input cannot be|is no file|there is no directory"):
+            run_batch(job)
+    assert sorted(tmp_path.iterdir()) == before
+    assert len(rows.path.read_text().splitlines()) == 3
+
+
+def test_one_name_for_two_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BatchError, match="is the output and the file of rejects; give two names"):
+        run_batch(job_of(rows_file(tmp_path, 3), rejects="out.jsonl"))
+
+
+def test_what_a_link_leads_to_is_written(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 3)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "out.jsonl").symlink_to(tmp_path / "sub" / "real.jsonl")
+    run_batch(job_of(rows))
+    assert (tmp_path / "out.jsonl").is_symlink()
+    assert numbers((tmp_path / "sub" / "real.jsonl").read_bytes()) == [1, 2, 3]
+
+
+def test_a_file_without_rows(tmp_path: Path) -> None:
+    outcome = run_batch(job_of(rows_file(tmp_path, 0)))
+    assert (outcome.written, outcome.outputs) == (0, [tmp_path / "out.jsonl"])
+    assert left(tmp_path) == {"out.jsonl": b""}
+
+
+def test_outputs_of_an_earlier_run_are_told(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 900)
+    run_batch(job_of(rows, SPLIT))
+    assert [path.name for path in run_batch(job_of(rows)).left_over] == [f"out-{index:05}.jsonl" for index in (1, 2, 3)]
+
+
+def test_rows_of_any_kind_can_be_rejected() -> None:
+    work = Work(SmallPlan(), skip=True)
+    odd: Any = {"y": "\ud800", "z": float("nan"), "w": Path("a")}
+    made = work.made([(1, {"y": "\ud800中"}), (2, odd), (3, {"w": Path("a")})])
+    told = [json.loads(line) for line in made.rejects]
+    assert [each["data"] for each in told] == [{"y": "\ud800中"}, str(odd), {"w": "a"}]
+    assert "中".encode() in made.rejects[0]
+
+
+def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    rows = rows_file(tmp_path, 2000, bad=300)
+    run_batch(job_of(rows, SPLIT, output="clean.jsonl", rejects="clean.bad"))
+    job = job_of(rows, SPLIT, rejects="out.bad", workers=2)
+    deadly = cast("RowPlan", Deadly(SPLIT, {"--model": "small"}, 1555, os.getpid()))
+    with pytest.raises(BatchStoppedError, match=r"^row .* was the last: a worker was ended from outside"):
+        run_batch(replace(job, plan=deadly))
+    assert (tmp_path / "out.jsonl.state").exists()
+    run_batch(job)
+    found = left(tmp_path)
+    for name in [name for name in found if name.startswith("clean")]:
+        assert found.pop(name) == found.pop(name.replace("clean", "out"))
+    assert found == {}
+
+
+def test_a_plan_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
+    class Local(SmallPlan):
+        """Pickle cannot find it."""
+
+    job = replace(job_of(rows_file(tmp_path, 3), workers=2), plan=cast("RowPlan", Local()))
+    with pytest.raises(BatchError, match=r"the prompter cannot be sent to other processes \(.*\); take one worker"):
+        run_batch(job)
+    assert run_batch(replace(job, workers=1)).written == 3
+
+
+def test_an_error_that_no_row_explains_goes_through_and_what_is_done_is_safe(tmp_path: Path) -> None:
+    class Wrong(SmallPlan):
+        def line(self, number: int, row: Row) -> bytes:
+            return super().line(number, row) if number < 100 else b"" + cast("bytes", number / 0)
+
+    rows = rows_file(tmp_path, 200)
+    with pytest.raises(ZeroDivisionError):
+        run_batch(replace(job_of(rows), plan=cast("RowPlan", Wrong(settings={"--model": "small"}))), seconds=1000)
+    assert json.loads((tmp_path / "out.jsonl.state").read_bytes())["number"] > 0
+    assert run_batch(job_of(rows)).written == 200
+
+
+def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
+    peaks: list[int] = []
+    for count in (400, 4000):
+        path = tmp_path / f"{count}.jsonl"
+        path.write_text(f'{{"x": "{"x" * 2000}"}}\n' * count)
+        job = replace(job_of(RowFile(path, "jsonl")), output=tmp_path / f"{count}.out")
+        tracemalloc.start()
+        run_batch(job)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert sum(1 for _ in read_rows(path)) == 4000
+    assert peaks[1] < peaks[0] * 1.5, peaks

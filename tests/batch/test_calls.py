@@ -1,0 +1,442 @@
+"""Rows that are asked of a model: in order, within limits, each paid for once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from batch_call_helpers import Clocked, all_answered, calls_of, lines, rows
+from model_server import Answer, ModelServer, Slow, Status
+
+from lazyprompt import ChatPrompter, TrainableModule
+from lazyprompt.batch import journal as journal_module
+from lazyprompt.batch.answer_log import AnswerLog
+from lazyprompt.batch.calls import CallJob, call_batch
+from lazyprompt.batch.counting import LineCounter
+from lazyprompt.batch.rates import Rates
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.rows import row_file
+from lazyprompt.batch.run import BatchJob
+from lazyprompt.batch.state import BatchStoppedError
+from lazyprompt.errors import BatchError
+from lazyprompt.tokens.counter import CharTokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from model_server import Misbehaviour
+
+    from lazyprompt.batch.run import Progress
+
+# Seconds that a request may be late by the server's clock, so that the next seems early.
+_LATE = 0.3
+CLIENTS = pytest.mark.parametrize("source", ["openai", "anthropic"])
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here, and syncing costs milliseconds each time."""
+
+    def done(_: int) -> None: ...
+
+    monkeypatch.setattr(os, "fsync", done)
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def at(said: str, fault: Misbehaviour) -> Callable[[str], Misbehaviour | None]:
+    """A server that misbehaves at one row."""
+    return lambda each: fault if each == said else None
+
+
+def test_the_answers_stand_in_the_order_of_rows(tmp_path: Path) -> None:
+    for source in ("openai", "anthropic"):
+        directory = tmp_path / source
+        directory.mkdir()
+        # The second is the last to have its answer.
+        with Clocked(lambda said: Slow(first=0.2 if said == "2" else 0.0)) as server:
+            outcome = call_batch(calls_of(rows(directory, 20), server.url(source), source))
+        assert all_answered(directory / "out.jsonl", 20)
+        assert (outcome.written, outcome.rejected, outcome.tokens) == (20, 0, 20 * 25)
+        assert sorted(map(int, server.said)) == [*range(1, 21)]
+        assert names(directory) == {"data.jsonl", "out.jsonl"}
+
+
+def test_an_answer_is_written_with_all_that_came_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"id":"a","input":"1"}\n')
+    with Clocked() as server:
+        server.answer = Answer("中文\n", "hm", (("c1", "weather", {"city": "Rome"}),), prompt_tokens=3)
+        url = server.url("deepseek")
+        call_batch(calls_of(path, url, "deepseek", prompter=ChatPrompter(), params={"max_tokens": 7}))
+        assert server.seen[0].body["max_tokens"] == 7
+    assert (tmp_path / "out.jsonl").read_bytes() == (
+        '{"row":1,"custom_id":"a","text":"中文\\n","thinking":"hm",'
+        '"tool_calls":[{"id":"c1","name":"weather","input":{"city":"Rome"}}],'
+        '"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4},"finish":"tool_calls","model":"m"}\n'
+    ).encode()
+
+
+@CLIENTS
+def test_no_more_are_under_way_than_may_be(tmp_path: Path, source: str) -> None:
+    with Clocked(lambda _: Slow(first=0.1)) as server:
+        call_batch(calls_of(rows(tmp_path, 10), server.url(source), source, rates=Rates(3)))
+    # Whoever comes fourth comes when the first has its answer.
+    assert all(later - earlier >= 0.1 for earlier, later in zip(server.times, server.times[3:], strict=False))
+
+
+def test_requests_come_no_faster_than_so_many_a_minute(tmp_path: Path) -> None:
+    with Clocked() as server:
+        call_batch(calls_of(rows(tmp_path, 16), server.url("openai"), rates=Rates(8, rpm=1_200)))
+    times = server.times
+    # One in 50 ms; a busy machine may be late with any of them.
+    assert min(times[later] - times[0] - later * 0.05 for later in range(16)) >= -_LATE
+
+
+def test_requests_come_no_faster_than_so_many_tokens_a_minute(tmp_path: Path) -> None:
+    with Clocked() as server:
+        server.answer = Answer("so", prompt_tokens=140, completion_tokens=60)
+        call_batch(calls_of(rows(tmp_path, 8), server.url("openai"), rates=Rates(4, tpm=120_000)))
+    # 200 tokens take 100 ms.
+    assert server.times[-1] - server.times[0] >= 7 * 0.1 - _LATE
+
+
+@pytest.mark.parametrize(
+    ("counter", "tokens"),
+    # A thousand tokens, or five thousand characters; and five hundred for the answer.
+    [(None, 1_500), (LineCounter("chars", CharTokenCounter()), 5_500)],
+)
+def test_a_prompt_is_counted_before_it_is_sent(tmp_path: Path, counter: LineCounter | None, tokens: int) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"input": "word " * 1_000}) + "\n" for _ in range(4)))
+    with Clocked() as server:
+        server.answer = Answer("so", prompt_tokens=0, completion_tokens=0)  # a provider that does not tell
+        rates = Rates(4, tpm=tokens * 60 * 5)
+        calls = calls_of(path, server.url("openai"), rates=rates, prompter=ChatPrompter())
+        call_batch(replace(calls, job=replace(calls.job, counter=counter)))
+    assert server.times[-1] - server.times[0] >= 3 * 0.2 - _LATE
+
+
+@CLIENTS
+def test_what_a_server_asks_to_wait_is_waited(tmp_path: Path, source: str) -> None:
+    with Clocked() as server:
+        faults: list[Misbehaviour | None] = [Status(429, retry_after=0.3)]
+        server.misbehaves = lambda _: faults.pop() if faults else None
+        call_batch(calls_of(rows(tmp_path, 3), server.url(source), source, retries=1, rates=Rates(1)))
+    assert all_answered(tmp_path / "out.jsonl", 3)
+    assert server.said == ["1", "1", "2", "3"]
+    assert server.times[1] - server.times[0] >= 0.3
+
+
+@CLIENTS
+def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, source: str) -> None:
+    path = rows(tmp_path, 30)
+    with Clocked() as server:
+        wrong = calls_of(path, server.url(source), source, api_key="wrong", skip=True, rates=Rates(4))
+        with pytest.raises(BatchStoppedError, match=r"^row \d: .*give a right key: api_key=.*; 0 rows have an answer"):
+            call_batch(wrong)
+        assert len(server.seen) == 1
+        call_batch(calls_of(path, server.url(source), source, skip=True))
+    assert all_answered(tmp_path / "out.jsonl", 30)
+    assert lines(tmp_path / "bad.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Status(404), "look at the model's name and the server's address"),
+        (Status(402, "Insufficient Balance"), "Insufficient Balance.*raise the quota"),
+        (Status(429, "You exceeded your current quota"), "You exceeded your current quota.*raise the quota"),
+    ],
+)
+def test_what_is_wrong_with_all_rows_stops_the_run_and_rejects_none(tmp_path: Path, fault: Status, told: str) -> None:
+    path = rows(tmp_path, 9)
+    with Clocked(at("5", fault)) as server:
+        with pytest.raises(BatchStoppedError, match=rf"^row 5: .*{told}.*; 4 rows have an answer$"):
+            call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
+        server.misbehaves = lambda _: None
+        call_batch(calls_of(path, server.url("openai"), skip=True))
+    assert all_answered(tmp_path / "out.jsonl", 9)
+    assert sorted(server.said) == sorted([*map(str, range(1, 10)), "5"])
+
+
+def test_a_row_that_is_refused_is_rejected_with_what_was_said_of_it(tmp_path: Path) -> None:
+    path = rows(tmp_path, 6)
+    path.write_text(path.read_text() + '{"input":"7"}\n{oops\n')
+    with Clocked(at("3", Status(400, "Too rude"))) as server:
+        outcome = call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(2)))
+    assert [line["row"] for line in lines(tmp_path / "out.jsonl")] == [1, 2, 4, 5, 6]
+    refused, unfilled, unread = lines(tmp_path / "bad.jsonl")
+    assert (refused["row"], refused["data"]) == (3, {"language": "Dutch", "input": "3"})
+    assert "Too rude" in refused["reason"]
+    assert (unfilled["row"], unfilled["reason"][:29]) == (7, "there is no column 'language'")
+    assert (unread["row"], unread["line"], unread["data"]) == (8, 8, "{oops")
+    assert (outcome.written, outcome.rejected) == (5, 3)
+    assert len(server.seen) == 6
+
+
+def test_the_first_row_that_is_refused_stops_a_run_that_rejects_none(tmp_path: Path) -> None:
+    path = rows(tmp_path, 9)
+    with Clocked(at("5", Status(400, "Too rude"))) as server:
+        with pytest.raises(BatchStoppedError, match=r"^row 5: .*Too rude.*; 4 rows have an answer") as stopped:
+            call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
+        assert stopped.value.fault is not None  # which tells the command line to say how to pass over it
+        assert names(tmp_path) == {"data.jsonl", "out.jsonl.part", "out.jsonl.state", "out.jsonl.answers"}
+        call_batch(calls_of(path, server.url("openai"), skip=True))
+    assert [line["row"] for line in lines(tmp_path / "out.jsonl")] == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert sorted(server.said) == sorted([*map(str, range(1, 10)), "5"])
+
+
+def test_a_row_that_was_rejected_is_asked_again_by_a_run_that_rejects_none(tmp_path: Path) -> None:
+    path = rows(tmp_path, 4)
+    with Clocked({"2": Status(400), "4": Status(401)}.get) as server:
+        with pytest.raises(BatchStoppedError, match="row 4"):
+            call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
+        server.misbehaves = lambda _: None
+        call_batch(calls_of(path, server.url("openai")))
+    assert all_answered(tmp_path / "out.jsonl", 4)
+    assert sorted(server.said) == ["1", "2", "2", "3", "4", "4"]
+
+
+def test_a_row_that_the_server_fails_at_is_rejected_when_another_one_has_an_answer(tmp_path: Path) -> None:
+    with Clocked(lambda said: Status(500) if said in ("2", "9") else None) as server:
+        call_batch(calls_of(rows(tmp_path, 9), server.url("openai"), skip=True, rates=Rates(1)))
+    assert [line["row"] for line in lines(tmp_path / "bad.jsonl")] == [2, 9]
+    assert len(lines(tmp_path / "out.jsonl")) == 7
+
+
+def test_rows_that_wait_are_counted_from_the_last_answer(tmp_path: Path) -> None:
+    with Clocked(lambda said: Status(500) if int(said) % 2 else None) as server:
+        call_batch(calls_of(rows(tmp_path, 30), server.url("openai"), skip=True, rates=Rates(1)))
+    assert [line["row"] for line in lines(tmp_path / "bad.jsonl")] == [*range(1, 30, 2)]
+
+
+def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again(tmp_path: Path) -> None:
+    path = rows(tmp_path, 40)
+    with Clocked(lambda said: Status(500) if int(said) > 5 else None) as server:
+        with pytest.raises(BatchStoppedError, match=r"^10 rows in a row have no answer, the last for: openai: .*500"):
+            call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
+        assert server.said == [*map(str, range(1, 16))]
+        server.misbehaves = lambda _: None
+        call_batch(calls_of(path, server.url("openai"), skip=True))
+    assert all_answered(tmp_path / "out.jsonl", 40)
+    assert len(server.seen) == 40 + 10
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_requests_that_are_all_refused_are_the_fault_of_no_row(tmp_path: Path, count: int) -> None:
+    with Clocked(lambda _: Status(400, "no such parameter")) as server:
+        with pytest.raises(BatchStoppedError, match=r"rows in a row have no answer, the last for: .*no such parameter"):
+            call_batch(calls_of(rows(tmp_path, count), server.url("openai"), skip=True, rates=Rates(1)))
+        assert len(server.seen) == min(count, 10)
+    assert not (tmp_path / "bad.jsonl").exists()
+
+
+def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
+    path = rows(tmp_path, 5)
+    with Clocked() as server:
+        url = server.url("openai")
+        server.misbehaves = at("5", Status(401))
+        with pytest.raises(BatchStoppedError):
+            call_batch(calls_of(path, url, skip=True, rates=Rates(1)))
+    with pytest.raises(BatchStoppedError, match=r"1 rows in a row have no answer.*is the server up.*; 4 rows have"):
+        call_batch(calls_of(path, url, skip=True))
+
+
+def test_a_paid_answer_of_the_wrong_form_is_kept_beside_the_reason(tmp_path: Path) -> None:
+    class Json(ChatPrompter):
+        @property
+        def response_format(self) -> dict[str, Any]:
+            return {"type": "object", "properties": {"name": {"type": "string"}}}
+
+    with Clocked() as server:
+        call_batch(calls_of(rows(tmp_path, 2), server.url("openai"), skip=True, prompter=Json("In {language}.")))
+    first, _ = lines(tmp_path / "bad.jsonl")
+    assert (first["row"], first["answer"]["text"], first["answer"]["usage"]["total_tokens"]) == (1, "re: 1", 25)
+
+
+def test_who_is_told_to_stop_leaves_some_time_to_what_is_under_way(tmp_path: Path) -> None:
+    path = rows(tmp_path, 20)
+    with Clocked(lambda said: Slow(first=0.4 if int(said) > 4 else 0)) as server:
+        calls = calls_of(path, server.url("openai"), rates=Rates(3))
+        with pytest.raises(BatchStoppedError, match=r"^Ctrl-C; 7 rows have an answer$"):
+            call_batch(calls, stopped=lambda: "Ctrl-C" if len(server.came) == 7 else None)
+        server.misbehaves = lambda _: None
+        call_batch(calls_of(path, server.url("openai")))
+    assert all_answered(tmp_path / "out.jsonl", 20)
+    assert sorted(map(int, server.said)) == [*range(1, 21)]
+
+
+def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> None:
+    path = rows(tmp_path, 20)
+    with Clocked(lambda said: Slow(first=20 if int(said) > 4 else 0)) as server:
+        calls = calls_of(path, server.url("openai"), rates=Rates(3))
+        told = r"^enough; 4 rows have an answer, 3 were under way and will be asked again$"
+        with pytest.raises(BatchStoppedError, match=told):
+            call_batch(calls, stopped=lambda: "enough" if len(server.came) == 7 else None, grace=0.1)
+        server.misbehaves = lambda _: None
+        call_batch(calls_of(path, server.url("openai")))
+    assert all_answered(tmp_path / "out.jsonl", 20)
+    assert len(server.came) == 20 + 3
+
+
+def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
+    path = rows(tmp_path, 3)
+    with Clocked() as server:
+        calls = calls_of(path, server.url("openai"))
+        call_batch(calls)
+        with pytest.raises(BatchError, match=r"out\.jsonl is there already; .* --restart to ask all rows again"):
+            call_batch(calls)
+        assert len(server.seen) == 3
+        call_batch(calls, restart=True)
+        assert len(server.seen) == 6
+
+
+def test_answers_without_the_state_of_their_run_are_not_thrown_away(tmp_path: Path) -> None:
+    path = rows(tmp_path, 3)
+    with Clocked(at("3", Status(401))) as server:
+        calls = calls_of(path, server.url("openai"), rates=Rates(1))
+        with pytest.raises(BatchStoppedError):
+            call_batch(calls)
+        (tmp_path / "out.jsonl.state").unlink()
+        with pytest.raises(BatchError, match=r"answers of a run whose state, out\.jsonl\.state, is gone; move it away"):
+            call_batch(calls)
+        server.misbehaves = lambda _: None
+        call_batch(calls, restart=True)
+    assert all_answered(tmp_path / "out.jsonl", 3)
+    assert server.said == ["1", "2", "3", "1", "2", "3"]
+
+
+def test_what_was_asked_for_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
+    path = rows(tmp_path, 3)
+    with Clocked(at("3", Status(401))) as server:
+        with pytest.raises(BatchStoppedError):
+            call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
+        other = calls_of(path, server.url("openai"), model="n", params={"temperature": 1})
+        told = r'the model was "openai m", and is "openai n"; the parameters of calls was \{\}, and is \{"temperature":'
+        with pytest.raises(BatchError, match=told):
+            call_batch(other)
+        assert len(server.seen) == 3
+
+
+def test_a_run_that_ended_between_its_last_two_steps_asks_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    path = rows(tmp_path, 3)
+    with Clocked() as server:
+        calls = calls_of(path, server.url("openai"))
+        for step in ("finish", "_move"):
+            with monkeypatch.context() as patched:
+                where: object = journal_module.Journal if step == "finish" else journal_module
+                patched.setattr(where, step, killed)
+                with pytest.raises(Killed):
+                    call_batch(calls)
+            assert "out.jsonl.answers" not in names(tmp_path)
+        call_batch(calls)
+        assert len(server.seen) == 3
+    assert all_answered(tmp_path / "out.jsonl", 3)
+    assert names(tmp_path) == {"data.jsonl", "out.jsonl"}
+
+
+def test_lines_that_a_dying_machine_has_left_are_passed_over(tmp_path: Path) -> None:
+    path = rows(tmp_path, 5)
+    log = tmp_path / "out.jsonl.answers"
+    with Clocked(at("4", Status(401))) as server:
+        calls = calls_of(path, server.url("openai"), rates=Rates(1))
+        with pytest.raises(BatchStoppedError):
+            call_batch(calls)
+        first, second, third = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(first + b"\0" * len(second[:-1]) + b"\n" + b"[]\n" + third + first[: len(first) // 2])
+        server.misbehaves = lambda _: None
+        call_batch(calls)
+    assert all_answered(tmp_path / "out.jsonl", 5)
+    assert server.said == ["1", "2", "3", "4", "2", "4", "5"]
+
+
+def test_a_row_that_was_rejected_and_then_answered_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    answer = b'{"row":7,"text":"so","usage":{"total_tokens":5}}\n'
+    path.write_bytes(b'{"row":7,"reason":"late"}\n' + answer)
+    with AnswerLog(path, keeps_rejects=True) as log:
+        assert (log.answered, log.rejected, log.tokens) == (1, 0, 5)
+        assert [*log.entries(0)] == [(7, answer, False, 5)]
+        path.write_bytes(b"\0" * path.stat().st_size)
+        with pytest.raises(BatchStoppedError, match="the answer of row 7 was changed by somebody else"):
+            list(log.entries(0))
+
+
+def test_a_full_disk_stops_the_run_and_keeps_what_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[int] = []
+
+    def full(file: int) -> None:
+        if threading.current_thread() is not threading.main_thread():  # there only answers are synced
+            syncs.append(file)
+            if len(syncs) == 3:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = rows(tmp_path, 6)
+    with Clocked() as server:
+        calls = calls_of(path, server.url("openai"), rates=Rates(1))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(BatchStoppedError, match=r"out\.jsonl\.answers cannot be written: No space left"):
+                call_batch(calls)
+        call_batch(calls)
+    assert all_answered(tmp_path / "out.jsonl", 6)
+    assert len(server.seen) <= 7
+
+
+def test_how_far_it_is_is_told_with_the_tokens(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    with Clocked(at("2", Status(400))) as server:
+        calls = calls_of(rows(tmp_path, 4), server.url("openai"), skip=True, rates=Rates(1))
+        call_batch(calls, progress=told.append)
+    assert [(each.rows, each.rejected, each.tokens) for each in told] == [
+        (1, 0, 25),
+        (2, 1, 25),
+        (3, 1, 50),
+        (4, 1, 75),
+    ]
+
+
+def test_a_row_may_bring_its_history_and_tools(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    tools = [{"type": "function", "function": {"name": "weather", "description": "the weather"}}]
+    path.write_text(json.dumps({"input": "And now?", "history": [["Hi", "Ho"]], "tools": tools}) + "\n")
+    with Clocked() as server:
+        call_batch(calls_of(path, server.url("openai"), prompter=ChatPrompter("Be short.")))
+    (seen,) = server.seen
+    assert [message["role"] for message in seen.body["messages"]] == ["system", "user", "assistant", "user"]
+    assert seen.body["tools"][0]["function"]["name"] == "weather"
+
+
+def test_a_local_model_is_asked_in_its_own_layout(tmp_path: Path) -> None:
+    path = rows(tmp_path, 3)
+    with ModelServer(Answer("so"), judges=False) as server:
+        module = TrainableModule("m", url=server.url("completions"), markers="chatml")
+        job = BatchJob(row_file(path), RowPlan.of(ChatPrompter("In {language}.")), tmp_path / "out.jsonl")
+        call_batch(CallJob(job, module))
+    assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == ["so"] * 3
+    prompt = min(seen.body["prompt"] for seen in server.seen)
+    assert prompt.endswith("<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_parameters_that_are_no_json_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    params: dict[str, Any] = {"stop": {1}}
+    with pytest.raises(BatchError, match="the parameters of calls are not JSON"):
+        call_batch(calls_of(rows(tmp_path, 1), "http://localhost:1/v1", params=params))
+    assert names(tmp_path) == {"data.jsonl"}

@@ -1,0 +1,99 @@
+"""docs/clusters.md, block by block: those that name an engine run where it is installed.
+
+``tests/test_docs.py`` runs the blocks that name none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The engines, and what they import, warn of each other's versions.
+pytestmark = pytest.mark.filterwarnings("default")
+
+PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = [(match[1], match[2], match[3]) for match in BLOCK.finditer(PAGE)]
+PROMPT = 'type: chat\nsystem: Be brief.\ninstruction: "Answer in {language}: {question}"\n'
+ROWS = "".join(
+    f'{{"id": "ask-{at}", "language": "French", "question": "{word}?"}}\n' for at, word in enumerate(("Why", "Who"), 1)
+)
+
+
+@contextlib.contextmanager
+def a_small_cluster() -> Iterator[dict[str, Any]]:
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=256 * 2**20, log_to_driver=False)
+    try:
+        yield {}
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def a_session() -> Iterator[dict[str, Any]]:
+    pytest.importorskip("pyspark")
+    builder = import_module("pyspark.sql").SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    own = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
+    spark = builder.config(map=own).getOrCreate()
+    try:
+        yield {"spark": spark}
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def daft_itself() -> Iterator[dict[str, Any]]:
+    pytest.importorskip("daft")
+    yield {}
+
+
+ENGINES = {"ray": a_small_cluster, "daft": daft_itself, "pyspark": a_session}
+
+
+def test_every_block_names_no_engine_or_one_that_is_tested() -> None:
+    assert {engine for _, engine, _ in BLOCKS} == {None, *ENGINES}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_blocks_of_an_engine(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    shown = [
+        (code, BLOCKS[at + 1][2])
+        for at, (kind, named, code) in enumerate(BLOCKS)
+        if kind == "python" and (named == engine or "plan = " in code)
+    ]
+    with ENGINES[engine]() as namespace:
+        for code, expected in shown:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(code, "clusters.md", "exec", dont_inherit=True), namespace)  # noqa: S102
+            assert printed.getvalue() == expected
+    assert len(shown) > 1
+    run_commands(engine, tmp_path)
+
+
+def run_commands(engine: str, folder: Path) -> None:
+    (folder / "ask.yaml").write_text(PROMPT)
+    (folder / "rows.jsonl").write_text(ROWS)
+    command = f'lazyprompt() {{ "{sys.executable}" -m lazyprompt "$@"; }}\n'
+    environment = {**os.environ, "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(256 * 2**20)}
+    for code in (code for kind, named, code in BLOCKS if kind == "console" and named == engine):
+        for line, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", code, re.MULTILINE):
+            done = subprocess.run(  # noqa: S602 - the page's own commands
+                command + line, shell=True, check=False, cwd=folder, env=environment, capture_output=True, text=True
+            )
+            said = folder / "said.txt"
+            assert done.stdout + done.stderr == expected, said.read_text() if said.exists() else ""

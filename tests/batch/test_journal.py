@@ -1,0 +1,363 @@
+"""Output that is there whole or not at all, whenever the process that writes it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+from batch_run_helpers import left
+
+from lazyprompt.batch import journal as module
+from lazyprompt.batch import lock as locks
+from lazyprompt.batch.forms import Limits
+from lazyprompt.batch.journal import Journal
+from lazyprompt.batch.state import BatchStoppedError, Files
+from lazyprompt.errors import BatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from io import FileIO
+
+    from lazyprompt._json import JsonObject
+
+ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
+NO_LIMITS = Limits()
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here, and syncing costs milliseconds each time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+class Killed(BaseException):
+    """The process was killed: nothing of it runs any more."""
+
+
+def opened(
+    directory: Path,
+    limits: Limits = NO_LIMITS,
+    *,
+    rejects: bool = False,
+    restart: bool = False,
+    asked: JsonObject | None = None,
+) -> Journal:
+    files = Files(directory / "out.jsonl", directory / "bad.jsonl" if rejects else None)
+    return Journal(files, {**ASKED, **(asked or {})}, limits, restart=restart, seconds=0)
+
+
+def lines(first: int, last: int) -> list[bytes]:
+    return [b"%d\n" % number for number in range(first, last + 1)]
+
+
+def test_names_are_there_when_all_is_done(tmp_path: Path) -> None:
+    with opened(tmp_path, rejects=True) as journal:
+        journal.add(3, lines(1, 2), [b"bad\n"])
+        assert sorted(left(tmp_path)) == [
+            *("bad.jsonl.lock", "bad.jsonl.part"),
+            *("out.jsonl.lock", "out.jsonl.part", "out.jsonl.state"),
+        ]
+        assert journal.finish() == [tmp_path / "out.jsonl"]
+    assert left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n2\n"}
+
+
+def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_bytes(b"old")
+    (tmp_path / "out.jsonl").chmod(0o600)
+    with opened(tmp_path) as journal:
+        journal.add(1, lines(1, 1))
+        assert (tmp_path / "out.jsonl").read_bytes() == b"old"
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b"1\n"}
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_behind_the_state_is_cut_off(tmp_path: Path) -> None:
+    with opened(tmp_path, rejects=True) as journal:
+        journal.add(2, lines(1, 2), [b"a\n"])
+    for name in ("out.jsonl.part", "bad.jsonl.part"):
+        with (tmp_path / name).open("ab") as file:
+            file.write(b"half of a li")
+    with opened(tmp_path, rejects=True) as journal:
+        assert (journal.resumed, journal.state.number, journal.state.rows) == (True, 2, 3)
+        journal.add(3, lines(3, 3), [b"b\n"])
+        journal.finish()
+    assert left(tmp_path) == {"bad.jsonl": b"a\nb\n", "out.jsonl": b"1\n2\n3\n"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        (Limits(requests=3), [3, 3, 3, 1]),
+        (Limits(bytes=6), [3, 3, 3, 1]),
+        (Limits(requests=2, bytes=1000), [2, 2, 2, 2, 2]),
+        (Limits(requests=10), [10]),
+        (Limits(bytes=21), [10]),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 4, 10])
+def test_files_are_split_by_what_one_may_hold(tmp_path: Path, limits: Limits, sizes: list[int], step: int) -> None:
+    for first in range(1, 11, step):  # each part by a run of its own
+        with opened(tmp_path, limits) as journal:
+            journal.add(first + step - 1, lines(first, min(first + step - 1, 10)))
+    with opened(tmp_path, limits) as journal:
+        finals = journal.finish()
+    assert [len(path.read_bytes().splitlines()) for path in finals] == sizes
+    assert b"".join(path.read_bytes() for path in finals) == b"".join(lines(1, 10))
+    names = [f"out-{number:05}.jsonl" for number in range(1, len(sizes) + 1)] if len(sizes) > 1 else ["out.jsonl"]
+    assert [*left(tmp_path)] == [path.name for path in finals] == names
+
+
+def test_a_run_for_something_else_is_refused_with_what_differs(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.add(1, lines(1, 1))
+    before = left(tmp_path)
+    with pytest.raises(BatchError) as caught:
+        opened(tmp_path, asked={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
+    assert str(caught.value) == (
+        f"{tmp_path / 'out.jsonl'}: the run that was begun was asked for something else: the input has changed; "
+        '--model was "m", and is "n"; --limit was not given, and is 5; --restart begins anew'
+    )
+    assert left(tmp_path) == before
+    with opened(tmp_path, restart=True, asked={"--model": "n"}) as journal:
+        assert journal.state.rows == 0
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b""}
+
+
+def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.add(1, lines(1, 1))
+    with opened(tmp_path, rejects=True) as journal:
+        assert journal.state.number == 1
+    # And back, as long as none was.
+    with opened(tmp_path) as journal:
+        assert journal.state.number == 1
+        assert not (tmp_path / "bad.jsonl.part").exists()
+    with opened(tmp_path, rejects=True) as journal:
+        journal.add(2, [], [b"bad\n"])
+    with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is not given; --restart"):
+        opened(tmp_path)
+
+
+def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path, Limits(requests=1)) as journal:
+        journal.add(2, lines(1, 2))
+    part = tmp_path / "out-00002.jsonl.part"
+    part.write_bytes(b"2")
+    with pytest.raises(BatchError, match="has 1 of the 2 bytes that the run before has written; --restart"):
+        opened(tmp_path, Limits(requests=1))
+    part.unlink()
+    with pytest.raises(BatchError, match="has 0 of the 2 bytes"):
+        opened(tmp_path, Limits(requests=1))
+
+
+def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> NoReturn:
+        raise Killed
+
+    with opened(tmp_path) as journal:
+        journal.add(1, lines(1, 1))
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_move", stop)
+            with pytest.raises(Killed):
+                journal.finish()
+    (tmp_path / "out.jsonl.part").unlink()
+    with opened(tmp_path) as journal, pytest.raises(BatchError, match="out.jsonl.part is gone"):
+        journal.finish()
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{}", '{"version": 2}', '{"version": 1}', "{", "\udcff", "\x00" * 99])
+def test_a_state_that_is_none(tmp_path: Path, data: str) -> None:
+    (tmp_path / "out.jsonl.state").write_text(data, errors="surrogateescape")
+    with pytest.raises(BatchError, match=r"out.jsonl.state is not the state of a run \(.*\); --restart begins anew"):
+        opened(tmp_path)
+    with opened(tmp_path, restart=True) as journal:
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b""}
+
+
+def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path, rejects=True) as journal:
+        with pytest.raises(BatchError, match=rf"another run \(process {os.getpid()}\) is writing .*out.jsonl; wait"):
+            opened(tmp_path, restart=True)
+        # Another output, but the same file of rejects.
+        with pytest.raises(BatchError, match="is writing .*bad.jsonl"):
+            Journal(Files(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), ASKED, NO_LIMITS)
+        journal.finish()
+    assert [*left(tmp_path)] == ["bad.jsonl", "out.jsonl"]
+
+
+def test_a_lock_that_a_dead_process_left_is_none(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl.lock").write_text("1")
+    with opened(tmp_path) as journal:
+        journal.finish()
+    assert [*left(tmp_path)] == ["out.jsonl"]
+
+
+def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else two runs would each hold a lock of the same name: one of them a file that has no name any more.
+    claim = locks._claim  # noqa: SLF001 - the step between opening and holding
+    removed: list[Path] = []
+
+    def claim_late(descriptor: int) -> None:
+        if not removed:
+            removed.append(tmp_path / "out.jsonl.lock")
+            removed[0].unlink()
+        claim(descriptor)
+
+    monkeypatch.setattr(locks, "_claim", claim_late)
+    with opened(tmp_path) as journal:
+        assert removed[0].read_text() == str(os.getpid())
+        with pytest.raises(BatchError, match="another run"):
+            opened(tmp_path)
+        journal.finish()
+
+
+def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl.lock").mkdir()
+    with pytest.raises(BatchError, match=r"out.jsonl cannot be written: Is a directory$"):
+        opened(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.lock"]
+
+
+def test_nothing_is_written_behind_the_end(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.finish()
+    with pytest.raises(BatchError, match="out.jsonl.part is not open: the run is over"):
+        journal.add(1, lines(1, 1))
+
+
+def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    with opened(tmp_path) as journal:
+        journal.add(2, lines(1, 2))
+    with opened(tmp_path) as journal:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(BatchStoppedError) as caught:
+            journal.add(4, lines(3, 4))
+    part = tmp_path / "out.jsonl.part"
+    assert part.read_bytes() == b"1\n2\n3\n4\n"
+    assert str(caught.value) == (
+        f"row 3: {tmp_path / 'out.jsonl.state'} cannot be written: No space left on device; all up to row 2 is safe"
+    )
+    monkeypatch.undo()
+    with opened(tmp_path) as journal:
+        assert journal.state.number == 2
+        assert part.read_bytes() == b"1\n2\n"
+
+
+def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It was wrong use of an option: already the number of the process had no room in the lock.
+    def full(*_: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(
+            BatchStoppedError, match="^row 1: .*out.jsonl.state cannot be written: No space.*; no row is"
+        ):
+            opened(tmp_path)
+    with opened(tmp_path) as journal:
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b""}
+
+
+def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> None:
+    files = Files(tmp_path / "out.jsonl")
+
+    def interrupted() -> NoReturn:
+        with Journal(files, ASKED, NO_LIMITS, seconds=1000) as journal:
+            journal.add(2, lines(1, 2))
+            assert json.loads(files.state.read_bytes())["number"] == 0
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert json.loads(files.state.read_bytes())["number"] == 2
+
+
+def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
+    for name in ("out-00001.jsonl", "out-00009.jsonl", "out-1.jsonl", "out-00009.jsonl.part", "other-00009.jsonl"):
+        (tmp_path / name).touch()
+    with opened(tmp_path) as journal:
+        journal.finish()
+    files = Files(tmp_path / "out.jsonl")
+    assert [path.name for path in files.left_over(1)] == ["out-00001.jsonl", "out-00009.jsonl"]
+    assert [path.name for path in files.left_over(2)] == ["out-00009.jsonl", "out.jsonl"]
+    assert not (tmp_path / "out-00009.jsonl.part").exists()
+
+
+def run_all(directory: Path) -> None:
+    """Four rows, of which the last has no line, two lines a file."""
+    with opened(directory, Limits(requests=2), rejects=True) as journal:
+        while journal.state.number < 4 and not journal.state.done:
+            number = journal.state.number + 2
+            good = [each for each in (number - 1, number) if each % 4]
+            journal.add(number, [b"%d\n" % each for each in good], [b"bad\n"] * (2 - len(good)))
+        journal.finish()
+
+
+@contextmanager
+def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Run so many of the calls by which a journal changes the disk; one that writes, as the last, writes half."""
+    done = 0
+    write = Journal._write  # noqa: SLF001 - the step that writes
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if done > steps:
+            raise Killed
+
+    def stepping(call: Callable[..., object]) -> Callable[..., object]:
+        def stepped(*given: object, **named: object) -> object:
+            step()
+            return call(*given, **named)
+
+        return stepped
+
+    def half(journal: Journal, file: FileIO, path: Path, data: list[bytes]) -> int:
+        if done == steps:
+            written = b"".join(data)
+            file.write(written[: len(written) // 2])
+        step()
+        return write(journal, file, path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "_write", half)
+        for owner, name in ((Path, "replace"), (Path, "unlink"), (Path, "open"), (os, "fsync"), (module, "copymode")):
+            patched.setattr(owner, name, stepping(getattr(owner, name)))
+        yield
+
+
+def test_killed_before_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing is done behind that step, neither what ends a block nor the rest; as if it was killed with kill -9.
+    clean = tmp_path / "clean"
+    clean.mkdir()
+    run_all(clean)
+    steps, ended = 0, False
+    while not ended:
+        directory = tmp_path / str(steps)
+        directory.mkdir()
+        (directory / "out-00001.jsonl").write_bytes(b"of an earlier run")
+        for more in (0, 7, 1000):  # killed; killed once more, a little later; not killed
+            with killed_after(steps + more, monkeypatch):
+                try:
+                    run_all(directory)
+                except Killed:
+                    pass
+                else:
+                    ended = ended or not more
+        assert left(directory) == left(clean), steps
+        steps += 1
+    assert steps > 30

@@ -1,0 +1,108 @@
+"""A run on a real cluster of Ray, on this machine: the bytes of one process, whoever is killed.
+
+It needs Ray, and some seconds; with more rows and more kills it is ``python tests/batch/soak_ray.py``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cluster_helpers import Killer, alone, asking, by_id, expected, job, plan, rows, written
+
+from lazyprompt.batch.choice import Choice
+from lazyprompt.batch.ray_engine import run_on_ray
+from lazyprompt.batch.run import run_batch
+from lazyprompt.batch.state import BatchStoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Ray's own code, and what it imports, warn of each other's versions.
+pytestmark = pytest.mark.filterwarnings("default")
+ray: Any = pytest.importorskip("ray", reason="it is in an environment of its own, see .ci/run")
+
+COUNT = 4000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=256 * 2**20,
+        log_to_driver=False,
+        logging_level="error",
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many shards, though there are few rows."""
+    monkeypatch.setattr("lazyprompt.batch.shards._ROWS", 300)
+
+
+@pytest.mark.usefixtures("cluster", "small")
+def test_the_same_bytes_as_of_one_process_with_a_worker_killed(tmp_path: Path) -> None:
+    asked = job(tmp_path, COUNT, "ray")
+    killer = Killer(500)
+    assert written(run_on_ray(asked, progress=killer), asked) == alone(tmp_path, COUNT)
+    assert killer.killed is not None
+
+
+@pytest.mark.usefixtures("cluster", "small")
+def test_a_sample_that_goes_on_wherever_it_was_begun(tmp_path: Path) -> None:
+    asked = replace(job(tmp_path, COUNT, "sample"), choice=Choice(limit=3000, sample=900, seed=4))
+    for run in (run_batch, run_on_ray):
+        with pytest.raises(BatchStoppedError, match="the last: enough"):
+            run(asked, stopped=lambda: "enough", seconds=0)
+    other = replace(job(tmp_path, COUNT, "other"), choice=asked.choice)
+    assert written(run_on_ray(asked), asked) == written(run_batch(other), other)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_row_without_a_line_ends_it(tmp_path: Path) -> None:
+    asked = replace(job(tmp_path, 50, "stop"), rejects=None)
+    with pytest.raises(BatchStoppedError, match=r"^row 2: line 3: it is no JSON"):
+        run_on_ray(asked)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_no_row_is_to_blame_for_is_told_in_a_line(tmp_path: Path) -> None:
+    # A function of this module would be looked for in the worker, which knows nothing of tests.
+    def broken(given: Any, history: Any, tools: Any, label: Any) -> tuple[Any, Any, Any, Any]:
+        if given["question"].startswith("Why 7?"):
+            raise TypeError("no such luck")
+        return given, history, tools, label
+
+    asked = job(tmp_path, 50, "broken")
+    wrong = replace(plan(), prompter=asking().pre_hook(broken))
+    with pytest.raises(BatchStoppedError, match=r"no row is done: Ray has ended the work: TypeError: no such luck$"):
+        run_on_ray(replace(asked, plan=wrong))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_table_in_pieces() -> None:
+    data = ray.data.from_items(rows(200), override_num_blocks=4)
+    made = data.map_batches(**asking().ray_map(format="openai-batch", model="gpt-5-mini"))
+    assert by_id(made.take_all()) == expected(200)
+
+
+def test_a_cluster_that_is_not_there_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It was said of the standard output, which is what the command line knows of errors of the system.
+    def init(**_: object) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at 192.0.2.9:6379")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(BatchStoppedError, match=r"no row is done: no cluster of Ray can be reached: Failed to connect"):
+        run_on_ray(job(tmp_path, 5, "nowhere"))
+
+
+def test_what_travels_to_a_worker_is_small(tmp_path: Path) -> None:
+    assert len(pickle.dumps(job(tmp_path, 1, "small"))) < 4000
