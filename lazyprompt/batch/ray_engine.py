@@ -15,6 +15,8 @@ import re
 from contextlib import contextmanager
 from importlib import import_module
 from logging import ERROR, getLogger
+from signal import SIGTERM, getsignal, signal
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from lazyprompt.batch.rows import RowFile
@@ -178,10 +180,14 @@ def _connected() -> Generator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    handler = getsignal(SIGTERM)
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
     except (OSError, RuntimeError, ValueError) as error:
         raise WorkerEndedError(f"no cluster of Ray can be reached: {error}") from error
+    if handler is not None and current_thread() is main_thread():
+        # Ray puts its own in the place of the one that stops a run in order.
+        signal(SIGTERM, handler)
     log = getLogger("ray.data")
     level = log.level
     log.setLevel(ERROR)

@@ -5,7 +5,12 @@ It needs Ray, and some seconds; with more rows and more kills it is ``python tes
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +107,24 @@ def test_a_cluster_that_is_not_there_is_told_in_a_line(tmp_path: Path, monkeypat
     monkeypatch.setattr(ray, "init", init)
     with pytest.raises(BatchStoppedError, match=r"no row is done: no cluster of Ray can be reached: Failed to connect"):
         run_on_ray(job(tmp_path, 5, "nowhere"))
+
+
+def test_a_command_that_is_told_to_end_says_how_to_go_on(tmp_path: Path) -> None:
+    # Ray's own handler of SIGTERM wrote a trace, and the command ended in the middle.
+    (tmp_path / "ask.yaml").write_text('type: chat\ninstruction: "Answer in {language}: {question}"\n')
+    rows_file = job(tmp_path, 60_000, "unused").rows.path
+    command = [sys.executable, "-m", "lazyprompt", "batch", "ask.yaml", str(rows_file), "-o", "out.jsonl"]
+    environment = {**os.environ, "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(256 * 2**20)}
+    run = subprocess.Popen(  # noqa: S603 - our own
+        [*command, "--on-error", "skip", "--engine", "ray"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE
+    )
+    state = tmp_path / "out.jsonl.state"
+    while run.poll() is None and not (state.exists() and json.loads(state.read_bytes())["number"]):
+        time.sleep(0.02)
+    run.terminate()
+    said = run.communicate()[1].decode()
+    assert "was the last: it was told to end (SIGTERM)" in said
+    assert run.returncode == 1
 
 
 def test_what_travels_to_a_worker_is_small(tmp_path: Path) -> None:

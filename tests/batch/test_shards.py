@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import pickle
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cluster_helpers import job
 
 from lazyprompt.batch import shards
+from lazyprompt.batch.ray_engine import ShardLines, run_on_ray
 from lazyprompt.batch.rows import RowFile, read_rows, row_file
 from lazyprompt.batch.shards import Shard, rows_of_shard, shards_of
-from lazyprompt.errors import BatchError
+from lazyprompt.batch.workers import Work
+from lazyprompt.errors import BatchError, MissingExtraError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,3 +114,23 @@ def test_a_file_that_has_become_shorter(tmp_path: Path) -> None:
     file.path.write_bytes(b'{"at": 0}\n')
     with pytest.raises(BatchError, match=r"ends with row 1; it had 5 when the run began"):
         list(rows_of_shard(file, last))
+
+
+@pytest.mark.parametrize("chosen", [None, frozenset({2, 60})])
+def test_an_actor_makes_what_one_process_makes(tmp_path: Path, chosen: frozenset[int] | None) -> None:
+    asked = job(tmp_path, 120, "actor")
+    work = Work(asked.plan, skip=True)
+    found = [*shards_of(asked.rows)]
+    tables = ShardLines(work, asked.rows, chosen)(import_module("pyarrow").Table.from_pylist([found[0]._asdict()]))
+    made = [pickle.loads(each) for table in tables for each in table.column("made").to_pylist()]  # noqa: S301 - our own
+    expected = work.made([row for row in read_rows(asked.rows) if chosen is None or row[0] in chosen])
+    assert [line for each in made for line in each.lines] == expected.lines
+    assert [line for each in made for line in each.rejects] == expected.rejects
+    assert made[-1].number == expected.number
+
+
+def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    with pytest.raises(MissingExtraError, match=r"pip install \"lazyprompt\[ray\]\""):
+        run_on_ray(job(tmp_path, 3, "none"))
+    assert not (tmp_path / "none.jsonl.state").exists()
