@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
-# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter of
-# Jinja's says of its arguments.
+# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter
+# of Jinja's says of its arguments.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),

@@ -156,7 +156,7 @@ def filled(made: Any, case: Case) -> Any:
     if isinstance(made, dict):
         return {filled(name, case): filled(each, case) for name, each in cast("dict[str, Any]", made).items()}
     if isinstance(made, list):
-        return [filled(each, case) for each in cast("list[Any]", made)]
+        return [filled(each, case) for each in made]
     return made.replace(HEAD, case.first).replace(NEXT, case.second) if isinstance(made, str) else made
 
 
