@@ -1,11 +1,11 @@
 """What safety costs: flat prompts of honest text with the look-out for control sequences, against the same without.
 
     python benchmarks/safety.py                      a table, in per cent
-    python benchmarks/safety.py --check --slack 2    exit with 1 where a row costs more than twice what it may
+    python benchmarks/safety.py --check --slack 2    exit with 1 where a row with a target costs more than twice that
 
 These are the flat rows of ``benchmarks/speed.py``, with its tools and its way to measure: both sides in turn, the least
-of several times. The texts are its English, Chinese of the same length, and English with signs that also begin control
-sequences.
+of several times. The texts are its English, which has the target; to compare, Chinese of the same length, and English with
+signs that also begin control sequences.
 
 Text that is not ASCII costs more: each look for a sign there, or for one of its disguises, stops wherever half of a
 character is the same byte.
@@ -36,15 +36,16 @@ SIGNS = "# Title\nWhere a < b and b > c, see [1] and x[0] for <b>this</b>. "
 
 
 class Asked(NamedTuple):
-    """Honest turns and a question, by the kind of their text."""
+    """Honest turns and a question, by the kind of their text; and what safety may cost there, if that is said."""
 
     kind: str
     turns: list[list[str]]
     question: str = "And now?"
+    target: float = 0
 
 
 TEXTS = (
-    Asked("English", TURNS),
+    Asked("English", TURNS, target=TARGET),
     Asked("Chinese", [[f"{n}：{CHINESE * 2}"[:SIZE], f"第{n}答：{CHINESE * 2}"[:SIZE]] for n in range(20)], "现在呢？"),
     # One turn in five has them.
     Asked(
@@ -63,7 +64,7 @@ def row(work: str, asked: Asked) -> Row:
     safe, bare = (PROMPTERS[work].with_safety(safety) for safety in ("neutralize", "off"))
     return Row(
         f"{work}, {asked.kind}",
-        TARGET,
+        asked.target,
         lambda: safe.generate_prompt(asked.question, asked.turns),
         lambda: bare.generate_prompt(asked.question, asked.turns),
     )
@@ -78,6 +79,7 @@ class Cost(NamedTuple):
     """A row, measured several times: the least microseconds of both sides, their ratio, and those of each time."""
 
     name: str
+    target: float
     off: float
     safe: float
     ratio: float
@@ -88,15 +90,16 @@ class Cost(NamedTuple):
         """Measure a row."""
         found = [measured(each) for _ in range(TIMES)]
         off, safe = min(one.floor_us for one in found), min(one.us for one in found)
-        return cls(each.name, off, safe, safe / off, tuple(sorted(one.ratio for one in found)))
+        return cls(each.name, each.target, off, safe, safe / off, tuple(sorted(one.ratio for one in found)))
 
 
 def table(costs: list[Cost]) -> str:
     """The costs to be read."""
     lines = [f"{'':40}{'off us':>9}{'safe us':>9}{'cost':>9}{'target':>9}   from, to"]
-    for name, off, safe, ratio, ratios in costs:
+    for name, target, off, safe, ratio, ratios in costs:
         spread = f"{percent(ratios[0])}, {percent(ratios[-1])}"
-        lines.append(f"{name:40}{off:9.2f}{safe:9.2f}{percent(ratio):>9}{percent(TARGET):>9}   {spread}")
+        wanted = percent(target) if target else ""
+        lines.append(f"{name:40}{off:9.2f}{safe:9.2f}{percent(ratio):>9}{wanted:>9}   {spread}")
     return "\n".join(lines)
 
 
@@ -106,9 +109,10 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     parser.add_argument("--slack", type=float, default=1.0, help="with --check: how many times the target is allowed")
     options = parser.parse_args()
-    costs = [Cost.of(row(work, asked)) for work in PROMPTERS for asked in TEXTS]
+    asked = [each for each in TEXTS if each.target or not options.check]
+    costs = [Cost.of(row(work, each)) for work in PROMPTERS for each in asked]
     print(table(costs))
-    missed = [each.name for each in costs if each.ratio - 1 > (TARGET - 1) * options.slack]
+    missed = [each.name for each in costs if each.target and each.ratio - 1 > (each.target - 1) * options.slack]
     if options.check and missed:
         raise SystemExit(f"missed: {'; '.join(missed)}")
 

@@ -63,7 +63,9 @@ def grows(make: Callable[[int], object], do: Callable[[Any], object], size: int)
     """How many times as long it takes for eight times as much."""
     small, large = make(size // 8), make(size)
     do(small)
-    return seconds_of(lambda: do(large)) / max(min(seconds_of(lambda: do(small)) for _ in range(3)), 0.002)
+    # The least of some times: other work of the machine takes its caches, too.
+    longer = min(seconds_of(lambda: do(large)) for _ in range(2))
+    return longer / max(min(seconds_of(lambda: do(small)) for _ in range(3)), 0.002)
 
 
 def naive_guard(text: str) -> str:
