@@ -146,5 +146,6 @@ PROMPTY = Target(
         ),
     ),
     # Templates in it have bounds of their own.
-    seconds=10,
+    # It is filled four times, ten seconds each at most.
+    seconds=40,
 )

@@ -25,7 +25,7 @@ MAX_STEPS = 1_000_000
 MAX_SECONDS = 10
 """How long so many steps may compute: honest ones take a tenth of it."""
 
-MAX_PIECES = 4_000_000
+MAX_PIECES = 2_000_000
 """Of how many pieces an output may be."""
 
 MAX_RANGE = 100_000

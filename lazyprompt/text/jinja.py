@@ -15,14 +15,8 @@ from jinja2.exceptions import UndefinedError
 from lazyprompt._json import JsonText, checked, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
 from lazyprompt.text.bounds import MAX_OUTPUT, MAX_PIECES, check_length, weigh
-from lazyprompt.text.sandbox import (
-    FAILURES,
-    BoundedEnvironment,
-    BoundedGenerator,
-    globals_of_one_rendering,
-    said,
-    within_bounds,
-)
+from lazyprompt.text.keeping import Keeper, KeepingEnvironment, KeepingGenerator
+from lazyprompt.text.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
 from lazyprompt.text.slots import value_text
 from lazyprompt.text.values import JsonValue, Opaque, TrustedValue, Value
 from lazyprompt.trusted import Trusted
@@ -57,7 +51,7 @@ def _finalize(value: object, source: str = "") -> Value:
     return kind(text, source)
 
 
-class _Generator(BoundedGenerator):
+class _Generator(KeepingGenerator):
     """Jinja's compiler, with the output of filter blocks, call blocks and recursive loops finalized too.
 
     Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
@@ -74,7 +68,7 @@ class _Generator(BoundedGenerator):
         super().end_write(frame)
 
 
-class _Environment(BoundedEnvironment):
+class _Environment(KeepingEnvironment):
     code_generator_class = _Generator
 
 
@@ -228,7 +222,7 @@ def _compiled(text: str, jinja: _Environment) -> _Parsed:
         raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
 
     def chunks(values: Mapping[str, object]) -> Iterable[str]:
-        return template.root_render_func(template.new_context({**globals_of_one_rendering(), **values}))
+        return template.root_render_func(template.new_context({**globals_of_one_rendering(kind=Keeper), **values}))
 
     return _Parsed(found, literals, chunks)
 

@@ -15,6 +15,7 @@ that begins in the template and ends in a value.
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -23,10 +24,11 @@ from unicodedata import normalize
 
 from lazyprompt._json import JsonText
 from lazyprompt.errors import SafetyError, did_you_mean
+from lazyprompt.text.folding import MOST_WINDOWS, Folded, fold, places, windows
 from lazyprompt.trusted import is_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
@@ -50,7 +52,7 @@ class Policy(NamedTuple):
 
     def of(self, slot: str) -> Safety:
         """What becomes of them in the text of a slot."""
-        return next((safety for name, safety in self.slots if name == slot), self.default)
+        return dict(self.slots).get(slot, self.default)
 
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
@@ -74,14 +76,8 @@ _LONGEST_RESERVED = f"<|{'x' * 64}|>"
 # How many times the longest sequence one may be that has signs within it that do not show.
 _WIDEST = 8
 # So many signs are looked at one by one.
-_MOST_WINDOWS = 50
+_MOST_FINDS = 16
 
-# Signs that do not show and that a normaliser may drop: soft hyphen, joiners, fillers, zero-width and bidirectional
-# signs, tags.
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 # The signs that decompose to text with a sign in it, for the signs that nearly all sequences begin with.
 _DISGUISES = {
     "<": "\u226e\ufe64\uff1c",
@@ -96,7 +92,7 @@ JOINT = "\0"
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 # Each pass breaks what it finds; a second one is needed where sequences overlap, more only where somebody tries hard.
@@ -165,17 +161,17 @@ class _Edges(NamedTuple):
 
     def begun(self, text: str) -> bool:
         """Whether a text is the beginning of a sequence."""
-        piece = _fold(text).rstrip().lower()
+        piece = fold(text).rstrip().lower()
         return piece in self.beginnings or (self.reserved and _RESERVED_BEGUN.fullmatch(piece) is not None)
 
     def ended(self, text: str) -> bool:
         """Whether a text is the end of a sequence."""
-        piece = _fold(text).lstrip().lower()
+        piece = fold(text).lstrip().lower()
         return piece in self.endings or (self.reserved and _RESERVED_ENDED.fullmatch(piece) is not None)
 
     def touched(self, text: str, width: int) -> bool:
         """Whether a text begins with the end of a sequence, or ends with the beginning of one."""
-        folded = _fold(text).strip()
+        folded = fold(text).strip()
         head, tail = folded[:width], folded[-width:]
         return any(self.ended(head[:stop]) for stop in range(1, len(head) + 1)) or any(
             self.begun(tail[start:]) for start in range(len(tail))
@@ -207,38 +203,45 @@ class Controls:
         self._edges: _Edges | None = None
         by_sign: dict[str, list[str]] = {}
         for text in plain:
-            by_sign.setdefault(text[0], []).append(re.escape(text[1:]))
+            by_sign.setdefault(text[0], []).append(text[1:])
         if reserved:
-            by_sign.setdefault("<", []).append(_RESERVED[1:])
+            by_sign.setdefault("<", [])
         if headers:
-            known = "|".join(re.sub(r"(?:\\?[ \t])+", r"[ \\t]+", re.escape(text[1:])) for text in headers)
-            by_sign.setdefault("#", []).append(f"(?P<header>(?i:{known}))")
-        # Grouped by their first sign, sequences cost one look a sign of the text, however many there are.
-        patterns = {sign: f"{re.escape(sign)}(?:{'|'.join(rest)})" for sign, rest in by_sign.items()}
+            by_sign.setdefault("#", [])
+        known = "|".join(re.sub(r"(?:\\?[ \t])+", r"[ \\t]+", re.escape(text[1:])) for text in headers)
+        others = {"<": [_RESERVED[1:]] if reserved else [], "#": [f"(?P<header>(?i:{known}))"] if headers else []}
+        # Grouped by their first signs, sequences cost one look a sign of the text, however many there are.
+        patterns = {
+            sign: f"{re.escape(sign)}(?:{'|'.join([*_grouped(rest), *others.get(sign, ())])})"
+            for sign, rest in by_sign.items()
+        }
         self._pattern = re.compile("|".join(patterns.values()) or "(?!)", flags)
         # Looking for one sign costs a thirtieth of a search: text without any first sign is clean at once. Values are
         # looked at joined, where a line's start is not to be seen, so a header anywhere counts.
         self._searches = [
-            (sign, tuple(_DISGUISES.get(sign, "")), re.compile(pattern, flags).search)
-            for sign, pattern in patterns.items()
+            _Search(sign, _forms(sign, by_sign[sign]), re.compile(pattern, flags)) for sign, pattern in patterns.items()
         ]
 
     def clean(self, text: str) -> bool:
         """Whether a text surely holds no control sequence, in plain or in disguise."""
         if text.isascii():
-            for sign, _, search in self._searches:  # noqa: SIM110 - a generator would cost as much as the look itself
-                if sign in text and search(text):
+            for sign, _, pattern in self._searches:  # noqa: SIM110 - a generator would cost as much as the look itself
+                if sign in text and _occurs(text, sign, pattern):
                     return False
             return True
-        return not any(
-            search(found)
-            for sign, disguises, search in self._searches
-            for found in (_windows(text, (sign, *disguises), self._longest) if disguises else (_fold(text),))
-        )
+        for _, forms, pattern in self._searches:
+            if not forms:
+                if pattern.search(fold(text)):
+                    return False
+                continue
+            for form in forms:
+                if form in text and any(map(pattern.search, windows(text, form, self._longest))):
+                    return False
+        return True
 
     def may_cross(self, literal: str) -> bool:
         """Whether a control sequence could lie partly in this trusted text and partly in a value beside it."""
-        text = _fold(literal)
+        text = fold(literal)
         lower = text.lower()
         return bool(text) and (
             (self._reserved and _RESERVED_ACROSS.search(text) is not None)
@@ -254,9 +257,9 @@ class Controls:
         edges = self._pieces()
         joined = f"{JOINT}{JOINT.join(texts)}{JOINT}"
         # A piece begins, or ends, with a sign that sequences begin or end with: mostly there are few of them.
-        begin = [at for sign in edges.begin for at in _places(joined, sign)]
-        end = [at for sign in edges.end for at in _places(joined, sign)]
-        if len(begin) + len(end) > _MOST_WINDOWS:
+        begin = [at for sign in edges.begin for at in places(joined, sign)]
+        end = [at for sign in edges.end for at in places(joined, sign)]
+        if len(begin) + len(end) > MOST_WINDOWS:
             return any(edges.touched(text, self._longest) for text in texts)
         return any(edges.begun(joined[at : joined.index(JOINT, at)]) for at in begin) or any(
             edges.ended(joined[joined.rfind(JOINT, 0, at) + 1 : at + 1]) for at in end
@@ -271,7 +274,7 @@ class Controls:
         """
         insides = self._pieces().insides
         short = [text for text in texts if len(text) <= self._longest and text not in known]
-        return any(_fold(text).strip().lower() in insides for text in short)
+        return any(fold(text).strip().lower() in insides for text in short)
 
     def begins_at_end(self, literal: str) -> bool:
         """Whether a trusted text ends with the beginning of a control sequence."""
@@ -329,7 +332,7 @@ class Controls:
         pieces: list[str] = []
         # From the end on, since a sequence may have a broken one within it: what stands behind is whole again.
         behind, end = "", len(text)
-        for at in reversed([*_places(text, "\\")]):
+        for at in reversed([*places(text, "\\")]):
             piece = text[at:end]
             if at and self._begins(text, at - 1, (piece[1 : width + 1] + behind)[:width]):
                 piece = piece[1:]
@@ -339,28 +342,28 @@ class Controls:
 
     def _begins(self, text: str, at: int, behind: str) -> bool:
         """Whether a control sequence begins at a place, with what would stand behind it."""
-        found = self._pattern.match(_fold(text[at] + behind))
+        found = self._pattern.match(fold(text[at] + behind))
         return found is not None and (found.lastgroup != "header" or _at_line_start(text, at))
 
     def _forged(self, parts: Sequence[str], spared: frozenset[int]) -> list[_Forged]:
         """The sequences that reach into text that is not spared."""
         whole = "".join(parts)
-        folded, places = _fold_with_places(whole)
+        folded = Folded.of(whole)
         starts = list(accumulate(map(len, parts), initial=0))
         forged: list[_Forged] = []
         at = 0
-        while match := self._pattern.search(folded, at):
+        while match := self._pattern.search(folded.text, at):
             # Another sequence may begin inside one that is not forged.
             at = match.start() + 1
-            if match.lastgroup == "header" and not _at_line_start(folded, match.start()):
+            if match.lastgroup == "header" and not _at_line_start(folded.text, match.start()):
                 continue
-            begin, end = places[match.start()], places[match.end() - 1] + 1
+            begin, into = folded.origin(match.start())
+            end = folded.origin(match.end() - 1)[0] + 1
             first = bisect_right(starts, begin) - 1
             for index in range(first, bisect_left(starts, end)):
                 if index not in spared and parts[index]:
                     start = starts[index]
-                    into = match.start() - bisect_left(places, begin)
-                    sign = _fold(whole[begin])
+                    sign = fold(whole[begin])
                     sequence = _Forged(
                         index, max(begin - start, 0), end - start, begin < start, sign, into, whole[begin:end]
                     )
@@ -371,7 +374,7 @@ class Controls:
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:
-    return sorted(filter(None, set(map(_fold, texts))), key=lambda text: (-len(text), text))
+    return sorted(filter(None, set(map(fold, texts))), key=lambda text: (-len(text), text))
 
 
 def _at_line_start(text: str, at: int) -> bool:
@@ -410,15 +413,18 @@ def _json_editor(text: str) -> Callable[[str, _Forged], _Edit]:
 
     A sequence of nothing but brackets and the like gets a space, which JSON allows between them.
     """
-    strings = [match.span() for match in _JSON_STRING.finditer(text)]
-    inside = {index for begin, end in strings for index in range(begin + 1, end - 1)}
-    for begin, end in strings:
-        for match in _JSON_ESCAPE.finditer(text, begin + 1, end - 1):
-            inside.difference_update(range(*match.span()))
+    # Where strings begin and end, in turn: before an escape in them is an end, too, and behind it a beginning.
+    bounds = array("Q")
+    for string in _JSON_STRING.finditer(text):
+        begin, end = string.span()
+        bounds.append(begin + 1)
+        for escape in _JSON_ESCAPE.finditer(text, begin + 1, end - 1):
+            bounds.extend(escape.span())
+        bounds.append(end - 1)
 
     def edit(text: str, sequence: _Forged) -> _Edit:
         for index in range(sequence.begin, min(sequence.end, len(text))):
-            if index in inside:
+            if bisect_right(bounds, index) % 2:
                 return index, index + 1, _json_escape(text[index])
         at = 0 if sequence.crosses else sequence.begin + 1
         return at, at, " "
@@ -432,49 +438,53 @@ def _json_escape(sign: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def _fold(text: str) -> str:
-    """Text as a normalising tokenizer would see it: full-width signs narrow, invisible ones gone.
+class _Search(NamedTuple):
+    """What is looked for behind one sign.
 
-    Decomposed (NFKD), not composed: ``>`` with a stroke over it is one sign to NFKC, and would hide a marker's end.
+    Attributes:
+        sign: The sign that sequences begin with.
+        forms: The sign and its disguises; none where nobody knows them all.
+        pattern: The sequences.
     """
-    return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
+
+    sign: str
+    forms: tuple[str, ...]
+    pattern: re.Pattern[str]
 
 
-def _windows(text: str, signs: Iterable[str], width: int) -> Iterator[str]:
-    """What begins with one of some signs, folded, as far as the longest sequence could reach.
+def _forms(sign: str, rests: Sequence[str]) -> tuple[str, ...]:
+    """A sign and those of its disguises that sequences could begin with.
 
-    To fold a long text for the sake of a few signs in it would take most of the time.
+    Args:
+        sign: The sign.
+        rests: What is behind it in the sequences.
     """
-    places = [at for sign in signs for at in _places(text, sign)]
-    if len(places) > _MOST_WINDOWS:
-        yield _fold(text)
-        return
-    for at in places:
-        size = width
-        # Signs that do not show take up room, and may be many.
-        while len(window := _fold(text[at : at + size])) < width and at + size < len(text):
-            size *= 2
-        yield window
+    if sign not in _DISGUISES:
+        return ()
+    # A mark upon the sign stands behind it when decomposed: no sequence begins so that does not go on with the mark.
+    marks = ((form, normalize("NFKD", form).partition(sign)[2]) for form in _DISGUISES[sign])
+    return (sign, *(form for form, mark in marks if not mark or any(not r or r[0] == mark[0] for r in rests)))
 
 
-def _places(text: str, sign: str) -> Iterator[int]:
+def _grouped(rests: Iterable[str]) -> list[str]:
+    """Patterns for texts, which ask each first sign of theirs but once."""
+    by_sign: dict[str, list[str]] = {}
+    for text in rests:
+        by_sign.setdefault(text[:1], []).append(re.escape(text[1:]))
+    return [f"{re.escape(sign)}(?:{'|'.join(more)})" for sign, more in by_sign.items()]
+
+
+def _occurs(text: str, sign: str, pattern: re.Pattern[str]) -> bool:
+    """Whether a pattern that begins with a sign is found in a text."""
     at = text.find(sign)
-    while at >= 0:
-        yield at
+    # A few signs are found sooner one by one than by a search, which goes through all that is between them.
+    for _ in range(_MOST_FINDS):
+        if at < 0:
+            return False
+        if pattern.match(text, at):
+            return True
         at = text.find(sign, at + 1)
-
-
-def _fold_with_places(text: str) -> tuple[str, Sequence[int]]:
-    """Folded text, and for each of its signs the index it had in the text."""
-    if text.isascii():
-        return text, range(len(text))
-    signs: list[str] = []
-    places: list[int] = []
-    for place, sign in enumerate(text):
-        folded = sign if sign.isascii() else _fold(sign)
-        signs.append(folded)
-        places += [place] * len(folded)
-    return "".join(signs), places
+    return at >= 0 and pattern.search(text, at) is not None
 
 
 @lru_cache(maxsize=64)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
-# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter of
-# Jinja's says of its arguments.
+# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter
+# of Jinja's says of its arguments.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
@@ -71,8 +71,6 @@ _READABLE: dict[type[object], frozenset[str]] = {
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
-# Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
-_SUMMANDS = 4
 
 
 def said(error: BaseException) -> str:
@@ -95,6 +93,8 @@ class BoundedGenerator(CodeGenerator):
     the environment as ever. ``t_0`` holds the value, and nothing is evaluated before it is used.
     """
 
+    # Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
+    summands = 4
     # The body of a loop, and an expression to be shown, that are about to be written, and what comes behind that.
     _body: Iterable[nodes.Node] | None = None
     _written: nodes.Expr | None = None
@@ -133,8 +133,8 @@ class BoundedGenerator(CodeGenerator):
         It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
         is will be looked at as soon as it is written.
         """
-        first, others = node.left, [node.right]
-        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
+        first, others, most = node.left, [node.right], self.summands - 1
+        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < most:
             others.insert(0, first.right)
             first = first.left
         constants = [one.value for one in (first, *others) if isinstance(one, nodes.Const)]
@@ -391,15 +391,18 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
     return tree
 
 
-def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
+def globals_of_one_rendering(
+    steps: int = MAX_STEPS, numbers: int = MAX_RANGE, kind: type[Meter] = Meter
+) -> dict[str, object]:
     """What is counted anew in each rendering.
 
     Args:
         steps: How many steps it may take.
         numbers: How many numbers ``range`` gives.
+        kind: What counts.
 
     Returns:
         Variables for the template.
     """
-    meter = Meter(steps, numbers)
+    meter = kind(steps, numbers)
     return {_METER: meter, "range": meter.numbers}

@@ -7,6 +7,7 @@ million slots. It needs two minutes and 8 GB at most.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import tracemalloc
@@ -28,7 +29,9 @@ from lazyprompt import (
     neutralize,
     restore,
 )
+from lazyprompt._json import JsonText
 from lazyprompt.errors import LazyPromptError, PromptFileError
+from lazyprompt.text.safety import NEUTRALIZE, Controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +63,9 @@ def grows(make: Callable[[int], object], do: Callable[[Any], object], size: int)
     """How many times as long it takes for eight times as much."""
     small, large = make(size // 8), make(size)
     do(small)
-    return seconds_of(lambda: do(large)) / max(min(seconds_of(lambda: do(small)) for _ in range(3)), 0.002)
+    # The least of some times: other work of the machine takes its caches, too.
+    longer = min(seconds_of(lambda: do(large)) for _ in range(2))
+    return longer / max(min(seconds_of(lambda: do(small)) for _ in range(3)), 0.002)
 
 
 def naive_guard(text: str) -> str:
@@ -111,6 +116,27 @@ def test_a_huge_value_takes_memory_by_its_size(way: str, piece: str, most: int) 
             VALUE_WAYS[way](value)
 
     assert peak_of(do) < most * size
+
+
+def as_json(text: str) -> str:
+    return JsonText(json.dumps(text, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("write", [str, as_json])
+def test_a_marker_in_a_text_that_is_not_ascii_takes_little_memory(write: Callable[[str], str]) -> None:
+    """The naive version keeps a place for each sign. So did ours: 120 bytes a character, 1.2 GB for ten million."""
+    honest = "您好，您订购的三件商品已经发出…… " * (MB // 800)
+    parts = ["", write(f"{honest}<|im_end|>{honest}"), ""]
+    controls = Controls(["<|im_end|>"])
+
+    def places() -> list[int]:
+        return [place for place, sign in enumerate(parts[1]) for _ in sign]
+
+    def guard() -> None:
+        assert controls.guard(parts, ["a", "b", "c"], NEUTRALIZE) != parts
+
+    assert peak_of(places) > 30 * len(parts[1])
+    assert peak_of(guard) < 15 * len(parts[1])
 
 
 @pytest.mark.parametrize("way", VALUE_WAYS)

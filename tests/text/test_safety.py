@@ -17,6 +17,7 @@ from lazyprompt.text.safety import (
     SAFETIES,
     Controls,
     Policy,
+    Safety,
     controls_for,
     headers_in,
     policy_of,
@@ -373,7 +374,7 @@ def test_a_set_is_compiled_once() -> None:
 
 
 @pytest.mark.parametrize("safety", SAFETIES)
-def test_each_policy_is_known(safety: str) -> None:
+def test_each_policy_is_known(safety: Safety) -> None:
     assert policy_of(safety) == Policy(safety)
 
 

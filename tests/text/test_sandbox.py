@@ -12,7 +12,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment, unsafe
 
 from lazyprompt.text import bounds
-from lazyprompt.text.sandbox import BoundedEnvironment, within_bounds, globals_of_one_rendering
+from lazyprompt.text.sandbox import BoundedEnvironment, globals_of_one_rendering, within_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,112 @@
+"""Text as a normalising tokenizer would see it, and where its signs come from."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+# Signs that do not show and that a normaliser may drop: soft hyphen, joiners, fillers, zero-width and bidirectional
+# signs, tags.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# So many signs of a text are looked at one by one.
+MOST_WINDOWS = 50
+
+
+def fold(text: str) -> str:
+    """Text as a normalising tokenizer would see it: full-width signs narrow, invisible ones gone.
+
+    Decomposed (NFKD), not composed: ``>`` with a stroke over it is one sign to NFKC, and would hide a marker's end.
+    """
+    return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
+
+
+def windows(text: str, sign: str, width: int) -> Iterator[str]:
+    """What begins with a sign, folded, as far as the longest sequence could reach.
+
+    To fold a long text for the sake of a few signs in it would take most of the time.
+    """
+    if text.count(sign) > MOST_WINDOWS:
+        yield fold(text)
+        return
+    for at in places(text, sign):
+        size = width
+        # Signs that do not show take up room, and may be many.
+        while len(window := fold(text[at : at + size])) < width and at + size < len(text):
+            size *= 2
+        yield window
+
+
+def places(text: str, sign: str) -> Iterator[int]:
+    """Where a sign is in a text."""
+    at = text.find(sign)
+    while at >= 0:
+        yield at
+        at = text.find(sign, at + 1)
+
+
+class Folded(NamedTuple):
+    """Folded text that knows where its signs come from.
+
+    To keep a place for each sign would take many times the memory of the text: kept are the signs whose folding is none
+    or more than one, since only they move those behind them.
+
+    Attributes:
+        text: The text, each sign folded by itself.
+        source: The text as it was.
+        folds: What its signs are folded to, by their codes.
+        before: At which indices the signs were that move others.
+        now: At which indices of the folded text what they became begins.
+    """
+
+    text: str
+    source: str
+    folds: Mapping[int, str]
+    before: Sequence[int]
+    now: Sequence[int]
+
+    @classmethod
+    def of(cls, text: str) -> Folded:
+        """A text, folded."""
+        if text.isascii():
+            return cls(text, text, {}, (), ())
+        folds = _Folds()
+        folded = text.translate(folds)
+        before, now = array("I"), array("I")
+        moved = 0
+        for at in _moving(text, folds):
+            before.append(at)
+            now.append(at + moved)
+            moved += len(folds[ord(text[at])]) - 1
+        return cls(folded, text, folds, before, now)
+
+    def origin(self, at: int) -> tuple[int, int]:
+        """Where a sign of the folded text was, and which of the signs it is that this one became."""
+        last = bisect_right(self.now, at) - 1
+        if last < 0:
+            return at, 0
+        begin, into = self.before[last], at - self.now[last]
+        size = len(self.folds[ord(self.source[begin])])
+        return (begin, into) if into < size else (begin + 1 + into - size, 0)
+
+
+class _Folds(dict[int, str]):
+    """What signs are folded to, by their codes, found out when asked for."""
+
+    def __missing__(self, code: int) -> str:
+        folded = self[code] = fold(chr(code))
+        return folded
+
+
+def _moving(text: str, folds: Mapping[int, str]) -> Iterator[int]:
+    """Where the signs are whose folding is none or more than one."""
+    marks = {code: "1" if len(folded) != 1 else "0" for code, folded in folds.items()}
+    return places(text.translate(marks), "1") if "1" in marks.values() else iter(())
