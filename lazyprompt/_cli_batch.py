@@ -172,6 +172,8 @@ def _runner(options: BatchOptions) -> Callable[..., Outcome]:
 def _blamed(job: BatchJob, error: LazyPromptError) -> str:
     """The option or argument that an error is about: messages begin with the file."""
     said = str(error)
+    if isinstance(error, MissingExtraError) and "ray" in said:
+        return "--engine"
     if isinstance(error, MissingExtraError) or said.startswith(str(job.rows.path)):
         return "ROWS"
     return "--rejects" if job.rejects is not None and said.startswith(str(job.rejects)) else "--output"

@@ -305,10 +305,13 @@ class RowPlan:
     def _hash(self) -> str:
         """What the prompter says, in every process the same."""
         made_of = self.prompter.made_of
-        try:
-            trial = self.body(self.cells.trial())
-        except LazyPromptError as error:
-            trial = str(error)
+        trial: Json = None
+        # A hook may want more of a row than what a trial has.
+        if not made_of.has_hooks:
+            try:
+                trial = self.body(self.cells.trial())
+            except LazyPromptError as error:
+                trial = str(error)
         said: list[Json] = [
             type(self.prompter).__name__,
             [template.text for template in made_of.instruction.templates],

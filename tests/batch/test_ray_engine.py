@@ -61,6 +61,18 @@ def test_the_same_bytes_as_of_one_process_with_a_worker_killed(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("cluster", "small")
+def test_lines_keep_their_order_though_the_first_shard_is_the_last_to_be_done(tmp_path: Path) -> None:
+    def slow(given: Any, history: Any, tools: Any, label: Any) -> tuple[Any, Any, Any, Any]:
+        if given["question"].startswith("Why 3?"):
+            time.sleep(6)
+        return given, history, tools, label
+
+    asked = job(tmp_path, 1500, "slow")
+    hooked = replace(asked, plan=replace(plan(), prompter=asking().pre_hook(slow)))
+    assert written(run_on_ray(hooked), asked) == alone(tmp_path, 1500)
+
+
+@pytest.mark.usefixtures("cluster", "small")
 def test_a_sample_that_goes_on_wherever_it_was_begun(tmp_path: Path) -> None:
     asked = replace(job(tmp_path, COUNT, "sample"), choice=Choice(limit=3000, sample=900, seed=4))
     for run in (run_batch, run_on_ray):
