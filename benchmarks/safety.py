@@ -4,8 +4,8 @@
     python benchmarks/safety.py --check --slack 2    exit with 1 where a row with a target costs more than twice that
 
 These are the flat rows of ``benchmarks/speed.py``, with its tools and its way to measure: both sides in turn, the least
-of several times. The texts are its English, which has the target; to compare, Chinese of the same length, and English with
-signs that also begin control sequences.
+of several times. The texts are its English, which has the target; to compare, Chinese of the same length, and English
+with signs that also begin control sequences.
 
 Text that is not ASCII costs more: each look for a sign there, or for one of its disguises, stops wherever half of a
 character is the same byte.

@@ -26,6 +26,7 @@ ONE_CALL = frozenset(
         "ChatCollector",
         "DashScopeCollector",
         "GeminiCollector",
+        "Keeper",
         "Reader",
         "Said",
         "Trace",

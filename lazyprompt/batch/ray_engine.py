@@ -10,7 +10,7 @@ Each machine of the cluster reads the file itself: it must be there under the sa
 
 from __future__ import annotations
 
-import pickle
+import json
 import re
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,18 +19,18 @@ from signal import SIGTERM, getsignal, signal
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.batch.rows import RowFile
+from lazyprompt.batch.rows import RowFault, RowFile
 from lazyprompt.batch.run import run_batch
 from lazyprompt.batch.shards import Shard, rows_of_shard, shards_of
-from lazyprompt.batch.workers import WorkerEndedError
+from lazyprompt.batch.workers import Made, WorkerEndedError
 from lazyprompt.errors import missing_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from lazyprompt.batch.rows import Row, RowFault
+    from lazyprompt.batch.rows import Row
     from lazyprompt.batch.run import BatchJob, Outcome, Progress
-    from lazyprompt.batch.workers import Made, Work
+    from lazyprompt.batch.workers import Work
 
 # An actor sends its lines back in pieces of about so many bytes, and works on so many rows before it looks.
 _PIECE_BYTES = 1 << 20
@@ -115,19 +115,17 @@ class ShardLines:
             shards: A table with a row for each shard.
 
         Yields:
-            Tables whose column ``made`` holds pickles of :class:`lazyprompt.batch.workers.Made`.
+            Tables with a row for each :class:`lazyprompt.batch.workers.Made`, and a column for each of its fields.
         """
-        arrow: Any = import_module("pyarrow")
         for shard in shards.to_pylist():
-            for pieces in self._pieces(Shard(**shard)):
-                yield arrow.table({"made": arrow.array(pieces, arrow.large_binary())})
+            yield from map(_packed, self._pieces(Shard(**shard)))
 
-    def _pieces(self, shard: Shard) -> Iterator[list[bytes]]:
-        pieces: list[bytes] = []
+    def _pieces(self, shard: Shard) -> Iterator[list[Made]]:
+        pieces: list[Made] = []
         size = 0
         for made in self._made(shard):
-            pieces.append(pickle.dumps(made))
-            size += len(pieces[-1])
+            pieces.append(made)
+            size += sum(map(len, made.lines)) + sum(map(len, made.rejects))
             if size >= _PIECE_BYTES:
                 yield pieces
                 pieces, size = [], 0
@@ -146,6 +144,28 @@ class ShardLines:
                 chunk = []
         if chunk:
             yield self._work.made(chunk)
+
+
+def _packed(pieces: Sequence[Made]) -> Any:  # noqa: ANN401 - a table of pyarrow, which has no types
+    """What came of rows, as a table."""
+    arrow: Any = import_module("pyarrow")
+    texts = arrow.large_list(arrow.large_binary())
+    kinds = {
+        "number": arrow.int64(),
+        "lines": texts,
+        "rejects": texts,
+        "tokens": arrow.int64(),
+        "fault": arrow.string(),
+    }
+    # As JSON a fault's text may hold what has no encoding.
+    rows = [{**made._asdict(), "fault": made.fault and json.dumps(made.fault)} for made in pieces]
+    return arrow.table({name: arrow.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
+
+
+def _unpacked(table: Any) -> Iterator[Made]:  # noqa: ANN401 - as above
+    """What came of rows, out of a table."""
+    for row in table.to_pylist():
+        yield Made(**{**row, "fault": row["fault"] and RowFault(*json.loads(row["fault"]))})
 
 
 def _on_cluster(
@@ -167,8 +187,7 @@ def _on_cluster(
         data.context.print_on_execution_start = False
         try:
             for table in data.iter_batches(batch_size=None, batch_format="pyarrow"):
-                for packed in table.column("made"):
-                    yield pickle.loads(packed.as_py())  # noqa: S301 - bytes of our own making
+                yield from _unpacked(table)
         except ray.exceptions.RayError as error:
             raise WorkerEndedError(f"Ray has ended the work: {_reason(error)}") from error
 

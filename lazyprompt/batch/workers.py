@@ -149,11 +149,11 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[M
         yield from map(work.made, chunks)
         return
     try:
-        packed = pickle.dumps(work)
+        pickle.dumps(work)
     except Exception as error:  # what cannot be pickled says so in many ways
         raise BatchError(f"the prompter cannot be sent to other processes ({error}); take one worker") from error
     # Forking would hand on locks that threads hold, and this output's.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (packed,)) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (work,)) as pool:
         try:
             yield from _in_order(pool, chunks, workers * _AHEAD)
         except BrokenProcessPool as error:
@@ -196,9 +196,9 @@ class _Worker:
     work: Work
 
 
-def _begin(packed: bytes) -> None:
+def _begin(work: Work) -> None:
     """Begin a process."""
-    _Worker.work = pickle.loads(packed)  # noqa: S301 - bytes of our own making
+    _Worker.work = work
     Thread(target=_end_with_parent, daemon=True).start()
 
 
