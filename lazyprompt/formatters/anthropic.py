@@ -193,7 +193,10 @@ def _seen(content: object, path: Path, role: str) -> tuple[list[Seen], bool]:
         return [("text", path, content, None)], True
     seen: list[Seen] = []
     plain = True
-    for at, block in objects(content):
+    for at, block in enumerate(cast("list[dict[str, Any]]", content) if isinstance(content, list) else ()):
+        if not isinstance(cast("object", block), dict):
+            plain = False
+            continue
         tag = block.get("type")
         kind = _KINDS.get(tag) if isinstance(tag, str) else None
         if kind is None:
@@ -225,7 +228,7 @@ def _seen(content: object, path: Path, role: str) -> tuple[list[Seen], bool]:
         else:
             plain = False
             seen.append((kind, place, _address(block), None))
-    return seen, plain and bool(seen) and len(seen) == len(content)  # type: ignore[arg-type]  # seen blocks are those of a list
+    return seen, plain and bool(seen)
 
 
 def _address(block: Mapping[str, Any]) -> str:

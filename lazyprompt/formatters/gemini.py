@@ -123,7 +123,7 @@ class GeminiForm:
             results = [each for each in seen if each[0] == "result"]
             if results:
                 yield path, "tool", _matched(results, calls), None, plain
-                seen = [each for each in seen if each[0] != "result"]
+                seen = [each for each in seen if each[0] != "result"] if len(results) < len(seen) else []
             if seen or not results:
                 yield path, "user", seen, None, plain
 
@@ -201,9 +201,11 @@ def _seen(parts: object, at: int) -> tuple[list[Seen], bool]:
 
     A call without an id is named after its place.
     """
+    items = cast("list[object]", parts) if isinstance(parts, list) else []
+    if len(items) == 1 and (said := _only_text(items[0])) is not None:
+        return [("text", _FIRST, said, None)], True
     seen: list[Seen] = []
     plain = True
-    items = cast("list[object]", parts) if isinstance(parts, list) else []
     for index, part in enumerate(items):
         path: Path = ("parts", index)
         if not isinstance(part, dict):
@@ -220,12 +222,14 @@ def _seen(parts: object, at: int) -> tuple[list[Seen], bool]:
         value = given[key]
         inner = value if isinstance(value, dict) else {}
         call_id, name = inner.get("id"), inner.get("name")
-        usual = len(given) == 1 and len(inner) == 3 and isinstance(call_id, str) and isinstance(name, str)  # noqa: PLR2004 - id, name, and what is in it
-        if kind == "call":
-            plain = plain and usual and isinstance(inner.get("args"), dict)
+        usual = len(given) == 1 and len(inner) == 3 and type(call_id) is str and type(name) is str  # noqa: PLR2004 - id, name, and what is in it
+        if usual and call_id and kind != "file" and isinstance(inner.get("args" if kind == "call" else "response"), dict):
+            seen.append((kind, path, call_id, name))
+        elif kind == "call":
+            plain = False
             seen.append((kind, path, text_of_json(call_id) or f"call {at}.{index}", name_of_json(name)))
         elif kind == "result":
-            plain = plain and usual and isinstance(inner.get("response"), dict)
+            plain = False
             seen.append((kind, path, text_of_json(call_id), name_of_json(name)))
         else:
             plain = False
@@ -233,6 +237,17 @@ def _seen(parts: object, at: int) -> tuple[list[Seen], bool]:
             address = text_of_json(inner.get("file_uri") or inner.get("fileUri")) or f"data:{media_type}"
             seen.append((_MEDIA.get(media_type.partition("/")[0], kind), path, address, None))
     return seen, plain and bool(seen)
+
+
+def _only_text(part: object) -> str | None:
+    """The text of a part that is nothing else, as most are."""
+    if not isinstance(part, dict) or len(cast("JsonObject", part)) != 1:
+        return None
+    said = cast("JsonObject", part).get("text")
+    return said if isinstance(said, str) else None
+
+
+_FIRST: Path = ("parts", 0)
 
 
 def _said(part: JsonObject, path: Path) -> list[Seen]:
