@@ -162,8 +162,12 @@ def _packed(pieces: Sequence[Made]) -> Any:  # noqa: ANN401 - a table of pyarrow
     return arrow.table({name: arrow.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
-def _unpacked(table: Any) -> Iterator[Made]:  # noqa: ANN401 - as above
-    """What came of rows, out of a table."""
+def unpacked(table: Any) -> Iterator[Made]:  # noqa: ANN401 - as above
+    """What came of rows, out of a table of :class:`ShardLines`.
+
+    Args:
+        table: The table, of pyarrow.
+    """
     for row in table.to_pylist():
         yield Made(**{**row, "fault": row["fault"] and RowFault(*json.loads(row["fault"]))})
 
@@ -187,7 +191,7 @@ def _on_cluster(
         data.context.print_on_execution_start = False
         try:
             for table in data.iter_batches(batch_size=None, batch_format="pyarrow"):
-                yield from _unpacked(table)
+                yield from unpacked(table)
         except ray.exceptions.RayError as error:
             raise WorkerEndedError(f"Ray has ended the work: {_reason(error)}") from error
 
