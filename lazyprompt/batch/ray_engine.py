@@ -168,8 +168,10 @@ def unpacked(table: Any) -> Iterator[Made]:  # noqa: ANN401 - as above
     Args:
         table: The table, of pyarrow.
     """
-    for row in table.to_pylist():
-        yield Made(**{**row, "fault": row["fault"] and RowFault(*json.loads(row["fault"]))})
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        fault = row.pop("fault")
+        yield Made(**row, fault=fault and RowFault(*json.loads(fault)))
 
 
 def _on_cluster(

@@ -222,9 +222,9 @@ def _seen(parts: object, at: int) -> tuple[list[Seen], bool]:
         value = given[key]
         inner = value if isinstance(value, dict) else {}
         call_id, name = inner.get("id"), inner.get("name")
-        usual = len(given) == 1 and len(inner) == 3 and type(call_id) is str and type(name) is str  # noqa: PLR2004 - id, name, and what is in it
+        usual = len(given) == 1 and len(inner) == 3 and kind != "file"  # noqa: PLR2004 - id, name, and what is in it
         what = inner.get("args" if kind == "call" else "response")
-        if usual and call_id and kind != "file" and isinstance(what, dict):
+        if usual and type(call_id) is str and call_id and type(name) is str and isinstance(what, dict):
             seen.append((kind, path, call_id, name))
         elif kind == "call":
             plain = False
