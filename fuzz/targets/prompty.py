@@ -145,7 +145,6 @@ PROMPTY = Target(
             "|\n",
         ),
     ),
-    # Templates in it have bounds of their own.
-    # It is filled four times, ten seconds each at most.
+    # Templates in it have bounds of their own: it is filled four times, ten seconds each at most.
     seconds=40,
 )

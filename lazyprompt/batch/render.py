@@ -261,8 +261,8 @@ class RowPlan:
         """A payload as a whole request: with the model first, and the further fields last."""
         form = self.form
         own = self._checked(payload)
-        model = self.model or own.pop("model", None)
-        own.pop("model", None)
+        named = own.pop("model", None)
+        model = self.model or named
         if not form.has_model:
             return form.change({**own, **fresh(dict(self.params))})
         if not model:

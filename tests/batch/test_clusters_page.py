@@ -44,7 +44,7 @@ def a_small_cluster() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def a_session() -> Iterator[dict[str, Any]]:
-    pytest.importorskip("pyspark")
+    pytest.importorskip("pyspark", reason="half a gigabyte; by hand, as tests/batch/soak_ray.py spark")
     builder = import_module("pyspark.sql").SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     own = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
     spark = builder.config(map=own).getOrCreate()
