@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, field
 from functools import cached_property
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
@@ -125,6 +125,10 @@ class Filling:
         if history is not None and open_thread is None:
             steps = with_history(steps, History.of(history).messages)
         return Filled(tuple(steps), tools)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: not what was made on first use."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _threads(self) -> tuple[str, ...]:
