@@ -16,12 +16,8 @@ from lazyprompt.batch.answer_log import AnswerLog
 from lazyprompt.batch.asking import Asking
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.rates import Rates
-from lazyprompt.batch.run import (
-    Outcome,
-    Watch,
-    written_to,
-)
-from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside
+from lazyprompt.batch.run import Outcome, Watch, files_of
+from lazyprompt.batch.state import ANEW, BatchStoppedError, State, beside
 from lazyprompt.errors import BatchError
 from lazyprompt.modules.online import OnlineChatModule
 
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.batch.answer_log import Entry
     from lazyprompt.batch.run import BatchJob, Progress
+    from lazyprompt.batch.state import Files
     from lazyprompt.modules.trainable import TrainableModule
 
 _CHUNK_ROWS = 500
@@ -98,9 +95,7 @@ def call_batch(
             written, or it was told to. Answers that have come are kept, and the next run goes on with them.
     """
     job = calls.job
-    files = Files(written_to(job.output, job), None if job.rejects is None else written_to(job.rejects, job))
-    if files.output == files.rejects:
-        raise BatchError(f"{job.output} is the output and the file of rejects; give two names")
+    files = files_of(job)
     answers = beside(files.output, ".answers")
     if not restart:
         _refuse_paying_twice(files, answers)

@@ -148,9 +148,7 @@ def run_batch(
         BatchStoppedError: It stopped before its end: a row has no line, a file cannot be written, a process was
             ended, or it was told to. What is done is kept, and the next run of the job goes on with it.
     """
-    files = Files(written_to(job.output, job), None if job.rejects is None else written_to(job.rejects, job))
-    if files.output == files.rejects:
-        raise BatchError(f"{job.output} is the output and the file of rejects; give two names")
+    files = files_of(job)
     with Journal(files, job.asked(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
         begun, before = monotonic(), journal.state
         if not before.done:
@@ -262,7 +260,19 @@ class Watch:
         self._progress(Progress(rows, self._total, state.rejected, rate, tokens, eta))
 
 
-def written_to(path: Path, job: BatchJob) -> Path:
+def files_of(job: BatchJob) -> Files:
+    """The files that a job writes.
+
+    Raises:
+        BatchError: One of them cannot be written, or both are one.
+    """
+    files = Files(_written_to(job.output, job), None if job.rejects is None else _written_to(job.rejects, job))
+    if files.output == files.rejects:
+        raise BatchError(f"{job.output} is the output and the file of rejects; give two names")
+    return files
+
+
+def _written_to(path: Path, job: BatchJob) -> Path:
     """A file that is to be written, if it can be; what a link leads to is, and the link stays."""
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file():

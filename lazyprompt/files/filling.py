@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
