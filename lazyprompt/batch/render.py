@@ -135,11 +135,10 @@ class RowPlan:
         Raises:
             LazyPromptError: The row has no prompt; the message begins ``row <number>:``.
         """
-        for quick in self._quick:
-            made = quick.line(number, row)
-            if made is not None:
-                return made
-        return self.careful_line(number, row)
+        made = None if self._quick is None else self._quick.line(number, row)
+        if made is None and self._quick_with_input is not None:
+            made = self._quick_with_input.line(number, row)
+        return self.careful_line(number, row) if made is None else made
 
     def careful_line(self, number: int, row: Row) -> bytes:
         """The same as :meth:`line`, the way that every row can go."""
@@ -235,10 +234,14 @@ class RowPlan:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
-    def _quick(self) -> tuple[QuickLine, ...]:
-        """What makes the lines of plain rows: those that say nothing beside the slots, and those that do."""
-        made = (quick_line(self, with_input=with_input) for with_input in (False, True))
-        return tuple(quick for quick in made if quick is not None)
+    def _quick(self) -> QuickLine | None:
+        """What makes the lines of plain rows that say nothing beside the slots."""
+        return quick_line(self, with_input=False)
+
+    @cached_property
+    def _quick_with_input(self) -> QuickLine | None:
+        """The same for those that do: most tables are of one kind, and finding out takes as long as many lines."""
+        return quick_line(self, with_input=True)
 
     def _check(self) -> None:
         """Refuse what no row could have a line with."""
