@@ -13,7 +13,7 @@ import click
 from lazyprompt._cli_batch_run import CallOptions, call_options, refuse_calls, run_calls
 from lazyprompt._cli_batch_shown import shown, signals
 from lazyprompt._cli_io import WrongUseError
-from lazyprompt._cli_prompt import FILE_OPTIONS, WordsOptions, asked_prompter, settings, text_option, with_options
+from lazyprompt._cli_prompt import FILE_OPTIONS, NO_WORDS, asked_prompter, settings, text_option, with_options
 from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import FormatError, LazyPromptError, MissingExtraError
@@ -217,7 +217,8 @@ def _plan(options: BatchOptions) -> RowPlan:
     """How a row becomes a line."""
     from lazyprompt.batch.render import RowPlan  # noqa: PLC0415 - no other command runs over rows
 
-    asked = asked_prompter(_words(options))
+    file, params, roots = options["prompt_file"], options["params"], options["roots"]
+    asked = asked_prompter({**NO_WORDS, "prompt_file": file, "params": params, "roots": roots})
     try:
         return RowPlan.of(
             asked.prompter if asked.file is None else asked.file,
@@ -230,24 +231,6 @@ def _plan(options: BatchOptions) -> RowPlan:
     except LazyPromptError as error:
         known = options["form"] in FORMS
         raise WrongUseError("--format" if isinstance(error, FormatError) or known else "--model", str(error)) from error
-
-
-def _words(options: BatchOptions) -> WordsOptions:
-    """The options of a prompt, of which a batch has those of a file."""
-    return {
-        "prompt_file": options["prompt_file"],
-        "params": options["params"],
-        "roots": options["roots"],
-        "kind": None,
-        "instruction": None,
-        "user_instruction": None,
-        "system": None,
-        "extra_keys": (),
-        "values": (),
-        "text": None,
-        "history": None,
-        "tools": None,
-    }
 
 
 def _columns(given: tuple[str, ...]) -> Columns:

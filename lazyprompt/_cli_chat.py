@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._cli_io import Stdin, WrongUseError, json_list
 from lazyprompt._cli_model import ModelOptions, opened_model, remark
-from lazyprompt._cli_prompt import asked_prompter, read_values
+from lazyprompt._cli_prompt import NO_WORDS, asked_prompter, read_values
 from lazyprompt._cli_screen import Screen, warn
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages import ToolUseBlock
@@ -89,18 +89,13 @@ def _asked(options: ChatOptions) -> tuple[Asked, _Words]:
     """The prompter, and what is said with it."""
     asked = asked_prompter(
         {
+            **NO_WORDS,
             "prompt_file": options["prompt_file"],
             "params": options["params"],
             "roots": options["roots"],
-            "kind": None,
-            "instruction": None,
-            "user_instruction": None,
             # Without a word about it, the model is told nothing.
             "system": "" if options["prompt_file"] is None and options["system"] is None else options["system"],
-            "extra_keys": (),
             "values": options["values"],
-            "text": None,
-            "history": None,
             "tools": options["tools"],
         }
     )

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 
 import click
 
@@ -71,6 +71,23 @@ class WordsOptions(TypedDict):
     text: str | None
     history: str | None
     tools: str | None
+
+
+NO_WORDS: Final[WordsOptions] = {
+    "prompt_file": None,
+    "params": (),
+    "roots": (),
+    "kind": None,
+    "instruction": None,
+    "user_instruction": None,
+    "system": None,
+    "extra_keys": (),
+    "values": (),
+    "text": None,
+    "history": None,
+    "tools": None,
+}
+"""What they give where nobody gave any: for commands that have only some of them."""
 
 
 class PromptOptions(WordsOptions):

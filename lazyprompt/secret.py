@@ -15,7 +15,25 @@ _SHORTEST = 4
 _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
 
 
-class Secret:
+class _Unshown:
+    """What is ``***`` wherever it is written, and of which there is no second one."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return SHOWN
+
+    def __format__(self, spec: str) -> str:
+        return format(SHOWN, spec)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+
+class Secret(_Unshown):
     """A key, a password or the like. What is written of it is ``***``: in reprs, logs, errors and traces.
 
     Args:
@@ -53,23 +71,11 @@ class Secret:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({SHOWN!r})"
 
-    def __str__(self) -> str:
-        return SHOWN
-
-    def __format__(self, spec: str) -> str:
-        return format(SHOWN, spec)
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, _: object) -> Self:
-        return self
-
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not pickled; give it again where the pickle is loaded, or in the environment")
 
 
-class SecretText(str):
+class SecretText(_Unshown, str):
     """Text out of the environment: it is the text to whoever sends it, and ``***`` wherever it is printed.
 
     A pickle does not hold it: where that is loaded, it is looked up again.
@@ -94,18 +100,6 @@ class SecretText(str):
 
     def __repr__(self) -> str:
         return repr(SHOWN)
-
-    def __str__(self) -> str:
-        return SHOWN
-
-    def __format__(self, spec: str) -> str:
-        return format(SHOWN, spec)
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, _: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return looked_up, (self.reference,)
