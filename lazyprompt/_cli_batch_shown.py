@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lazyprompt.inspect.terminal import visible
+from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

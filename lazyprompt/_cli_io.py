@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import click
 
-from lazyprompt.inspect.terminal import visible
+from lazyprompt.inspect.signs import visible
 
 
 class WrongUseError(click.ClickException):

@@ -27,7 +27,8 @@ from lazyprompt._cli_prompt import (
     words_options,
 )
 from lazyprompt._version import __version__
-from lazyprompt.inspect.terminal import rendered_text, visible
+from lazyprompt.inspect.signs import visible
+from lazyprompt.inspect.terminal import rendered_text
 from lazyprompt.text.markers import Markers
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _ELSEWHERE = {
     "batch": "_cli_batch:batch",
     "check": "_cli_check:check_command",
     "convert": "_cli_convert:convert",
+    "doctor": "_cli_doctor:doctor",
     "lib": "_cli_lib:lib",
 }
 _NO_ANSWER, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141

@@ -159,21 +159,22 @@ class PromptMaker:
         input: object,  # noqa: A002 - the name of the documents
         history: HistoryLike | None,
         tools: ToolsLike,
-    ) -> tuple[Self, object, HistoryLike | None, ToolsLike]:
+        label: str | None = None,
+    ) -> tuple[Self, object, HistoryLike | None, ToolsLike, str | None]:
         """A call as its hooks leave it, for whoever makes several things of one call: a hook is to run once.
 
         Args:
             input: As of a call.
             history: What was said before.
             tools: What the model may call.
+            label: The answer, in training data.
 
         Returns:
             A copy without hooks (this prompter itself if it has none), and what it is to be given.
         """
         if not self._hooks and not self._expands:
-            return self, input, history, tools
-        given, past, offered, _ = self._prepared(input, history, tools, None)
-        return self._changed(self._markers, hooks=(), expands=False), given, past, offered
+            return self, input, history, tools, label
+        return self._changed(self._markers, hooks=(), expands=False), *self._prepared(input, history, tools, label)
 
     def said(self, input: object, history: PastLike) -> str | None:  # noqa: A002 - the name of the documents
         """What the user says with a call: the user's part of the instruction, and the input.

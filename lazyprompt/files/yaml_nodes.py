@@ -14,7 +14,7 @@ import yaml
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
-from lazyprompt.inspect.terminal import visible
+from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
     import os

@@ -6,10 +6,11 @@ rich is imported when something is coloured, not before.
 from __future__ import annotations
 
 import os
-import re
 from io import StringIO
 from itertools import cycle
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,22 +34,6 @@ PALETTE = (
     "bright_blue",
     "bright_red",
 )
-
-# What a terminal obeys instead of showing: control characters but newline and tab, separators it may break lines at,
-# and the signs that turn the direction of text.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-
-
-def visible(text: str) -> str:
-    r"""Text with every control character written out, so that a terminal shows it and never obeys it.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The text with ``\u001b`` for an escape and so on (JSON's own form); newlines and tabs stay.
-    """
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:

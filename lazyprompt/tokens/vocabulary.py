@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from lazyprompt.errors import TokenizerError, did_you_mean
 
@@ -34,6 +34,21 @@ class File(NamedTuple):
 
     url: str
     sha256: str
+
+
+class Sought(NamedTuple):
+    """A vocabulary that was looked for on this machine.
+
+    Attributes:
+        name: The name of the encoding.
+        state: ``here`` if it can be used; ``missing``; ``damaged`` if its file is there, but is not what it should be;
+            ``unknown`` if only tiktoken itself can tell.
+        why: Why it cannot be used, and what to do; ``""`` if it can.
+    """
+
+    name: str
+    state: Literal["here", "missing", "damaged", "unknown"]
+    why: str = ""
 
 
 def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> tiktoken.Encoding:
@@ -72,6 +87,27 @@ def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None)
         return
     for file, path in zip(_files(name), _paths(name, bpe_file), strict=True):
         _content(file, path, _way_out(name))
+
+
+def sought_vocabularies() -> list[Sought]:
+    """All vocabularies that tiktoken knows, looked for on this machine; nothing is downloaded.
+
+    Returns:
+        Each of them, in the order of tiktoken.
+    """
+    import tiktoken  # noqa: PLC0415 - as in encoding_name
+
+    return [_sought(name) for name in tiktoken.list_encoding_names()]
+
+
+def cache_folder() -> tuple[Path | None, str]:
+    """Where vocabularies are looked for.
+
+    Returns:
+        tiktoken's cache folder, None where it is turned off; and the variable of the environment that says so, ``""``
+        where none does.
+    """
+    return _folder(), _folder_variable()
 
 
 def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
@@ -142,6 +178,24 @@ def encoding_name(encoding_or_model: str) -> str:
             f"tiktoken {tiktoken.__version__} knows no encoding and no model {encoding_or_model!r}{near}; give an "
             f"encoding ({', '.join(encodings)}) or a model of OpenAI, or use another token counter"
         ) from error
+
+
+def _sought(name: str) -> Sought:
+    """One vocabulary, looked for in the cache folder."""
+    try:
+        files = _files(name)
+    except TokenizerError as error:
+        return Sought(name, "unknown", str(error))
+    try:
+        paths = _paths(name, None)
+    except TokenizerError as error:
+        return Sought(name, "missing", str(error))
+    try:
+        for file, path in zip(files, paths, strict=True):
+            _content(file, path, _way_out(name))
+    except TokenizerError as error:
+        return Sought(name, "damaged", str(error))
+    return Sought(name, "here")
 
 
 def _loaded(name: str) -> tiktoken.Encoding | None:

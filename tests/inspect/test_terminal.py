@@ -5,7 +5,8 @@ import re
 import pytest
 
 from lazyprompt import ChatPrompter, Rendered
-from lazyprompt.inspect.terminal import PALETTE, rendered_text, visible
+from lazyprompt.inspect.signs import visible
+from lazyprompt.inspect.terminal import PALETTE, rendered_text
 
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 

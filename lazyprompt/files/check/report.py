@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from lazyprompt.files.check.check import SEVERITIES
-from lazyprompt.inspect.terminal import visible
+from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

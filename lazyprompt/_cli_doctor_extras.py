@@ -1,0 +1,214 @@
+"""The extras of lazyprompt, as its installed metadata has them, and what of each is on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from importlib.metadata import Distribution
+
+    from packaging.requirements import Requirement
+
+State: TypeAlias = Literal["ready", "in part", "not installed", "broken"]
+
+CORE: Final = "(core)"
+_SECONDS: Final = 60
+_LONG: Final = 300
+# What lies in a wheel beside its package, and is none of it.
+_BESIDE: Final = frozenset({"tests", "test", "docs", "examples", "benchmarks", "scripts"})
+_PACKAGE: Final = re.compile(r"^((?:[A-Za-z]\w*/)*[A-Za-z]\w*)/__init__\.py,", re.MULTILINE)
+_MODULE: Final = re.compile(r"^([A-Za-z]\w*)\.(?:py|[\w.-]*so|[\w.-]*pyd),", re.MULTILINE)
+# Packages print while they are imported, and do things on the way out: what counts is the last line, and the status.
+_TRIAL: Final = """\
+import importlib, os, sys
+try:
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+except BaseException as error:
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    os.write(2, f"\\n{said}".encode(errors="backslashreplace"))
+    os._exit(1)
+os._exit(0)
+"""
+
+
+class Need(NamedTuple):
+    """A package that an extra needs.
+
+    Attributes:
+        name: Its name, with the extras of it that are needed.
+        bound: The versions that suit, as ``>=2.0``; ``""`` for any.
+        version: The version that is installed; None where none is.
+        fault: What is wrong with what is installed, in one line; ``""`` where nothing is.
+    """
+
+    name: str
+    bound: str
+    version: str | None
+    fault: str
+
+
+class Extra(NamedTuple):
+    """An extra of lazyprompt.
+
+    Attributes:
+        name: Its name; lazyprompt without extras is ``(core)``.
+        state: ``ready``; ``in part`` where packages of it are missing, so that it was not asked for; ``not installed``;
+            ``broken`` where it has all that it needs, and something of it is no good.
+        needs: What it needs.
+    """
+
+    name: str
+    state: State
+    needs: tuple[Need, ...]
+
+
+def extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], list[str]]:
+    """The extras of the installed lazyprompt.
+
+    Args:
+        tried: Whether what is installed is imported too, each package in a process of its own.
+        without: Variables of the environment that these processes do not see.
+
+    Returns:
+        The core and all extras; and what is wrong, a line each.
+    """
+    try:
+        needed = _all_needed(distribution("lazyprompt"))
+    except PackageNotFoundError:
+        return [], ["lazyprompt is not installed, only found as files: extras are not known; pip install it"]
+    except ImportError as error:  # packaging, which the core needs
+        return [], [f"{error}; install lazyprompt again"]
+    each = {str(one): one for found in needed.values() for one in found}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        needs = pool.map(partial(_looked, tried=tried, without=without), each.values())
+        looked = dict(zip(each, needs, strict=True))
+    listed = [_extra(name or CORE, [looked[str(one)] for one in found]) for name, found in needed.items()]
+    broken = (need for extra in listed if extra.state == "broken" for need in extra.needs)
+    return listed, [*dict.fromkeys(_wrong(need) for need in broken if need.fault or need.version is None)]
+
+
+def _all_needed(own: Distribution) -> dict[str, list[Requirement]]:
+    """What the core (``""``) and each extra need, each package once."""
+    names: list[str] = own.metadata.get_all("Provides-Extra") or []
+    return {name: [*{str(one): one for one in _requirements(own, name)}.values()] for name in ("", *names)}
+
+
+def _wrong(need: Need) -> str:
+    return f"{need.name}: {need.fault}" if need.fault else f"{need.name}{need.bound} is needed, and is not installed"
+
+
+def _extra(name: str, needs: Sequence[Need]) -> Extra:
+    there = [need for need in needs if need.version is not None]
+    state: State
+    if len(there) == len(needs):
+        state = "broken" if any(need.fault for need in needs) else "ready"
+    elif name == CORE:
+        state = "broken"
+    else:
+        state = "in part" if there else "not installed"
+    return Extra(name, state, tuple(needs))
+
+
+def _requirements(own: Distribution, extra: str, seen: frozenset[str] = frozenset()) -> Iterator[Requirement]:
+    """What an extra needs on this machine; in the place of extras that it names stands what they need."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - where it is missing, that is what is told
+    from packaging.utils import canonicalize_name  # noqa: PLC0415 - as above
+
+    for line in own.requires or ():
+        asked = Requirement(line)
+        if not _is_for(asked, extra) or (extra and _is_for(asked, "")):
+            continue
+        if canonicalize_name(asked.name) == "lazyprompt":
+            for named in sorted(asked.extras - seen):
+                yield from _requirements(own, named, seen | asked.extras)
+        else:
+            asked.marker = None
+            yield asked
+
+
+def _is_for(asked: Requirement, extra: str) -> bool:
+    return asked.marker is None or asked.marker.evaluate({"extra": extra})
+
+
+def _looked(asked: Requirement, *, tried: bool, without: Collection[str]) -> Need:
+    """A package that is needed, looked for."""
+    within = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
+    name, bound = f"{asked.name}{within}", str(asked.specifier)
+    try:
+        found = distribution(asked.name)
+    except PackageNotFoundError:
+        return Need(name, bound, None, "")
+    if fault := _misfit(asked, found.version):
+        return Need(name, bound, found.version, fault)
+    modules = _modules(found)
+    missing = next((module for module in modules if not _is_there(module)), None)
+    if missing is not None:
+        fault = f"its module {missing} is not there; install it again"
+    elif tried and modules:
+        fault = _imported(modules, without)
+    return Need(name, bound, found.version, fault)
+
+
+def _misfit(asked: Requirement, version: str | None) -> str:
+    """Why a version does not suit; nothing where it does."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - as above
+
+    try:
+        suits = version is not None and asked.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        suits = False
+    return "" if suits else f"{version} is installed, and it must be {asked.specifier}"
+
+
+def _modules(found: Distribution) -> list[str]:
+    """What of a distribution is to be imported: the packages that it is named after, or else all that it has."""
+    record = found.read_text("RECORD") or ""
+    names = {match[1].replace("/", ".") for match in _PACKAGE.finditer(record)}
+    outer = {name for name in names if not any(name.startswith(f"{other}.") for other in names)}
+    outer |= {match[1] for match in _MODULE.finditer(record)}
+    named = _plain(found.metadata["Name"] or "")
+    return sorted(name for name in outer if _plain(name) == named) or sorted(outer - _BESIDE)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # the package around it is not there, or is broken
+        return False
+
+
+def _imported(modules: Iterable[str], without: Collection[str]) -> str:
+    """Import modules in a process of its own, for some end the process: what went wrong, in one line, or nothing."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this Python, and names of installed modules
+            [sys.executable, "-P", "-W", "ignore", "-c", _TRIAL, *modules],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=_SECONDS,
+            env={name: value for name, value in os.environ.items() if name not in without},
+        )
+    except subprocess.TimeoutExpired:
+        return f"its import has not ended after {_SECONDS} s"
+    if done.returncode == 0:
+        return ""
+    if done.returncode < 0:
+        return f"its import ended the process ({signal.Signals(-done.returncode).name})"
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"it cannot be imported: {said[:_LONG]}"

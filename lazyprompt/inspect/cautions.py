@@ -1,0 +1,183 @@
+"""What to look at twice in a prompt, before it is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from lazyprompt.inspect.signs import hidden, named, visible
+from lazyprompt.prompt import MARKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lazyprompt.formatters.report import Entry
+    from lazyprompt.inspect.marks import Mark
+
+Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", "cache", "loss", "origin"]
+
+# From this share of the window on a prompt is near its end: an answer has to fit in as well.
+_NEAR = 0.9
+# Fewer tokens than these are not worth moving: OpenAI's cache of prefixes goes in steps of 128
+# (https://platform.openai.com/docs/guides/prompt-caching).
+_CACHED = 128
+# How many kinds of hidden signs are named.
+_NAMED = 4
+
+SAID: Final[Mapping[Kind, str]] = {
+    "neutralised": "{slot}: {count} control sequence(s) made harmless; {raw} is sent as {safe}",
+    "forged": "{slot}: {count} control sequence(s) sent as they are, as safety is off here; the first is {raw}",
+    "hidden": "{slot}: {count} sign(s) that nobody sees: {signs}",
+    "empty": "{slot}: the value is empty",
+    "window": "{total} tokens are {percent} % of the context window ({window}); the answer has to fit in as well",
+    "cache": "{slot}: stands before {tokens} tokens that never change; a provider's cache of the prefix ends at it, so "
+    "put it behind them",
+    "loss": "{where}: left out: {reason}",
+    "origin": "where the text comes from is not known: {note}",
+}
+"""What each kind says, with the names of its values; a view in another language has a table of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """One thing to look at twice.
+
+    Attributes:
+        kind: What it is about.
+        values: What the sentence of its kind names; all that came from a prompt is written out, so that it can be
+            shown anywhere.
+    """
+
+    kind: Kind
+    values: Mapping[str, str | int]
+
+    def __str__(self) -> str:
+        return SAID[self.kind].format(**self.values)
+
+
+class Piece(NamedTuple):
+    """A piece of a prompt in the order in which it is sent.
+
+    Attributes:
+        slot: Where it is from.
+        text: The text.
+        constant: Whether it is the same in every prompt.
+    """
+
+    slot: str
+    text: str
+    constant: bool
+
+
+class Facts(NamedTuple):
+    """All that cautions are found in.
+
+    Attributes:
+        values: The values that were given, by their slots.
+        pieces: The prompt in the order in which it is sent.
+        marks: What was neutralised.
+        forged: What was not, as safety is off there.
+        total: The tokens of the whole.
+        window: The tokens that the model takes; None where that is not known.
+        report: What a payload could not carry as it was given.
+        note: Why nobody knows where the text comes from, if that is so.
+        tokens_of: Counts the tokens of a text.
+    """
+
+    values: Mapping[str, object]
+    pieces: Sequence[Piece]
+    marks: Sequence[Mark]
+    forged: Sequence[Mark]
+    total: int
+    window: int | None
+    report: Sequence[Entry]
+    note: str
+    tokens_of: Callable[[str], int]
+
+
+def cautions_of(facts: Facts) -> tuple[Caution, ...]:
+    """All there is to look at twice, what matters most first.
+
+    Args:
+        facts: What is known of the prompt.
+    """
+    return tuple(chain.from_iterable(find(facts) for find in _FINDERS))
+
+
+def _forged(facts: Facts) -> Iterator[Caution]:
+    return _of_marks("forged", facts.forged)
+
+
+def _neutralised(facts: Facts) -> Iterator[Caution]:
+    return _of_marks("neutralised", facts.marks)
+
+
+def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
+    """One caution a slot, which shows the first of its marks."""
+    by_slot: dict[str, list[Mark]] = {}
+    for mark in marks:
+        by_slot.setdefault(mark.slot, []).append(mark)
+    for slot, found in by_slot.items():
+        first = found[0]
+        yield Caution(
+            kind,
+            {"slot": visible(slot), "count": len(found), "raw": visible(first.raw), "safe": visible(first.safe)},
+        )
+
+
+def _hidden(facts: Facts) -> Iterator[Caution]:
+    signs: dict[str, list[str]] = {}
+    for slot, text, _ in facts.pieces:
+        found = [match[0] for match in hidden(text)] if slot != MARKERS else []
+        if found:
+            signs.setdefault(slot, []).extend(found)
+    for slot, found in signs.items():
+        kinds = [*dict.fromkeys(found)]
+        names = ", ".join(map(named, kinds[:_NAMED])) + (" …" if len(kinds) > _NAMED else "")
+        yield Caution("hidden", {"slot": visible(slot), "count": len(found), "signs": names})
+
+
+def _empty(facts: Facts) -> Iterator[Caution]:
+    for slot, value in facts.values.items():
+        if value is None or (isinstance(value, str) and not value.strip()):
+            yield Caution("empty", {"slot": visible(slot)})
+
+
+def _window(facts: Facts) -> Iterator[Caution]:
+    if facts.window is not None and facts.total >= _NEAR * facts.window:
+        percent = round(100 * facts.total / facts.window)
+        yield Caution("window", {"total": facts.total, "percent": percent, "window": facts.window})
+
+
+def _cache(facts: Facts) -> Iterator[Caution]:
+    first = next((at for at, piece in enumerate(facts.pieces) if not piece.constant and piece.text), None)
+    if first is None:
+        return
+    behind = "".join(text for slot, text, constant in facts.pieces[first:] if constant and slot != MARKERS)
+    tokens = facts.tokens_of(behind) if behind else 0
+    if tokens >= _CACHED:
+        yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})
+
+
+def _loss(facts: Facts) -> Iterator[Caution]:
+    for entry in facts.report:
+        if entry.is_loss:
+            yield Caution("loss", {"where": visible(entry.where), "reason": visible(entry.reason)})
+
+
+def _origin(facts: Facts) -> Iterator[Caution]:
+    if facts.note:
+        yield Caution("origin", {"note": visible(facts.note)})
+
+
+_FINDERS: tuple[Callable[[Facts], Iterator[Caution]], ...] = (
+    _forged,
+    _neutralised,
+    _hidden,
+    _window,
+    _loss,
+    _empty,
+    _cache,
+    _origin,
+)

@@ -1,0 +1,247 @@
+"""What there is to see of a prompt: one value, which the terminal, the notebook and the page each show in their way.
+
+What is shown is what ``generate_prompt`` gives for the same call, to the byte; nothing is computed in a view.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from lazyprompt.budget.budget import Budget
+from lazyprompt.formatters.report import Payload
+from lazyprompt.history import History
+from lazyprompt.inspect.cautions import Facts, Piece, cautions_of
+from lazyprompt.inspect.marks import neutralised
+from lazyprompt.modules.contexts import context_of
+from lazyprompt.prompt import MARKERS
+from lazyprompt.prompt_maker import OWN_FORMS
+from lazyprompt.tokens.approximate import ApproximateTokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.formatters.report import Report
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.inspect.cautions import Caution
+    from lazyprompt.inspect.marks import Mark
+    from lazyprompt.prompt import Segment, Text
+    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.prompter import Prompter
+    from lazyprompt.tokens.counter import TokenCounter
+
+# What a budget's report calls that which belongs to no slot: of flat text these are the markers.
+_FRAMING = "framing"
+
+
+class Call(NamedTuple):
+    """What a prompter is called with.
+
+    Attributes:
+        input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with all others).
+        history: What was said before.
+        tools: What the model may call.
+        label: The answer, in training data.
+    """
+
+    input: object = None
+    history: HistoryLike | None = None
+    tools: ToolsLike = None
+    label: str | None = None
+
+
+class Slot(NamedTuple):
+    """What one slot has in a prompt.
+
+    Attributes:
+        name: Its name; ``markers`` in flat text, and ``framing`` in a payload, for what stands around all slots.
+        tokens: Its tokens.
+        text: Its text, all of its places put together; of the history a line of JSON for each message, of the tools
+            for each tool. Empty for ``framing``.
+    """
+
+    name: str
+    tokens: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to see of a prompt in one form.
+
+    Attributes:
+        title: What it is of, as the name of its file.
+        form: ``flat``, or the provider.
+        model: The model, where one was named.
+        sent: What ``generate_prompt`` gives: a text, or a payload.
+        segments: The segments of a flat prompt, which make up the text; none of a payload.
+        slots: What each slot has, in the order of the prompt; their tokens add up to the total.
+        total: The tokens of the whole.
+        window: The tokens of the model's context window; None where that is not known.
+        marks: The control sequences of a flat prompt that were neutralised.
+        report: What a payload has not as it was given.
+        trim: What a budget let go; None where there was none.
+        cautions: What to look at twice.
+    """
+
+    title: str
+    form: str
+    model: str | None
+    sent: str | JsonObject
+    segments: tuple[Segment, ...]
+    slots: tuple[Slot, ...]
+    total: int
+    window: int | None
+    marks: tuple[Mark, ...]
+    report: Report
+    trim: TrimReport | None
+    cautions: tuple[Caution, ...]
+
+
+def look(
+    prompter: Prompter,
+    call: Call,
+    *,
+    title: str = "",
+    form: str = "flat",
+    model: str | None = None,
+    counter: TokenCounter | None = None,
+    max_tokens: int | None = None,
+    window: int | None = None,
+) -> Look:
+    """Look at a prompt.
+
+    Args:
+        prompter: The prompter.
+        call: What it is called with.
+        title: What it is of.
+        form: As ``format`` of :meth:`lazyprompt.Prompter.generate_prompt`.
+        model: As there.
+        counter: What counts tokens; None is :class:`lazyprompt.ApproximateTokenCounter`. A prompter with a budget
+            counts with that of its budget, unless ``max_tokens`` is given.
+        max_tokens: The most tokens that the prompt may have, in the place of the prompter's own budget.
+        window: The context window in tokens; None is what is known of the model.
+
+    Returns:
+        What there is to see.
+
+    Raises:
+        LazyPromptError: As of :meth:`lazyprompt.Prompter.generate_prompt`.
+    """
+    counts = counter or ApproximateTokenCounter()
+    within = max_tokens is not None or prompter.made_of.has_budget
+    made, given, history, tools, label = prompter.after_hooks(*call)
+    args = Call(given, history, tools, label)
+    if max_tokens is not None or not within:
+        made = made.with_budget(Budget(max_tokens, counts))
+    # The model's markers and system text are the prompter's own; a provider is told its name.
+    own = model is not None and form in OWN_FORMS
+    if own:
+        made = made.with_markers(str(model))
+    sent, trim = made.fit(*args, format=form, model=None if own else model)
+    seen = _flat(made, args) if form == "flat" else _Seen(_pieces_of(made, args, trim))
+    size = window if window is not None or model is None else context_of(model)
+    report = sent.report if isinstance(sent, Payload) else ()
+    found = cautions_of(
+        Facts(
+            _values(call.input, prompter.slots),
+            seen.pieces,
+            seen.marks,
+            seen.forged,
+            trim.after,
+            size,
+            report,
+            seen.note,
+            counts.count_text,
+        )
+    )
+    return Look(
+        title,
+        form,
+        model,
+        cast("str | JsonObject", sent),
+        seen.segments,
+        _slots(trim, seen.pieces, flat=form == "flat"),
+        trim.after,
+        size,
+        seen.marks,
+        report,
+        trim if within else None,
+        found,
+    )
+
+
+class _Seen(NamedTuple):
+    """What is to be seen of one form."""
+
+    pieces: Sequence[Piece]
+    segments: tuple[Segment, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    forged: tuple[Mark, ...] = ()
+    note: str = ""
+
+
+def _flat(prompter: Prompter, args: Call) -> _Seen:
+    """Flat text as it is sent, against the same with all control sequences, and with none."""
+    shown, raw, safe = (
+        each.render(*args) for each in (prompter, prompter.with_safety("off"), prompter.with_safety("neutralize"))
+    )
+    segments = shown.segments
+    return _Seen(
+        [Piece(slot, text, trusted) for text, slot, trusted in segments],
+        segments,
+        neutralised(raw, shown, shown_safe=True),
+        neutralised(shown, safe, shown_safe=False),
+        shown.note,
+    )
+
+
+def _pieces_of(prompter: Prompter, args: Call, trim: TrimReport) -> list[Piece]:
+    """What a payload is made of, in the order in which providers read it: tools, system text, turns."""
+    prompt = prompter.fill(args.input, args.history, args.tools)
+    gone = {*trim.dropped, *trim.summarized}
+    said = prompt.history.messages
+    # Those of the prompter's own stand before what may go.
+    first = len(said) - len(History.of(args.history).messages)
+    kept = [message for at, message in enumerate(said) if at - first not in gone]
+    pieces = [
+        Piece("tools", _json_lines(prompt.tools), constant=True),
+        Piece("system", prompter.made_of.system, constant=True),
+        *_of_text(prompt.instruction),
+        Piece("history", _json_lines(History(messages=tuple(kept)).to_openai()) if kept else "", constant=False),
+        *_of_text(prompt.user),
+        Piece("input", prompt.input or "", constant=False),
+        Piece("label", args.label or "", constant=False),
+    ]
+    return [piece for piece in pieces if piece.text]
+
+
+def _of_text(text: Text) -> Iterable[Piece]:
+    return (Piece(slot, part, at % 2 == 0) for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)))
+
+
+def _json_lines(values: Iterable[object]) -> str:
+    return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
+
+
+def _slots(trim: TrimReport, pieces: Sequence[Piece], *, flat: bool) -> tuple[Slot, ...]:
+    """The slots in the order of the prompt; what stands around them comes last."""
+    texts: dict[str, list[str]] = {}
+    for slot, text, _ in pieces:
+        texts.setdefault(slot, []).append(text)
+    around = MARKERS if flat else _FRAMING
+    tokens = {around if slot == _FRAMING else slot: counts.after for slot, counts in trim.slots.items()}
+    names = dict.fromkeys([*(slot for slot in texts if slot != around), *tokens])
+    names.pop(around, None)
+    return tuple(Slot(name, tokens.get(name, 0), "".join(texts.get(name, ()))) for name in [*names, around])
+
+
+def _values(given: object, slots: Sequence[str]) -> Mapping[str, object]:
+    """What was given, by the names of the slots."""
+    if isinstance(given, Mapping):
+        return cast("Mapping[str, object]", given)
+    return {} if given is None else {slots[0] if len(slots) == 1 else "input": given}
