@@ -1,30 +1,44 @@
 """Every code block of README and docs runs, and prints what stands below it.
 
 A ``python`` block runs in the namespace of the blocks before it in the same file; a ``text`` block right after it is
-its output. In a ``console`` block, lines after ``$`` are commands and the lines below are their output. The ``bash``
-blocks of the README are the two that ``.ci/run`` runs.
+its output. In a ``console`` block, lines after ``$`` are commands, which go on where a line ends with a backslash, and
+the lines below are their output. A block with a title is a file of that name, which stands in the directory from there
+on. The ``bash`` blocks of the README are the two that ``.ci/run`` runs.
+
+Commands of most pages run in this repository. Those of the tutorial, the concepts and the recipes run where a reader
+of these would be: in a directory of his own, with what the page has put there. There,
+``…`` in the output of a command is whatever differs from one time to the next. The pages in docs/migrating need
+libraries that this environment has not, and have tests of their own.
 """
 
 import contextlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from docs_models import models_at_hand
 
+from lazyprompt.cli import main
+
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EVERY_PAGE = sorted([*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+PAGES = [page for page in EVERY_PAGE if page.parent.name != "migrating"]
+FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+SHELL = frozenset("|;&<>$*`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
 
 class Block(NamedTuple):
     language: str
+    title: str | None
     code: str
     line: int
     end: int
@@ -33,54 +47,91 @@ class Block(NamedTuple):
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(match[1], match[2], text.count("\n", 0, match.start()) + 1, text.count("\n", 0, match.end()) + 1)
+        Block(
+            match[1],
+            match[2],
+            match[3],
+            text.count("\n", 0, match.start()) + 1,
+            text.count("\n", 0, match.end()) + 1,
+        )
         for match in FENCE.finditer(text)
     ]
 
 
-def run_python(page: Path) -> None:
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def is_walked_through(page: Path) -> bool:
+    return page.parent.name in {"concepts", "how-to"} or page.name.startswith("tutorial.")
+
+
+def run_page(page: Path, directory: Path) -> None:
     namespace: dict[str, object] = {"__name__": "docs"}
     found = blocks(page)
-    for index, block in enumerate(found):
-        if block.language != "python":
+    for block, after in zip_longest(found, found[1:]):
+        if block.title:
+            assert directory != ROOT, f"{page_name(page)}:{block.line} is a file, and this page has no directory"
+            file = directory / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.code, encoding="utf-8")
+        elif block.language == "python":
+            shown = after is not None and after.language == "text" and after.line <= block.end + 2
+            run_python(page, block, after.code if after is not None and shown else None, namespace)
+        elif block.language == "console":
+            run_console(page, block, directory)
+
+
+def run_python(page: Path, block: Block, expected: str | None, namespace: dict[str, object]) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102
+    if expected is None:
+        assert printed.getvalue() == "", f"{page_name(page)}:{block.line} prints, but shows no output"
+    else:
+        assert printed.getvalue() == expected, f"{page_name(page)}:{block.end}"
+
+
+def run_console(page: Path, block: Block, directory: Path) -> None:
+    for command, expected in COMMAND.findall(block.code):
+        here = is_walked_through(page) and command.startswith("lazyprompt ") and SHELL.isdisjoint(command)
+        printed = (run_here(command) if here else run_in_shell(command, directory)).rstrip("\n")
+        shown = expected.rstrip("\n")
+        if is_walked_through(page) and re.fullmatch(re.escape(shown).replace("…", ".*"), printed):
             continue
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102
-        after = found[index + 1] if index + 1 < len(found) else None
-        if after is not None and after.language == "text" and after.line <= block.end + 2:
-            assert printed.getvalue() == after.code, f"{page.name}:{after.line}"
-        else:
-            assert printed.getvalue() == "", f"{page.name}:{block.line} prints, but shows no output"
+        assert printed == shown, f"{page_name(page)}:{block.line}: {command}"
 
 
-def run_console(page: Path) -> None:
+def run_in_shell(command: str, directory: Path) -> str:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for block in blocks(page):
-        if block.language != "console":
-            continue
-        for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.code, re.MULTILINE):
-            done = subprocess.run(  # noqa: S602 - the documents' own commands
-                command, shell=True, check=False, cwd=ROOT, env=environment, capture_output=True, text=True
-            )
-            printed = done.stdout + done.stderr
-            assert printed.rstrip("\n") == expected.rstrip("\n"), f"{page.name}:{block.line}: {command}"
+    done = subprocess.run(  # noqa: S602 - the documents' own commands
+        command, shell=True, check=False, cwd=directory, env=environment, capture_output=True, text=True
+    )
+    return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def run_here(command: str) -> str:
+    """Run what a process of its own would, without the second that it takes to import the clients."""
+    printed, told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+        main(shlex.split(command.replace("\\\n", " "))[1:])
+    printed.seek(0)
+    return printed.read() + told.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text(encoding="utf-8")
-    if "OnlineChatModule(" in text:
+    if is_walked_through(page) or "OnlineChatModule(" in text:
         with models_at_hand(tmp_path, monkeypatch):
-            run_python(page)
+            run_page(page, tmp_path if is_walked_through(page) else ROOT)
     else:
         if "write_text(" in text:
             monkeypatch.chdir(tmp_path)
-        run_python(page)
-    run_console(page)
+        run_page(page, ROOT)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_blocks_are_of_a_kind_that_is_tested(page: Path) -> None:
     kinds = {block.language for block in blocks(page)}
     assert kinds <= {"python", "text", "console", "bash", "yaml"}
@@ -88,7 +139,14 @@ def test_blocks_are_of_a_kind_that_is_tested(page: Path) -> None:
         assert "bash" not in kinds
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if is_walked_through(page)], ids=page_name)
+def test_a_file_is_named_before_it_for_readers_to_whom_its_title_is_not_shown(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        assert match[2] is None or f"`{match[2]}`" in text[: match.start()], match[2]
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=page_name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
