@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # What is a name, str.isidentifier decides: re's \w lacks the vowel signs of Hindi and Thai, and has ``²``.
 _NAME = r"[^{}\s]+"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+# Where messages and what they hold are made; they are no values of slots.
+_MESSAGES = "lazyprompt.messages"
 
 
 class SlotSyntax(Protocol):
@@ -195,5 +197,6 @@ def value_text(value: object, slot: str) -> str:
         raise SlotError(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
     kind = type(value)
     if kind.__str__ is object.__str__ and not isinstance(value, int | float | complex | None):
-        raise SlotError(f"{where} is a {kind.__name__}, which has no text of its own; give its text, or a dict or list")
+        instead = "it goes into the history" if kind.__module__ == _MESSAGES else "give its text, or a dict or list"
+        raise SlotError(f"{where} is a {kind.__name__}, which has no text of its own; {instead}")
     return well_formed(str(value), where, SlotError)

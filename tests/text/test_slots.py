@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lazyprompt import Msg
 from lazyprompt._json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text.slots import SlotTemplate, escape, value_text
@@ -242,3 +243,9 @@ def test_the_same_template_gives_the_same_text_in_every_process() -> None:
         for seed in "0123"
     }
     assert printed == {"""('b', 'a', 'c') {"z": 1, "a": 2} {b} {a} {b}\n"""}
+
+
+def test_a_message_given_as_a_value_is_told_where_messages_go() -> None:
+    # A newcomer who gave a picture as the input was told to give its text.
+    with pytest.raises(SlotError, match="is a Msg, which has no text of its own; it goes into the history"):
+        value_text(Msg("user", "hi", "user"), "input")
