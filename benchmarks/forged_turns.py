@@ -4,6 +4,8 @@
                                                         for it and thrown away
     python benchmarks/forged_turns.py --only prompty    one of them; may be given more than once
     python benchmarks/forged_turns.py --json            the same as JSON, with the attacks by name
+    python benchmarks/forged_turns.py --write           keeps the figures that docs/attacks.md shows; then
+                                                        python docs/make_attacks.py writes them there
 
 A peer is used as its own documents show it: see ``benchmarks/peers``. Every attack is put in as it is, and once more
 between two honest lines. What comes out is judged by ``tests/attacks/judges.py`` against the same prompt with an honest
@@ -28,9 +30,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from attacks.attacks import attacks, honest  # noqa: E402 - found on the path that is made above
 from attacks.judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, forged, readings  # noqa: E402 - the same
+from recorded import record, recorded  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from recorded import Attacks
 
 
 class Peer(NamedTuple):
@@ -269,19 +274,43 @@ def _count(row: Row, case: Trial, layout: str, made: tuple[Reading, ...], base: 
         row.disguised.setdefault(case.id, set()).add(layout)
 
 
-def table(results: list[tuple[Peer, list[Row] | str]], attacks: int, texts: int) -> str:
+def figures(results: list[tuple[Peer, list[Row] | str]], attacks: int, texts: int) -> Attacks:
+    """The figures of the table, as they are kept."""
+    return {
+        "attacks": attacks,
+        "honest": texts,
+        "libraries": [
+            {
+                "library": peer.name,
+                "version": peer.version,
+                "entries": {} if isinstance(rows, str) else {row.entry: list(row.cells) for row in rows},
+                "failed": rows if isinstance(rows, str) else "",
+            }
+            for peer, rows in results
+        ],
+    }
+
+
+def written(found: Attacks) -> None:
+    """Keep the figures; libraries that were not run keep theirs."""
+    before = recorded()
+    new = {each["library"]: each for each in found["libraries"]}
+    known = {each["library"]: each for each in before["attacks"]["libraries"]}
+    libraries = [(known | new)[peer.name] for peer in PEERS if peer.name in known | new]
+    record({**before, "attacks": {**found, "libraries": libraries}})
+
+
+def table(found: Attacks) -> str:
     """The table, as text."""
-    wide = max((len(row.entry) + 2 for _, rows in results if not isinstance(rows, str) for row in rows), default=20)
-    lines = [f"{attacks} attacks and {texts} honest texts, each alone and between two lines", ""]
+    wide = max((len(entry) + 2 for each in found["libraries"] for entry in each["entries"]), default=20)
+    lines = [f"{found['attacks']} attacks and {found['honest']} honest texts, each alone and between two lines", ""]
     lines.append(f"{'library and entry':{wide}}" + "".join(f"{head:>{len(head) + 2}}" for head in HEADS))
-    for peer, rows in results:
-        lines += ["", f"{peer.name} {peer.version or 'as it is here'}"]
-        if isinstance(rows, str):
-            lines.append(f"  {rows}")
-            continue
-        for row in rows:
-            cells = "".join(f"{cell:>{len(head) + 2}}" for head, cell in zip(HEADS, row.cells, strict=True))
-            lines.append(f"{'  ' + row.entry:{wide}}{cells}")
+    for each in found["libraries"]:
+        lines += ["", f"{each['library']} {each['version'] or 'as it is here'}"]
+        lines += [f"  {each['failed']}"] * bool(each["failed"])
+        for entry, cells in each["entries"].items():
+            shown = "".join(f"{cell:>{len(head) + 2}}" for head, cell in zip(HEADS, cells, strict=True))
+            lines.append(f"{'  ' + entry:{wide}}{shown}")
     return "\n".join([*lines, "", LEGEND])
 
 
@@ -315,10 +344,11 @@ def _sorted(found: dict[str, set[str]]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Run and print."""
+    """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=[peer.name for peer in PEERS], help="this library alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/attacks.md shows")
     options = parser.parse_args()
     cases = trials()
     results: list[tuple[Peer, list[Row] | str]] = []
@@ -330,7 +360,10 @@ def main() -> None:
                 results.append((peer, str(error)))
     named = {case.id: case.honest for case in cases if case.id}
     honest = sum(named.values())
-    print(json.dumps(as_json(results), indent=2) if options.json else table(results, len(named) - honest, honest))
+    found = figures(results, len(named) - honest, honest)
+    print(json.dumps(as_json(results), indent=2) if options.json else table(found))
+    if options.write:
+        written(found)
 
 
 if __name__ == "__main__":

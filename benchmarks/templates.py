@@ -3,6 +3,7 @@
     python benchmarks/templates.py            a table
     python benchmarks/templates.py --json     the same as JSON
     python benchmarks/templates.py --check    fails where a ratio misses its target
+    python benchmarks/templates.py --write    keeps the figures that docs/speed.md shows; docs/make_speed.py writes them
 
 The templates are those that the tests compare with; they are downloaded once. Two things are measured:
 
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from chat_judges import deepseek, templates, tokenizer_in
+from recorded import Templates, record, recorded, span
 
 from lazyprompt import ChatTemplate
 from lazyprompt.errors import TemplateError
@@ -148,11 +150,22 @@ def inverse(number: float | None) -> float | None:
     return None if number is None else 1 / number
 
 
+def summary(rows: list[Row]) -> Templates:
+    """What docs/speed.md shows of the rows."""
+    plain = [row.plain for row in rows if row.framed and row.plain is not None]
+    calls = [row.calling for row in rows if row.calling is not None]
+    return {
+        "plain": span(plain, FASTER, sum(each < FASTER for each in plain)),
+        "calls": span(calls, SLOWER, sum(each > SLOWER for each in calls)),
+    }
+
+
 def main() -> None:
-    """Measure, print, check."""
+    """Measure, print, write, check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/speed.md shows")
     parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a ratio may be")
     parser.add_argument("names", nargs="*", help="the templates; all where none are named")
     asked = parser.parse_args()
@@ -172,6 +185,8 @@ def main() -> None:
                 "-" if row.calling is None else f"{row.calling:.2f}",
             )
             print(f"{row.template:28} {'yes' if row.framed else 'no':6} {cells[0]:>20} {cells[1]:>22}")
+    if asked.write:
+        record({**recorded(), "templates": summary(rows)})
     if asked.check:
         late = [row.template for row in rows if row.misses(asked.slack)]
         if late:

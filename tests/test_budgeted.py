@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import (
     AlpacaPrompter,
+    ApproximateTokenCounter,
     Base64Source,
     Budget,
     BudgetError,
@@ -20,6 +21,7 @@ from lazyprompt import (
     HistoryError,
     ImageBlock,
     Msg,
+    Payload,
     SlotError,
     TextBlock,
     ToolResultBlock,
@@ -282,3 +284,13 @@ def test_an_error_names_all_that_never_goes() -> None:
         BudgetError, match=r"what never goes counts 1,\d{3} tokens \(context 1,400, .*around them \d+\)"
     ):
         chat(Budget(400, CHARS)).generate_prompt({"context": DOCUMENT, "input": "When?"})
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic", "gemini"])
+def test_a_payload_knows_what_the_budget_of_its_prompter_let_go(form: str) -> None:
+    # It was trimmed, and said nothing of it: only formatters with a budget of their own did.
+    prompter = ChatPrompter("Be kind.", budget=Budget(60, ApproximateTokenCounter()))
+    made = prompter.generate_prompt("Hi", [["a question", "an answer"]] * 40, format=form)
+    assert isinstance(made, Payload)
+    assert made.trim is not None
+    assert len(made.trim.dropped) > 60

@@ -19,7 +19,7 @@ HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", 
 # The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
 ROOMS = [
     ("errors", "_version", "secret", "trusted"),
-    ("_json",),
+    ("_json", "_whole_file"),
     ("messages", "openai_form", "history", "tools"),
     ("encoding",),
     ("prompt",),
@@ -35,10 +35,12 @@ ROOMS = [
     ("modules",),
     ("inspect", "files", "compat"),
     ("batch",),
+    ("studio",),
     (
         *("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
         *("_cli_chat", "_cli_model", "_cli_run", "_cli_screen", "_cli_lib", "_cli_convert", "_cli_check"),
         *("_cli_inputs", "_cli_file_model", "_cli_batch", "_cli_batch_run", "_cli_batch_shown"),
+        *("_cli_inspect", "_cli_python", "_cli_studio", "_cli_doctor", "_cli_doctor_extras"),
     ),
 ]
 # Methods that hand over to a room above: there they are looked for, and imported when they are called.

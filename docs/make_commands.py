@@ -1,0 +1,109 @@
+"""Write docs/commands.md from the commands themselves, and from the extras of setup.cfg.
+
+python docs/make_commands.py
+"""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lazyprompt.cli import _cli  # pyright: ignore[reportPrivateUsage] - a command line has no other name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+# What only who works on this package needs.
+NOT_FOR_USERS = {"dev", "docs"}
+HEAD = """# Commands and extras
+
+Read out of the commands; `lazyprompt COMMAND --help` prints the same with examples. How they are used is in
+[Prompt files and the command line](command-line.md).
+
+| command | does |
+|---|---|
+"""
+EXTRAS_HEAD = """
+## Extras
+
+`pip install` takes them in brackets behind the package's name; each brings what it names.
+
+| extra | brings |
+|---|---|
+"""
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """All commands with their whole names; of a group its commands, and itself if it does something alone."""
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+        found = command.get_command(context, name) if isinstance(command, click.Group) else None
+        if found is not None:
+            inner = click.Context(found, info_name=name, parent=context)
+            if not isinstance(found, click.Group):
+                yield f"{context.command_path} {name}", found
+            yield from commands(found, inner)
+
+
+def first_line(text: str | None) -> str:
+    """The first paragraph of a help text as one line."""
+    return " ".join((text or "").replace("\f", "\n\n").strip().partition("\n\n")[0].split())
+
+
+def cell(text: str) -> str:
+    """Text as a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def told(option: click.Option) -> str:
+    """What an option is: its help, its choices, its default."""
+    parts = [cell(first_line(option.help))] if option.help else []
+    if isinstance(option.type, click.Choice):
+        parts.append("One of " + ", ".join(f"`{each}`" for each in option.type.choices) + ".")
+    if option.show_default and option.default is not None and not callable(option.default):
+        parts.append(f"Default: `{option.default}`.")
+    if option.multiple:
+        parts.append("May be given more than once.")
+    return " ".join(parts)
+
+
+def section(name: str, command: click.Command) -> str:
+    """A command: what it takes, and its options."""
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    shown = [each.human_readable_name if each.required else f"[{each.human_readable_name}]" for each in arguments]
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    lines = [f"\n## {name}\n", f"{cell(first_line(command.help))}\n", f"`{' '.join([name, *shown])}`\n"]
+    if options:
+        lines += ["| option | is |", "|---|---|"]
+    for option in options:
+        names = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts))
+        value = f" `{option.metavar}`" if option.metavar else ""
+        lines.append(f"| {names}{value} | {told(option)} |")
+    return "\n".join(lines) + "\n"
+
+
+def extras() -> Iterator[tuple[str, list[str]]]:
+    """The extras with what each brings, in the order of setup.cfg."""
+    parser = ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    for name, wanted in parser["options.extras_require"].items():
+        if name not in NOT_FOR_USERS:
+            yield name, wanted.split()
+
+
+def page() -> str:
+    """The whole page."""
+    every = list(commands(_cli, click.Context(_cli, info_name="lazyprompt")))
+    parts = [HEAD]
+    parts += [f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(first_line(each.help))} |\n" for name, each in every]
+    parts += [section(name, each) for name, each in every]
+    parts += [EXTRAS_HEAD]
+    parts += [f"| `{name}` | {', '.join(f'`{each}`' for each in wanted)} |\n" for name, wanted in extras()]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "commands.md").write_text(page(), encoding="utf-8")
