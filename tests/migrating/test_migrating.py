@@ -1,0 +1,211 @@
+"""The pages for those who come from another library: what stands in a pair of programs is what both make.
+
+A block of Python has the library that it is written for as its title, and stands by itself. A program of another
+library comes before ours for the same thing. One ``text`` block behind both is what each of them prints; where they
+differ on purpose, each has its own, and the line before them begins with **Differs:**. A block whose title ends like a
+file's is that file, and the commands of a ``console`` block run beside it.
+
+Ours run here always. Theirs need the libraries, in just the versions of ``requirements.txt`` and
+``requirements-earlier.txt``, an environment each; without them they are skipped. With ``LAZYPROMPT_PEERS`` set to the
+name of one of the two, whatever of it is not there is a failure, and nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+OURS = "lazyprompt"
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+DIFFERS = "**Differs:**"
+
+
+class Library(NamedTuple):
+    page: str
+    distribution: str
+    requirements: str
+
+
+LIBRARIES = {
+    "LazyLLM": Library("lazyllm", "lazyllm", "requirements.txt"),
+    "AgentScope 1": Library("agentscope", "agentscope", "requirements-earlier.txt"),
+    "AgentScope 2": Library("agentscope", "agentscope", "requirements.txt"),
+    "Prompty": Library("prompty", "prompty", "requirements.txt"),
+    "Prompty 0": Library("prompty", "prompty", "requirements-earlier.txt"),
+    "LangChain": Library("langchain", "langchain-core", "requirements.txt"),
+}
+PAGES = {path.stem: path for path in sorted((ROOT / "docs" / "migrating").glob("*.md"))}
+PEERS = os.environ.get("LAZYPROMPT_PEERS")
+# In an environment of theirs the others cannot be: they have an environment of their own.
+TRIED = [name for name, library in LIBRARIES.items() if PEERS in {None, library.requirements}]
+
+
+class Block(NamedTuple):
+    language: str
+    title: str | None
+    code: str
+    line: int
+    before: str  # what the page says between the block before and this one
+
+    @property
+    def is_file(self) -> bool:
+        return self.title is not None and Path(self.title).suffix[1:].isalpha()
+
+
+class Step(NamedTuple):
+    """A block with what it is to print, and whose it is."""
+
+    block: Block
+    output: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    end = 0
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(match[1], match[2], match[3], line, text[end : match.start()]))
+        end = match.end()
+    return found
+
+
+def steps(page: Path) -> list[Step]:
+    """The blocks that do something; a program of theirs without an output of its own prints what ours does."""
+    found: list[Step] = []
+    waits: int | None = None  # the program of theirs that ours has not come for yet
+    for block in blocks(page):
+        if block.language == "text" and not block.is_file:
+            found[-1] = found[-1]._replace(output=block.code)
+            if waits is not None and found[-1].block.title == OURS:
+                found[waits] = found[waits]._replace(output=found[waits].output or block.code)
+                waits = None
+            continue
+        if block.title in LIBRARIES:
+            waits = len(found)
+        found.append(Step(block, ""))
+    return found
+
+
+def pinned(requirements: str, distribution: str) -> str:
+    lines = (HERE / requirements).read_text(encoding="utf-8").splitlines()
+    return next(line.removeprefix(f"{distribution}==") for line in lines if line.startswith(f"{distribution}=="))
+
+
+def installed(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def printed(page: Path, block: Block) -> str:
+    out = io.StringIO()
+    # As if the page lay beside its files: Prompty 0.1 reads from where the program lies.
+    code = compile("\n" * block.line + block.code, str(Path.cwd() / page.name), "exec", dont_inherit=True)
+    with contextlib.redirect_stdout(out):
+        exec(code, {"__name__": "docs"})  # noqa: S102 - the pages' own programs
+    return out.getvalue()
+
+
+def shown_by(command: str) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(  # noqa: S602 - the pages' own commands
+        command, shell=True, check=False, env=environment, capture_output=True, text=True
+    )
+    return done.stdout + done.stderr
+
+
+def walked(name: str, of: str) -> list[str]:
+    """Files written, commands run, and the programs of one library: what came out otherwise than the page says."""
+    page = PAGES[name]
+    wrong: list[str] = []
+    for block, output in steps(page):
+        if block.is_file:
+            Path(str(block.title)).write_text(block.code, encoding="utf-8")
+        elif block.language == "console":
+            for command, expected in COMMAND.findall(block.code):
+                made = shown_by(command)
+                if made.rstrip("\n") != expected.rstrip("\n"):
+                    wrong.append(f"{page.name}:{block.line}: {command}\n{made}")
+        elif block.title == of:
+            made = printed(page, block)
+            if made != output:
+                wrong.append(f"{page.name}:{block.line} prints\n{made}\nand not\n{output}")
+    return wrong
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_our_programs_print_what_stands_below(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = walked(name, OURS)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("title", TRIED)
+def test_their_programs_print_what_stands_below(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = LIBRARIES[title]
+    wanted, found = pinned(library.requirements, library.distribution), installed(library.distribution)
+    if found != wanted:
+        said = f"{library.distribution} {wanted} is needed, and there is {found}: see {library.requirements}"
+        if PEERS:
+            pytest.fail(said)
+        pytest.skip(said)
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings(record=True):  # what they warn of is not ours to mend
+        warnings.simplefilter("always")
+        wrong = walked(library.page, title)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_page_has_its_library_and_says_which_version() -> None:
+    assert set(PAGES) == {library.page for library in LIBRARIES.values()}
+    for library in LIBRARIES.values():
+        text = PAGES[library.page].read_text(encoding="utf-8")
+        assert f"`{library.distribution}` {pinned(library.requirements, library.distribution)}" in text
+    assert PEERS is None or TRIED, f"LAZYPROMPT_PEERS is {PEERS!r}, and must be requirements.txt or another such file"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_programs_stand_in_pairs(name: str) -> None:
+    programs = [block for block in blocks(PAGES[name]) if block.language == "python"]
+    theirs = {title for title, library in LIBRARIES.items() if library.page == name}
+    assert {block.title for block in programs} == {*theirs, OURS}
+    for first, second in zip(programs[::2], programs[1::2], strict=True):
+        assert first.title in theirs, f"line {first.line}"
+        assert second.title == OURS, f"line {second.line}"
+        # A reader who sees no titles sees by the imports whose it is.
+        module = LIBRARIES[str(first.title)].distribution.replace("-", "_")
+        assert re.search(rf"^(from|import) {module}\b", first.code, re.MULTILINE), f"line {first.line}"
+        assert re.search(rf"^(from|import) {OURS}\b", second.code, re.MULTILINE), f"line {second.line}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_difference_is_said_and_nothing_else_is(name: str) -> None:
+    programs = [step for step in steps(PAGES[name]) if step.block.language == "python"]
+    for first, second in zip(programs[::2], programs[1::2], strict=True):
+        line = f"{name}.md:{first.block.line}"
+        assert first.output, f"{line} prints nothing that the page shows"
+        assert second.output, f"{line}: ours prints nothing that the page shows"
+        assert (first.output != second.output) == (DIFFERS in first.block.before), line
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_blocks_are_of_a_kind_that_is_tested(name: str) -> None:
+    for block in blocks(PAGES[name]):
+        assert block.language in {"python", "text", "console"}, f"line {block.line}"
+        assert block.title in {None, OURS, *LIBRARIES} or block.is_file, f"line {block.line}"
+        assert block.title or block.language != "python", f"line {block.line}"
