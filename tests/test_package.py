@@ -44,7 +44,12 @@ ROOMS = [
     ),
 ]
 # Methods that hand over to a room above: there they are looked for, and imported when they are called.
-DOORS = {("lazyprompt.prompter", "batch"), ("lazyprompt.files.prompty", "batch")}
+DOORS = {
+    ("lazyprompt.prompter", "batch"),
+    ("lazyprompt.files.prompty", "batch"),
+    # What notebooks ask for: _repr_html_.
+    *((f"lazyprompt.{module}", "inspect") for module in ("prompt", "messages", "budget.report", "modules.reply")),
+}
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 
 

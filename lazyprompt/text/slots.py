@@ -142,14 +142,13 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     given = list(values)
     missing = [name for name in slots if name not in given]
     near = [*(missing or slots), *takes]
+    left_over = [name for name in given if name not in slots and name not in takes]
     faults = [f"no value for {listed(missing)}"] if missing else []
-    faults += [
-        f"no slot named {name!r}{did_you_mean(str(name), near)}"
-        for name in given
-        if name not in slots and name not in takes
-    ]
+    faults += [f"no slot named {name!r}{did_you_mean(str(name), near)}" for name in left_over]
     known = f"the slots are {listed(slots)}" if slots else "there are no slots"
-    return f"{'; '.join(faults)}; {known}" if faults else ""
+    # Where no slot waits for it, what is left over may be what the user says, under a name of the caller's own.
+    also = "" if missing or not takes or {*takes} & {*given} else f", and what the user says is {listed(takes)}"
+    return f"{'; '.join(faults)}; {known}{also}" if faults else ""
 
 
 def listed(names: Iterable[str]) -> str:
