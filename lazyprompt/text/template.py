@@ -164,13 +164,13 @@ class Writer:
         # From which part on values are looked at, as long as the tools are these.
         self._unseen = 1
         self._tools: ToolSet | None = None
-        headers = frozenset(
-            header for text in (*self._layout.literals, *literals, markers.tools) for header in headers_in(text)
-        )
+        # The same text may stand between many values.
+        own = {*self._layout.literals, *literals}
+        headers = frozenset(header for text in (*own, markers.tools) for header in headers_in(text))
         if headers & _ALPACA:
             headers |= _ALPACA
         self._controls = controls_of(markers, headers)
-        self._crossed = any(map(self._controls.may_cross, (*self._layout.literals, *literals)))
+        self._crossed = any(map(self._controls.may_cross, own))
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
