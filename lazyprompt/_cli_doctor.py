@@ -19,7 +19,7 @@ from lazyprompt.inspect.signs import visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._cli_doctor_extras import Extra
+    from lazyprompt._cli_doctor_extras import Extra, Need
     from lazyprompt.modules.sources import Source
     from lazyprompt.tokens.vocabulary import Sought
 
@@ -88,9 +88,9 @@ def doctor(context: click.Context, *, tried: bool, as_json: bool) -> None:
       lazyprompt doctor --json
     """  # noqa: D301 - \b is how click is told not to wrap
     found = examined(tried=tried)
-    made = json_text(_as_json(found)) if as_json else _as_text(found, tried=tried)
     # Names of folders and messages of others may hold what a terminal obeys.
-    Output(visible(made)).write()
+    text = visible(_as_text(found, tried=tried))
+    Output(json_text(_as_json(found), terminal=goes_to_terminal(None)) if as_json else text).write()
     if found.faults:
         context.exit(_FAULTS)
 
@@ -187,12 +187,16 @@ def _needs(extra: Extra) -> str:
     if len(extra.needs) > _FEW and extra.state != "broken":
         there = sum(need.version is not None for need in extra.needs)
         return f"{there} of {len(extra.needs)} packages"
-    told = [need for need in extra.needs if need.fault] if len(extra.needs) > _FEW else extra.needs
-    return ", ".join(_need(need.name, need.bound, need.version) for need in told)
+    told = (
+        [need for need in extra.needs if need.fault or need.version is None] if len(extra.needs) > _FEW else extra.needs
+    )
+    return ", ".join(map(_need, told))
 
 
-def _need(name: str, bound: str, version: str | None) -> str:
-    return f"{name}{bound} is not installed" if version is None else f"{name} {version}"
+def _need(need: Need) -> str:
+    if need.version is None:
+        return f"{need.name}{need.bound} is not installed"
+    return f"{need.name} {need.version}" + (f" is not {need.bound}" if need.others else "")
 
 
 def _names(key: Key) -> str:

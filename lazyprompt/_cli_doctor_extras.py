@@ -9,7 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -50,12 +50,15 @@ class Need(NamedTuple):
         bound: The versions that suit, as ``>=2.0``; ``""`` for any.
         version: The version that is installed; None where none is.
         fault: What is wrong with what is installed, in one line; ``""`` where nothing is.
+        others: Whether the version does not suit, and another package than lazyprompt needs it: then it is there for
+            that one, and the extra was not asked for.
     """
 
     name: str
     bound: str
     version: str | None
-    fault: str
+    fault: str = ""
+    others: bool = False
 
 
 class Extra(NamedTuple):
@@ -63,8 +66,8 @@ class Extra(NamedTuple):
 
     Attributes:
         name: Its name; lazyprompt without extras is ``(core)``.
-        state: ``ready``; ``in part`` where packages of it are missing, so that it was not asked for; ``not installed``;
-            ``broken`` where it has all that it needs, and something of it is no good.
+        state: ``ready``; ``in part`` where packages of it are missing or there for others: it was not asked for then;
+            ``not installed``; ``broken`` where it has all that it needs, and something of it is no good.
         needs: What it needs.
     """
 
@@ -110,11 +113,10 @@ def _wrong(need: Need) -> str:
 
 def _extra(name: str, needs: Sequence[Need]) -> Extra:
     there = [need for need in needs if need.version is not None]
+    whole = len(there) == len(needs) and not any(need.others for need in needs)
     state: State
-    if len(there) == len(needs):
-        state = "broken" if any(need.fault for need in needs) else "ready"
-    elif name == CORE:
-        state = "broken"
+    if whole or name == CORE:
+        state = "broken" if len(there) < len(needs) or any(need.fault for need in needs) else "ready"
     else:
         state = "in part" if there else "not installed"
     return Extra(name, state, tuple(needs))
@@ -148,9 +150,9 @@ def _looked(asked: Requirement, *, tried: bool, without: Collection[str]) -> Nee
     try:
         found = distribution(asked.name)
     except PackageNotFoundError:
-        return Need(name, bound, None, "")
+        return Need(name, bound, None)
     if fault := _misfit(asked, found.version):
-        return Need(name, bound, found.version, fault)
+        return Need(name, bound, found.version, fault, _others_need(asked.name))
     modules = _modules(found)
     missing = next((module for module in modules if not _is_there(module)), None)
     if missing is not None:
@@ -169,6 +171,16 @@ def _misfit(asked: Requirement, version: str | None) -> str:
     except InvalidVersion:
         suits = False
     return "" if suits else f"{version} is installed, and it must be {asked.specifier}"
+
+
+def _others_need(name: str) -> bool:
+    """Whether a package that is installed needs one, and is not lazyprompt; all of them are read for it."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - as above
+
+    lines = (line for each in distributions() if each.name != "lazyprompt" for line in each.requires or ())
+    # Most lines are of other packages, and parsing one takes a while.
+    near = (Requirement(line) for line in lines if _plain(line).startswith(_plain(name)))
+    return any(_plain(each.name) == _plain(name) and _is_for(each, "") for each in near)
 
 
 def _modules(found: Distribution) -> list[str]:

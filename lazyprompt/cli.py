@@ -43,7 +43,9 @@ _ELSEWHERE = {
     "check": "_cli_check:check_command",
     "convert": "_cli_convert:convert",
     "doctor": "_cli_doctor:doctor",
+    "inspect": "_cli_inspect:inspect",
     "lib": "_cli_lib:lib",
+    "studio": "_cli_studio:studio",
 }
 _NO_ANSWER, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
@@ -161,7 +161,8 @@ class ToolUseBlock(_Block):
     kind: ClassVar[str] = "tool_use"
     id: str
     name: str
-    input: JsonObject = field(default_factory=dict[str, Json], hash=False)
+    # JSON values; Any to type checkers, so that a function can be called with them: f(**call.input).
+    input: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     type: Literal["tool_use"] = "tool_use"
     raw_input: str | None = None
     signature: str | None = None
@@ -488,6 +489,11 @@ class Msg:
 
     def __hash__(self) -> int:
         return hash((self.name, self.role, self.urls, self.blocks))
+
+    def _repr_html_(self) -> str:
+        from lazyprompt.inspect.html import message_html  # noqa: PLC0415 - only a notebook needs it
+
+        return message_html(self)
 
 
 def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, NotRequired, Self, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NotRequired, Self, TypeAlias, TypedDict, cast
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError
@@ -39,10 +39,13 @@ Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None],
 
 
 class OpenAIPrompt(TypedDict):
-    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any."""
+    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any.
 
-    messages: list[JsonObject]
-    tools: NotRequired[list[JsonObject]]
+    Their values are JSON values. They are ``Any`` to type checkers, so that users can go into them without a cast.
+    """
+
+    messages: list[dict[str, Any]]
+    tools: NotRequired[list[dict[str, Any]]]
 
 
 # What a prompter writes itself: flat text and OpenAI's form.
@@ -196,7 +199,8 @@ class PromptMaker:
         """The prompt in a form, within a budget, and its report."""
         (values, history), report = self._fitted(budget, form, model, args)
         _, _, tools, label = args
-        return self._made(form, model, (values, history, tools, label)), report
+        made = self._made(form, model, (values, history, tools, label))
+        return made if isinstance(made, str) else _with_trim(made, report), report
 
     def _made(self, form: str | None, model: str | None, args: CallArgs) -> str | OpenAIPrompt | Payload:
         """The prompt in a form."""
@@ -387,6 +391,14 @@ class PromptMaker:
 def said_now(text: str | None, past: History) -> str | None:
     """What the user says now; nothing at all where nothing was given and the history waits for the assistant."""
     return "" if text is None and not past.waits_for_answer else text
+
+
+def _with_trim(made: OpenAIPrompt | Payload, trim: TrimReport) -> Payload:
+    """A payload that knows what a budget let go."""
+    from lazyprompt.formatters.report import Payload  # noqa: PLC0415 - only a budget needs it
+
+    given = cast("dict[str, Any]", made)
+    return Payload(given, given.report if isinstance(given, Payload) else (), trim)
 
 
 def _refuse_thoughts(message: Msg, index: int) -> None:

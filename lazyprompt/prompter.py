@@ -7,7 +7,7 @@ It keeps nothing of a call, so one prompter serves any number of threads and mod
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from lazyprompt._json import checked_text
 from lazyprompt.errors import BudgetError, FormatError, TemplateError, did_you_mean
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.rows import RowFault
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike
+    from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
     from lazyprompt.prompt_maker import Hook, OpenAIPrompt, ToolsLike
@@ -126,6 +127,34 @@ class Prompter(PromptMaker):
         label: str | None = ...,
         *,
         show: bool = ...,
+        return_dict: Literal[False] = ...,
+        format: OtherProvider,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> Payload: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str | OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
         return_dict: bool = ...,
         format: str | None = ...,
         model: str | None = ...,
@@ -189,6 +218,54 @@ class Prompter(PromptMaker):
             sys.stderr.write(f"{made}\n")
         return made
 
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: Literal["flat"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[str, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: Literal["openai"],
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[OpenAIPrompt, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: OtherProvider,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[Payload, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: str | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]: ...
     def fit(
         self,
         input: object = None,  # noqa: A002 - the name of the documents
@@ -324,6 +401,28 @@ class Prompter(PromptMaker):
             return self._for_model(model, chat_template).training_sample(input, label, history, tools, train=train)
         return self._sample(self._prepared(input, history, tools, label), train)
 
+    @overload
+    def render_batch(
+        self,
+        rows: object,
+        *,
+        format: str | None = ...,
+        model: str | None = ...,
+        columns: Columns | None = ...,
+        params: Mapping[str, object] | None = ...,
+        on_error: Literal["raise"] = ...,
+    ) -> Iterator[dict[str, Any]]: ...
+    @overload
+    def render_batch(
+        self,
+        rows: object,
+        *,
+        format: str | None = ...,
+        model: str | None = ...,
+        columns: Columns | None = ...,
+        params: Mapping[str, object] | None = ...,
+        on_error: OnError = ...,
+    ) -> Iterator[dict[str, Any] | RowFault]: ...
     def render_batch(
         self,
         rows: object,
@@ -333,7 +432,7 @@ class Prompter(PromptMaker):
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
         on_error: OnError = "raise",
-    ) -> Iterator[JsonObject | RowFault]:
+    ) -> Iterator[dict[str, Any] | RowFault]:
         """The prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
         Args:

@@ -236,7 +236,7 @@ def test_b15_nothing_is_changed_and_nothing_is_shared() -> None:
     for message in messages:
         assert isinstance(message, dict)
         message["content"] = "changed"
-        message.get("tool_calls", []).clear()  # type: ignore[union-attr]
+        message.get("tool_calls", []).clear()
     sent.clear()
     tools.clear()
     assert history == CALL_TURNS

@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from lazyprompt._json import checked_object, fresh
 from lazyprompt._version import __version__
@@ -328,6 +328,28 @@ class RowPlan:
         return f"sha256:{sha256(json_bytes(said)).hexdigest()}"
 
 
+@overload
+def render_batch(
+    prompter: Prompter | Prompty,
+    rows: object,
+    *,
+    format: str | None = ...,
+    model: str | None = ...,
+    columns: Columns | None = ...,
+    params: Mapping[str, object] | None = ...,
+    on_error: Literal["raise"] = ...,
+) -> Iterator[dict[str, Any]]: ...
+@overload
+def render_batch(
+    prompter: Prompter | Prompty,
+    rows: object,
+    *,
+    format: str | None = ...,
+    model: str | None = ...,
+    columns: Columns | None = ...,
+    params: Mapping[str, object] | None = ...,
+    on_error: OnError = ...,
+) -> Iterator[dict[str, Any] | RowFault]: ...
 def render_batch(
     prompter: Prompter | Prompty,
     rows: object,
@@ -337,7 +359,7 @@ def render_batch(
     columns: Columns | None = None,
     params: Mapping[str, object] | None = None,
     on_error: OnError = "raise",
-) -> Iterator[JsonObject | RowFault]:
+) -> Iterator[dict[str, Any] | RowFault]:
     """The prompts of many rows, one at a time: what the line of each holds.
 
     Args:

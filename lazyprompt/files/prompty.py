@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.content_hash import content_hash
@@ -38,10 +38,20 @@ if TYPE_CHECKING:
     from lazyprompt.files.spec import Spec, ToolSpec
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.files.yaml_nodes import Node
+    from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
     from lazyprompt.messages import Msg
-    from lazyprompt.prompt_maker import PromptMaker, ToolsLike
+    from lazyprompt.prompt_maker import OpenAIPrompt, PromptMaker, ToolsLike
+    from lazyprompt.text.chat.template import ChatTemplate
+
+
+class More(TypedDict, total=False):
+    """What else :meth:`lazyprompt.Prompter.generate_prompt` takes, and means the same."""
+
+    show: bool
+    model: str | None
+    chat_template: ChatTemplate | None
 
 
 # What is made of the rest, and does not travel.
@@ -164,18 +174,22 @@ class Prompty:
         return made
 
     @classmethod
-    def of_file(cls, path: Path, references: References, undefined: Undefined = "error") -> Self:
+    def of_file(
+        cls, path: Path, references: References, undefined: Undefined = "error", *, text: str | None = None
+    ) -> Self:
         """Read a prompt file whose references lead elsewhere than those of a file alone: one of a library.
 
         Args:
             path: The file.
             references: Where its references lead.
             undefined: As of :meth:`load`.
+            text: What it is to hold, as in an editor; None is what it holds on the disk.
 
         Raises:
             PromptFileError: As of :meth:`load`.
         """
-        return cls._made(text_of_file(str(path)), str(path), path, references, None, undefined)
+        held = text_of_file(str(path)) if text is None else text
+        return cls._made(held, str(path), path, references, None, undefined)
 
     @property
     def name(self) -> str | None:
@@ -335,6 +349,78 @@ class Prompty:
     def _prompter(self) -> FilePrompter:
         return FilePrompter(self._filling)
 
+    @overload
+    def generate_prompt(
+        self,
+        inputs: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        return_dict: Literal[False] = ...,
+        format: Literal["flat"] | None = ...,
+        **more: Unpack[More],
+    ) -> str: ...
+    @overload
+    def generate_prompt(
+        self,
+        inputs: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        return_dict: Literal[True],
+        format: Literal["openai"] | None = ...,
+        **more: Unpack[More],
+    ) -> Payload: ...
+    @overload
+    def generate_prompt(
+        self,
+        inputs: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        return_dict: bool = ...,
+        format: Literal["openai"],
+        **more: Unpack[More],
+    ) -> Payload: ...
+    @overload
+    def generate_prompt(
+        self,
+        inputs: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        return_dict: Literal[False] = ...,
+        format: OtherProvider,
+        **more: Unpack[More],
+    ) -> Payload: ...
+    @overload
+    def generate_prompt(
+        self,
+        inputs: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        return_dict: bool = ...,
+        format: Literal["neutral"],
+        **more: Unpack[More],
+    ) -> OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        inputs: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        return_dict: bool = ...,
+        format: str | None = ...,
+        **more: Unpack[More],
+    ) -> str | OpenAIPrompt | Payload: ...
     def generate_prompt(
         self,
         inputs: object = None,
@@ -342,9 +428,10 @@ class Prompty:
         tools: ToolsLike = None,
         label: str | None = None,
         *,
+        return_dict: bool = False,
         format: str | None = None,  # noqa: A002 - the name of the documents
-        **more: Any,  # noqa: ANN401 - those of Prompter.generate_prompt
-    ) -> Any:  # noqa: ANN401 - as the format has it
+        **more: Unpack[More],
+    ) -> str | OpenAIPrompt | Payload:
         """The prompt in a form; see :meth:`lazyprompt.Prompter.generate_prompt`.
 
         Args:
@@ -352,15 +439,18 @@ class Prompty:
             history: What was said before: it stands in the place of the thread, or before the last turn of the user.
             tools: Tools of this call.
             label: The answer, in training data.
+            return_dict: As there.
             format: As there; or ``neutral``, for ``messages`` and ``tools`` in the form of no provider.
-            more: As there.
+            more: As there: ``show``, ``model`` and ``chat_template``.
         """
         if format == "neutral":
             made = self.filled(inputs, history)
             every = [*(each.to_dict() for each in self.spec.tools), *deepcopy(made.tools)]
-            messages: list[Json] = [*neutral(made.steps)]
+            messages = [*neutral(made.steps)]
             return {"messages": messages, "tools": every} if every else {"messages": messages}
-        return self.prompter.generate_prompt(inputs, history, tools, label, format=format, **more)
+        return self.prompter.generate_prompt(
+            inputs, history, tools, label, return_dict=return_dict, format=format, **more
+        )
 
     def request(
         self,

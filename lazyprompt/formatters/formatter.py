@@ -10,7 +10,7 @@ from __future__ import annotations
 import marshal
 import re
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
@@ -45,6 +45,18 @@ _LOADS = 8
 _NO_TOOLS = ToolSet.of(None)
 # Names that say nothing but the role.
 _NO_NAMES = frozenset({*ROLES, ""})
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a :class:`ChatFormatter`, for those that hand them on."""
+
+    model: str | None
+    budget: Budget | None
+    token_counter: CountsMessages | None
+    max_tokens: int | None
+    media: MediaResolver | None
+    strict: bool
+    cache: CacheLike | None
 
 
 class ChatFormatter:
@@ -327,7 +339,9 @@ class MultiAgentFormatter(ChatFormatter):
 
     __slots__ = ("_layout", "history_style")
 
-    def __init__(self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Any) -> None:  # noqa: ANN401 - those of ChatFormatter
+    def __init__(
+        self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Unpack[Settings]
+    ) -> None:
         from lazyprompt.formatters._merge import STYLES  # noqa: PLC0415 - only this class needs it
 
         if history_style not in STYLES:

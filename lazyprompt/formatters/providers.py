@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lazyprompt.errors import FormatError, did_you_mean
 
@@ -27,6 +27,22 @@ _HOMES = {
     "vllm": "vllm:VLLM",
 }
 PROVIDERS = tuple(_HOMES)
+# All but ``openai``, for type checkers: what a prompter makes for these is a payload.
+OtherProvider: TypeAlias = Literal[
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "dashscope",
+    "dashscope-multimodal",
+    "ollama",
+    "ollama-generate",
+    "deepseek",
+    "zhipu",
+    "litellm",
+    "moonshot",
+    "xai",
+    "vllm",
+]
 
 
 def profile_of(provider: str) -> Profile:

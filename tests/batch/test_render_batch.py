@@ -352,7 +352,7 @@ def test_render_batch_gives_what_lines_hold() -> None:
         list(prompter.render_batch(rows))
     for wrong, message in {"on_error": "on_error 'skip' is unknown", "format": "format 'skip' is unknown"}.items():
         with pytest.raises(ValueError, match=message):
-            prompter.render_batch(rows, **{wrong: "skip"})  # type: ignore[arg-type]
+            prompter.render_batch(rows, **{wrong: "skip"})  # type: ignore[call-overload]
     with pytest.raises(BatchError, match="rows are given as a int"):
         render_batch(prompter, 5)
     with pytest.raises(BatchError, match="by a prompter or a prompt file, not by a str"):

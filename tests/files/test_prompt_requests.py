@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +24,7 @@ from lazyprompt import (
 from lazyprompt.errors import FormatError, MediaError, PromptFileError, ToolsError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import OPTIONS
-
-if TYPE_CHECKING:
-    from lazyprompt.formatters.report import Payload
+from lazyprompt.formatters.report import Payload
 
 OPTIONS_GIVEN: dict[str, Any] = {
     "temperature": 0.5,
@@ -314,12 +312,10 @@ class TestMedia:
         assert MEDIA.messages({"p": text})[0].blocks[0] == ImageBlock(URLSource(text))
 
     def test_base64_that_tells_no_type_is_refused_by_all_alike(self) -> None:
-        for send in (
-            lambda: MEDIA.request({"p": "aGVsbG8="}),
-            lambda: MEDIA.generate_prompt({"p": "aGVsbG8="}, format="gemini"),
-        ):
-            with pytest.raises(MediaError, match="expected http"):
-                send()
+        with pytest.raises(MediaError, match="expected http"):
+            MEDIA.request({"p": "aGVsbG8="})
+        with pytest.raises(MediaError, match="expected http"):
+            MEDIA.generate_prompt({"p": "aGVsbG8="}, format="gemini")
 
     def test_data_that_is_no_base64_is_sent_as_it_is_given_and_told(self) -> None:
         made = MEDIA.request({"p": ImageBlock(Base64Source("image/png", "base64data"))}, provider="anthropic")
@@ -397,6 +393,7 @@ class TestReportsOfPrompts:
         call = 'assistant[type="tool_call", step=1]:\nid: c\nfunction: {name: f}\n'
         prompt = Prompty.loads(body.replace("tool[", call + "tool["))
         made = prompt.generate_prompt({}, format=format_)
+        assert isinstance(made, Payload)
         attributes = [(each.where, each.reason) for each in made.report if each.kind == "metadata"]
         assert attributes == [
             (f"messages[{at}]", f"the attribute {name!r} is the template's own")
@@ -423,6 +420,7 @@ class TestReportsOfPrompts:
         }
         for provider, can in strict.items():
             made = prompt.generate_prompt({}, format=provider)
+            assert isinstance(made, Payload)
             assert ("'strict': True" in str(made["tools"])) is can
             assert ("strict" in [each.kind for each in made.report]) is not can
 

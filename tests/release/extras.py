@@ -1,0 +1,157 @@
+"""Each extra of the wheel, installed by itself in an empty environment: does it install, fit together, and do its work?
+
+    python tests/release/extras.py dist [--but ray] [--only gguf]
+
+`dist` holds the wheel and the sdist. Both are installed without extras first. The extras are read from the wheel; `dev`
+is the one that CI tests with, and left out. Needs `uv`, whose environments are links into its cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import Path as ZipPath
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tiny_model import CHATML, write_model
+
+_ASK = """\
+from lazyprompt import OnlineChatModule
+print(OnlineChatModule({source!r}, model={model!r}, api_key="a-key").payload("Hello")["{key}"])
+"""
+
+
+def _ask(source: str, model: str = "a-model", key: str = "messages") -> str:
+    """A request that is made, and not sent; the client is connected for it."""
+    return _ASK.format(source=source, model=model, key=key)
+
+
+_GGUF = """\
+from lazyprompt import ChatTemplate
+print(ChatTemplate.load("model.gguf").render([{"role": "user", "content": "Hello"}]))
+"""
+_LOCAL = """\
+from lazyprompt import TrainableModule
+with TrainableModule("model.gguf", max_tokens=5, temperature=0.0).start() as model:
+    print(model("Hello").usage["completion_tokens"])
+"""
+_TGI = """\
+from lazyprompt import TrainableModule
+print(TrainableModule("a/b", engine="tgi", url="http://127.0.0.1:9", markers="chatml").payload("Hello")["prompt"])
+"""
+_HF = """\
+from tokenizers import Tokenizer, models, pre_tokenizers
+from lazyprompt import HuggingFaceTokenCounter
+tokenizer = Tokenizer(models.WordLevel({"Hello": 0, "[UNK]": 1}, unk_token="[UNK]"))
+tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer.save("tokenizer.json")
+print(HuggingFaceTokenCounter("tokenizer.json").count_text("Hello Hello"))
+"""
+_PARQUET = """\
+import pathlib, subprocess, sys
+import pyarrow, pyarrow.parquet
+pyarrow.parquet.write_table(pyarrow.table({"input": ["Hello"]}), "rows.parquet")
+pathlib.Path("prompt.yaml").write_text("instruction: Be kind.")
+command = ["-m", "lazyprompt", "batch", "prompt.yaml", "rows.parquet", "-o", "out.jsonl"]
+subprocess.run([sys.executable, *command], check=True)
+print(pathlib.Path("out.jsonl").read_text())
+"""
+_FAST = """\
+import orjson
+from lazyprompt.batch.writing import text_bytes
+if text_bytes is not orjson.dumps:
+    raise SystemExit("orjson is there, and not used")
+print(text_bytes({"a": "b"}))
+"""
+_RAY = """\
+import ray
+from lazyprompt import ChatPrompter
+data = ray.data.from_items([{"id": "1", "input": "Hello"}])
+print(data.map_batches(**ChatPrompter("Be kind.").ray_map()).take_all())
+"""
+# What an extra is for: a use of it that fails where it does not do its work.
+USES = {
+    "": "from lazyprompt import ChatPrompter; print(ChatPrompter('Be kind.').generate_prompt('Hello', model='qwen3'))",
+    "openai": _ask("openai"),
+    "anthropic": _ask("anthropic"),
+    "google-genai": _ask("gemini", key="contents"),
+    "dashscope": _ask("dashscope") + _ask("dashscope-multimodal"),
+    "ollama": _ask("ollama"),
+    "zai-sdk": _ask("zhipu"),
+    "litellm": _ask("litellm", "openai/a-model"),
+    "tgi": _TGI,
+    "gguf": _GGUF,
+    "hf": _HF,
+    "local": _LOCAL,
+    "parquet": _PARQUET,
+    "fast": _FAST,
+    "ray": _RAY,
+}
+# Everything at once does what each does.
+_ALONE = frozenset({"ray", ""})
+USES["all"] = "\n".join(use for extra, use in USES.items() if extra not in _ALONE)
+_LEFT_OUT = frozenset({"dev"})
+
+
+class ExtraError(Exception):
+    """An extra does not do what it is for."""
+
+
+def main() -> None:
+    """Try them all; the first that fails ends it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dist", type=Path)
+    parser.add_argument("--but", action="append", default=[], metavar="EXTRA")
+    parser.add_argument("--only", action="append", default=[], metavar="EXTRA")
+    options = parser.parse_args()
+    (wheel,), (sdist,) = (sorted(options.dist.resolve().glob(f"lazyprompt-*{end}")) for end in (".whl", ".tar.gz"))
+    # What the installed metadata will say, before anything is installed.
+    info = next(each for each in ZipPath(wheel).iterdir() if each.name.endswith(".dist-info"))
+    extras = set(PathDistribution(info).metadata.get_all("Provides-Extra") or ())
+    if unknown := extras - _LEFT_OUT - USES.keys():
+        raise ExtraError(f"nothing is known of the extras {', '.join(sorted(unknown))}: say in USES what each is for")
+    with TemporaryDirectory(prefix="lazyprompt-extras-") as folder:
+        work = Path(folder)
+        write_model(work / "model.gguf", {"default": CHATML})
+        if not options.only:
+            _tried(work, sdist, "", "the sdist")
+            _tried(work, wheel, "", "the wheel")
+        for extra in sorted(options.only or extras - _LEFT_OUT - {*options.but}):
+            _tried(work, wheel, extra, f"[{extra}]")
+
+
+def _tried(work: Path, artifact: Path, extra: str, name: str) -> None:
+    """Install one in an environment of its own, and use it."""
+    begun = time.monotonic()
+    python = work / "venv" / "bin" / "python"
+    what = f"lazyprompt{f'[{extra}]' if extra else ''} @ {artifact.as_uri()}"
+    _run(name, work, "uv", "venv", "--quiet", "--clear", "--python", sys.executable, "venv")
+    _run(name, work, "uv", "pip", "install", "--quiet", "--python", str(python), what)
+    _run(name, work, "uv", "pip", "check", "--quiet", "--python", str(python))
+    installed = time.monotonic()
+    said = _run(name, work, str(python), "-I", "-c", USES[extra])
+    if not said.strip():
+        raise ExtraError(f"{name}: its use said nothing")
+    # Its exit status says whether anything is broken. Importing all once is enough.
+    _run(name, work, str(python), "-I", "-m", "lazyprompt", "doctor", *(["--import"] if extra == "all" else []))
+    sys.stdout.write(f"{name}: installed in {installed - begun:.1f} s, used in {time.monotonic() - installed:.1f} s\n")
+    sys.stdout.flush()
+
+
+def _run(name: str, work: Path, *command: str) -> str:
+    # A parent's PYTHONPATH would hide what is not installed.
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603 - ours
+    if done.returncode:
+        raise ExtraError(f"{name}: {' '.join(command[:8])} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
