@@ -53,7 +53,7 @@ class Composition(NamedTuple):
     """What a text is made of.
 
     Attributes:
-        parts: The parts, as the module's docstring describes them.
+        parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
         note: Why nobody knows what the text is made of, where that is so: it is one part then.
     """
@@ -68,7 +68,7 @@ class Rendered:
     """A flat prompt that knows where each of its characters came from.
 
     Args:
-        parts: The parts, as the module's docstring describes them.
+        parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
         note: Why nobody knows what the text is made of, where that is so.
     """
@@ -108,7 +108,7 @@ class Rendered:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts, as the module's docstring describes them."""
+        """Trusted and untrusted text in turn; the first and the last are trusted."""
         return self._known().parts
 
     @property
@@ -188,13 +188,18 @@ class Rendered:
     def __reduce__(self) -> tuple[type[Rendered], Composition]:
         return Rendered, self._known()
 
+    def _repr_html_(self) -> str:
+        from lazyprompt.inspect.html import rendered_html  # noqa: PLC0415 - only a notebook needs it
+
+        return rendered_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
     """A text that knows which of it came from values.
 
     Args:
-        parts: The parts, as the module's docstring describes them.
+        parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
     """
 
@@ -273,3 +278,8 @@ class Prompt:
     def evolve(self, **changes: object) -> Self:
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
+
+    def _repr_html_(self) -> str:
+        from lazyprompt.inspect.html import prompt_html  # noqa: PLC0415 - only a notebook needs it
+
+        return prompt_html(self)

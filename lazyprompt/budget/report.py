@@ -154,6 +154,11 @@ class TrimReport:
         # Nothing is counted for it: some counters ask a provider.
         return f"<TrimReport: {self._done()}>"
 
+    def _repr_html_(self) -> str:
+        from lazyprompt.inspect.html import trim_html  # noqa: PLC0415 - only a notebook needs it
+
+        return trim_html(self)
+
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: what is known, not what could be asked for."""
         account = self._account

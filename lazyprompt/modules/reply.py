@@ -104,6 +104,11 @@ class Reply(str):
     def __str__(self) -> str:
         return str.__str__(self)
 
+    def _repr_html_(self) -> str:
+        from lazyprompt.inspect.html import reply_html  # noqa: PLC0415 - only a notebook needs it
+
+        return reply_html(self)
+
 
 def user_turn(said: str | None) -> tuple[Msg, ...]:
     """What a user says, as messages of a history; none where nothing is said."""
