@@ -11,7 +11,7 @@ from lazyprompt.errors import LazyPromptError, MediaError, SlotError, did_you_me
 from lazyprompt.prompters import ChatPrompter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from lazyprompt._cli_io import Stdin
     from lazyprompt.files.prompty import Prompty
@@ -228,3 +228,22 @@ class FileInputs(NamedTuple):
                     messages_from(cast("HistoryLike", value))
                 except LazyPromptError as error:
                     yield f"{name}: {error}"
+
+
+def with_text(where: str, values: dict[str, object], inputs: Inputs, read: Callable[[str], object]) -> object:
+    """Values, and one that is given without a name.
+
+    Args:
+        where: The option that gives it.
+        values: The values.
+        inputs: How the prompt takes them.
+        read: Reads it as the value of a name.
+
+    Raises:
+        WrongUseError: It could be the value of several names, or of none.
+    """
+    try:
+        name = inputs.open(values)
+    except SlotError as error:
+        raise WrongUseError(where, f"{error}; --set name=value gives one its value") from error
+    return {**values, name: read(name)} if values else inputs.alone(name, read(name))

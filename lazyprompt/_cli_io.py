@@ -7,11 +7,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from shutil import copymode
 from typing import NamedTuple, cast
 
 import click
 
+from lazyprompt._whole_file import write_whole
 from lazyprompt.inspect.signs import visible
 
 
@@ -67,7 +67,7 @@ class Stdin:
             return text[1:]
         if text == "@-":
             return self.read(where)
-        return _file(where, text[1:], " (a text that begins with @ is written @@)")
+        return file_text(where, text[1:], " (a text that begins with @ is written @@)")
 
 
 def json_list(where: str, path: str | None) -> list[object] | None:
@@ -79,7 +79,7 @@ def json_list(where: str, path: str | None) -> list[object] | None:
     if path is None:
         return None
     try:
-        value: object = json.loads(_file(where, path))
+        value: object = json.loads(file_text(where, path))
     except (ValueError, RecursionError) as error:
         raise WrongUseError(where, f"{path}: not JSON: {error}") from error
     if not isinstance(value, list):
@@ -118,7 +118,17 @@ def _reason(error: Exception) -> object:
     return getattr(error, "strerror", None) or error
 
 
-def _file(where: str, path: str, advice: str = "") -> str:
+def file_text(where: str, path: str, advice: str = "") -> str:
+    """The text of a file.
+
+    Args:
+        where: The option or argument that names it.
+        path: The file.
+        advice: What an error says at its end.
+
+    Raises:
+        WrongUseError: It cannot be read as UTF-8.
+    """
     try:
         data = Path(path).read_bytes() if path else b""
     except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
@@ -158,7 +168,7 @@ class Output(NamedTuple):
             _write_stdout(data)
             return
         try:
-            _write_file(Path(self.path), data)
+            write_whole(Path(self.path), data)
         except (OSError, ValueError) as error:
             raise WrongUseError("--output", f"{self.path}: {_reason(error)}") from error
 
@@ -189,20 +199,3 @@ def drop_stdout(error: OSError) -> str:
     if not _is_closed(sys.stdout):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return str(_reason(error))
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    """Write a file in one step: whoever reads it sees the old content or the new."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
-        path.write_bytes(data)
-        return
-    temporary = path.with_name(f".lazyprompt-{os.getpid()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        if path.exists():
-            copymode(path, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

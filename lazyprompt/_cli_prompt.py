@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 
 import click
 
-from lazyprompt._cli_inputs import FileInputs, SlotInputs
+from lazyprompt._cli_inputs import FileInputs, SlotInputs, with_text
 from lazyprompt._cli_io import Stdin, WrongUseError, json_list, json_object
 from lazyprompt._json import well_formed
 from lazyprompt.errors import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _OptionText: TypeAlias = "str | tuple[str, ...] | None"
+# A prompter, and the file that it is from.
+Opened: TypeAlias = "tuple[Prompter, Prompty | None]"
 
 # The option to blame for an error of the library; for any other error it is the one that gave the input.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
@@ -209,12 +211,16 @@ class Asked(NamedTuple):
             raise WrongUseError(_OPTION_OF.get(type(error), self.where), what) from error
 
 
-def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
+def asked_prompt(
+    options: PromptOptions, purpose: str, opened: Asked | None = None, stdin: Stdin | None = None
+) -> Asked:
     """What the options ask for.
 
     Args:
         options: The options.
         purpose: What is to be done with the prompt, as ``render``.
+        opened: The prompter, where it is known already; else it is that of :func:`asked_prompter`.
+        stdin: The standard input, where others read it too.
 
     Returns:
         The prompter and its call.
@@ -225,7 +231,7 @@ def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
     form, safety = options["form"], options["safety"]
     if form != "flat" and safety is not None:
         raise WrongUseError("--safety", f"only flat text is searched for control sequences; leave out --format {form}")
-    asked = asked_words(options, purpose)
+    asked = asked_words(options, purpose, opened, stdin)
     # The model's markers and system text are the prompter's own; a provider is told its name.
     own = options["model"] is not None and form in ("flat", "openai")
     prompter = _for_model(asked.prompter, str(options["model"])) if own else asked.prompter
@@ -236,12 +242,14 @@ def asked_prompt(options: PromptOptions, purpose: str) -> Asked:
     return asked._replace(prompter=prompter, call=call, form=form, model=None if own else options["model"])
 
 
-def asked_words(options: WordsOptions, purpose: str) -> Asked:
+def asked_words(options: WordsOptions, purpose: str, opened: Asked | None = None, stdin: Stdin | None = None) -> Asked:
     """What the options of a prompt's words ask for, as flat text of no model.
 
     Args:
         options: The options.
         purpose: What is to be done with the prompt, as ``run``.
+        opened: As of :func:`asked_prompt`.
+        stdin: As of :func:`asked_prompt`.
 
     Returns:
         The prompter and its call.
@@ -249,8 +257,8 @@ def asked_words(options: WordsOptions, purpose: str) -> Asked:
     Raises:
         WrongUseError: As of :func:`asked_prompt`.
     """
-    asked = asked_prompter(options)
-    where, given = _given(options, asked.inputs)
+    asked = opened or asked_prompter(options)
+    where, given = _given(options, asked.inputs, stdin or Stdin())
     history = cast("HistoryLike | None", json_list("--history", options["history"]))
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
     sources = (given, history, options["prompt_file"], options["instruction"], options["user_instruction"])
@@ -262,11 +270,12 @@ def asked_words(options: WordsOptions, purpose: str) -> Asked:
     return asked
 
 
-def asked_prompter(options: WordsOptions) -> Asked:
+def asked_prompter(options: WordsOptions, opened: Opened | None = None) -> Asked:
     """The prompter of the prompt file or of the options, with what overrides it, as flat text of no model.
 
     Args:
         options: The options; what they give as input is left out.
+        opened: What the prompt file is, where that is known already.
 
     Raises:
         WrongUseError: As of :func:`asked_prompt`.
@@ -274,12 +283,15 @@ def asked_prompter(options: WordsOptions) -> Asked:
     _refuse_conflicts(options)
     name = options["prompt_file"]
     params = settings("--param", options["params"])
-    where, file = "PROMPT_FILE", None
+    where = "PROMPT_FILE"
+    file: Prompty | None = None
     try:
         if name is None:
             where = "--extra-key" if options["extra_keys"] else "--instruction"
             make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
             prompter: Prompter = make(_instruction(options), options["extra_keys"])
+        elif opened is not None:
+            prompter, file = opened
         elif _is_prompty(name):
             from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
 
@@ -330,15 +342,14 @@ def _instruction(options: WordsOptions) -> str | dict[str, str] | None:
     return {"user": user} if system is None else {"system": system, "user": user}
 
 
-def _given(options: WordsOptions, inputs: Inputs) -> tuple[str, object]:
+def _given(options: WordsOptions, inputs: Inputs, stdin: Stdin) -> tuple[str, object]:
     """The input, and which option gave it."""
-    stdin = Stdin()
     values = read_values(options["values"], inputs, stdin)
     text = options["text"]
     if text is not None:
         if "input" in values:
             raise WrongUseError("--input", "--set gives a value for 'input' too; give one of the two")
-        made = _with_text("--input", values, inputs, lambda name: inputs.read("--input", name, text, stdin))
+        made = with_text("--input", values, inputs, lambda name: inputs.read("--input", name, text, stdin))
         return ("--set" if values else "--input"), made
     piped = "" if values or not inputs.takes_text else stdin.read_if_piped()
     if not piped:
@@ -347,16 +358,7 @@ def _given(options: WordsOptions, inputs: Inputs) -> tuple[str, object]:
     if by_name is not None:
         return "stdin", by_name
     # Nothing piped in names a file.
-    return "stdin", _with_text("stdin", {}, inputs, lambda name: inputs.value(name, piped.removesuffix("\n")))
-
-
-def _with_text(where: str, values: dict[str, object], inputs: Inputs, read: Callable[[str], object]) -> object:
-    """Values, and one that is given without a name."""
-    try:
-        name = inputs.open(values)
-    except SlotError as error:
-        raise WrongUseError(where, f"{error}; --set name=value gives one its value") from error
-    return {**values, name: read(name)} if values else inputs.alone(name, read(name))
+    return "stdin", with_text("stdin", {}, inputs, lambda name: inputs.value(name, piped.removesuffix("\n")))
 
 
 def read_values(given: Iterable[str], inputs: Inputs, stdin: Stdin) -> dict[str, object]:

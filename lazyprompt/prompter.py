@@ -366,7 +366,7 @@ class Prompter(PromptMaker):
             laid = self._lay(given, past, tools, label)
         else:
             laid = self._lay(input, history, tools, label)
-        return Rendered(laid.parts, laid.slots)
+        return Rendered(laid.parts, laid.slots, laid.note)
 
     def training_sample(
         self,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt.inspect.signs import hidden, named, visible
 from lazyprompt.prompt import MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt.formatters.report import Entry
     from lazyprompt.inspect.marks import Mark
 
-Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", "cache", "loss", "origin"]
+Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", "cache", "loss", "origin", "refused"]
 
 # From this share of the window on a prompt is near its end: an answer has to fit in as well.
 _NEAR = 0.9
@@ -35,6 +36,7 @@ SAID: Final[Mapping[Kind, str]] = {
     "put it behind them",
     "loss": "{where}: left out: {reason}",
     "origin": "where the text comes from is not known: {note}",
+    "refused": "{where}: {form} would refuse this: {reason}",
 }
 """What each kind says, with the names of its values; a view in another language has a table of its own."""
 
@@ -63,11 +65,13 @@ class Piece(NamedTuple):
         slot: Where it is from.
         text: The text.
         constant: Whether it is the same in every prompt.
+        said: The texts in it as a model reads them, where it is JSON; else it is the text itself.
     """
 
     slot: str
     text: str
     constant: bool
+    said: tuple[str, ...] | None = None
 
 
 class Facts(NamedTuple):
@@ -128,8 +132,10 @@ def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
 
 def _hidden(facts: Facts) -> Iterator[Caution]:
     signs: dict[str, list[str]] = {}
-    for slot, text, _ in facts.pieces:
-        found = [match[0] for match in hidden(text)] if slot != MARKERS else []
+    for slot, text, _, said in facts.pieces:
+        if slot == MARKERS:
+            continue
+        found = [match[0] for each in ((text,) if said is None else said) for match in hidden(each)]
         if found:
             signs.setdefault(slot, []).extend(found)
     for slot, found in signs.items():
@@ -140,7 +146,7 @@ def _hidden(facts: Facts) -> Iterator[Caution]:
 
 def _empty(facts: Facts) -> Iterator[Caution]:
     for slot, value in facts.values.items():
-        if value is None or (isinstance(value, str) and not value.strip()):
+        if value is None or (isinstance(value, str) and not value.strip()) or value in ([], {}):
             yield Caution("empty", {"slot": visible(slot)})
 
 
@@ -154,8 +160,9 @@ def _cache(facts: Facts) -> Iterator[Caution]:
     first = next((at for at, piece in enumerate(facts.pieces) if not piece.constant and piece.text), None)
     if first is None:
         return
-    behind = "".join(text for slot, text, constant in facts.pieces[first:] if constant and slot != MARKERS)
-    tokens = facts.tokens_of(behind) if behind else 0
+    behind = (each.text for each in facts.pieces[first:] if each.constant and each.slot != MARKERS)
+    # Piece by piece, as the slots were counted: a text that is known is not counted again.
+    tokens = sum(map(facts.tokens_of, behind))
     if tokens >= _CACHED:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})
 
@@ -169,6 +176,19 @@ def _loss(facts: Facts) -> Iterator[Caution]:
 def _origin(facts: Facts) -> Iterator[Caution]:
     if facts.note:
         yield Caution("origin", {"note": visible(facts.note)})
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """All texts in a JSON value, the names of its fields too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, object]", value).items():
+            yield key
+            yield from texts_in(item)
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from texts_in(item)
 
 
 _FINDERS: tuple[Callable[[Facts], Iterator[Caution]], ...] = (

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload
 from lazyprompt.history import History
-from lazyprompt.inspect.cautions import Facts, Piece, cautions_of
+from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
+from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.marks import neutralised
 from lazyprompt.modules.contexts import context_of
 from lazyprompt.prompt import MARKERS
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
 
 # What a budget's report calls that which belongs to no slot: of flat text these are the markers.
-_FRAMING = "framing"
+FRAMING = "framing"
 
 
 class Call(NamedTuple):
@@ -86,6 +87,7 @@ class Look:
         report: What a payload has not as it was given.
         trim: What a budget let go; None where there was none.
         cautions: What to look at twice.
+        unit: What is counted: ``tokens``, ``tokens (about)`` where nothing counts them exactly, or ``characters``.
     """
 
     title: str
@@ -100,6 +102,12 @@ class Look:
     report: Report
     trim: TrimReport | None
     cautions: tuple[Caution, ...]
+    unit: str = "tokens"
+
+    def _repr_html_(self) -> str:
+        from lazyprompt.inspect.html import look_html  # noqa: PLC0415 - only a notebook needs it
+
+        return look_html(self)
 
 
 def look(
@@ -132,32 +140,34 @@ def look(
     Raises:
         LazyPromptError: As of :meth:`lazyprompt.Prompter.generate_prompt`.
     """
-    counts = counter or ApproximateTokenCounter()
-    within = max_tokens is not None or prompter.made_of.has_budget
+    given_counter = counter or ApproximateTokenCounter()
+    counts = CountedOnce(given_counter)
+    own_budget = max_tokens is None and prompter.made_of.has_budget
     made, given, history, tools, label = prompter.after_hooks(*call)
     args = Call(given, history, tools, label)
-    if max_tokens is not None or not within:
-        made = made.with_budget(Budget(max_tokens, counts))
     # The model's markers and system text are the prompter's own; a provider is told its name.
     own = model is not None and form in OWN_FORMS
     if own:
         made = made.with_markers(str(model))
-    sent, trim = made.fit(*args, format=form, model=None if own else model)
-    seen = _flat(made, args) if form == "flat" else _Seen(_pieces_of(made, args, trim))
+    limited = made if own_budget else made.with_budget(Budget(max_tokens, counts))
+    sent, trim = limited.fit(*args, format=form, model=None if own else model)
+    if isinstance(sent, str):
+        # Nothing has to be made to fit again where nothing is limited.
+        seen = _flat(made if max_tokens is None else limited, args, sent)
+    else:
+        seen = _Seen(_pieces_of(made, args, trim))
     size = window if window is not None or model is None else context_of(model)
     report = sent.report if isinstance(sent, Payload) else ()
-    found = cautions_of(
-        Facts(
-            _values(call.input, prompter.slots),
-            seen.pieces,
-            seen.marks,
-            seen.forged,
-            trim.after,
-            size,
-            report,
-            seen.note,
-            counts.count_text,
-        )
+    facts = Facts(
+        _values(call.input, prompter.slots),
+        seen.pieces,
+        seen.marks,
+        seen.forged,
+        trim.after,
+        size,
+        report,
+        seen.note,
+        counts.count_text,
     )
     return Look(
         title,
@@ -170,8 +180,9 @@ def look(
         size,
         seen.marks,
         report,
-        trim if within else None,
-        found,
+        trim if own_budget or max_tokens is not None else None,
+        cautions_of(facts),
+        "tokens" if own_budget else unit_of(given_counter),
     )
 
 
@@ -185,11 +196,12 @@ class _Seen(NamedTuple):
     note: str = ""
 
 
-def _flat(prompter: Prompter, args: Call) -> _Seen:
+def _flat(prompter: Prompter, args: Call, sent: str) -> _Seen:
     """Flat text as it is sent, against the same with all control sequences, and with none."""
-    shown, raw, safe = (
-        each.render(*args) for each in (prompter, prompter.with_safety("off"), prompter.with_safety("neutralize"))
-    )
+    raw, safe = (prompter.with_safety(safety).render(*args) for safety in ("off", "neutralize"))
+    # What is sent is nearly always one of the two; each slot may have a rule of its own.
+    same = next((each for each in (safe, raw) if each.text == sent), None)
+    shown = prompter.render(*args) if same is None else same
     segments = shown.segments
     return _Seen(
         [Piece(slot, text, trusted) for text, slot, trusted in segments],
@@ -209,10 +221,10 @@ def _pieces_of(prompter: Prompter, args: Call, trim: TrimReport) -> list[Piece]:
     first = len(said) - len(History.of(args.history).messages)
     kept = [message for at, message in enumerate(said) if at - first not in gone]
     pieces = [
-        Piece("tools", _json_lines(prompt.tools), constant=True),
+        _json_piece("tools", [*prompt.tools], constant=True),
         Piece("system", prompter.made_of.system, constant=True),
         *_of_text(prompt.instruction),
-        Piece("history", _json_lines(History(messages=tuple(kept)).to_openai()) if kept else "", constant=False),
+        _json_piece("history", History(messages=tuple(kept)).to_openai() if kept else [], constant=False),
         *_of_text(prompt.user),
         Piece("input", prompt.input or "", constant=False),
         Piece("label", args.label or "", constant=False),
@@ -224,17 +236,19 @@ def _of_text(text: Text) -> Iterable[Piece]:
     return (Piece(slot, part, at % 2 == 0) for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)))
 
 
-def _json_lines(values: Iterable[object]) -> str:
-    return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
+def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> Piece:
+    """Values, a line of JSON each."""
+    lines = "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
+    return Piece(slot, lines, constant, tuple(text for value in values for text in texts_in(value)))
 
 
 def _slots(trim: TrimReport, pieces: Sequence[Piece], *, flat: bool) -> tuple[Slot, ...]:
     """The slots in the order of the prompt; what stands around them comes last."""
     texts: dict[str, list[str]] = {}
-    for slot, text, _ in pieces:
+    for slot, text, *_ in pieces:
         texts.setdefault(slot, []).append(text)
-    around = MARKERS if flat else _FRAMING
-    tokens = {around if slot == _FRAMING else slot: counts.after for slot, counts in trim.slots.items()}
+    around = MARKERS if flat else FRAMING
+    tokens = {around if slot == FRAMING else slot: counts.after for slot, counts in trim.slots.items()}
     names = dict.fromkeys([*(slot for slot in texts if slot != around), *tokens])
     names.pop(around, None)
     return tuple(Slot(name, tokens.get(name, 0), "".join(texts.get(name, ()))) for name in [*names, around])

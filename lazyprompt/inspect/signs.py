@@ -24,6 +24,13 @@ _HIDDEN = re.compile(
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
 # Whether the sign before is an emoji or plain text; others of the sort change nothing that most fonts show.
 _STYLES = ("\ufe0e", "\ufe0f")
+# The only flags that are written with tags: England's, Scotland's and Wales's
+# (https://www.unicode.org/Public/emoji/latest/emoji-sequences.txt).
+_BLACK_FLAG, _TAGS = "\U0001f3f4", 0xE0000
+_FLAGS = tuple(
+    _BLACK_FLAG + "".join(chr(_TAGS + ord(letter)) for letter in f"{region}\x7f")
+    for region in ("gbeng", "gbsct", "gbwls")
+)
 # Signs with a form for text and one as emoji that are no symbols by their category.
 _KEYCAPS = frozenset("0123456789#*")
 
@@ -96,11 +103,18 @@ def _shapes(text: str, at: int) -> bool:
     if sign in _STYLES:
         return before in _KEYCAPS or _is_symbol(before)
     if sign not in (_JOINER, _NON_JOINER):
-        return False
+        return sign > chr(_TAGS) and _is_in_flag(text, at)
     behind = text[at + 1 : at + 2]
     if _is_letter(before) and _is_letter(behind):
         return True
     return sign == _JOINER and (_is_symbol(before) or before in _STYLES) and _is_symbol(behind)
+
+
+def _is_in_flag(text: str, at: int) -> bool:
+    """Whether a tag is one of a flag's."""
+    longest = len(_FLAGS[0])
+    begin = text.rfind(_BLACK_FLAG, max(at - longest + 1, 0), at)
+    return begin >= 0 and text.startswith(_FLAGS, begin)
 
 
 def _is_letter(sign: str) -> bool:

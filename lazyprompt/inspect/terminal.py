@@ -1,39 +1,24 @@
-"""A rendered prompt on a terminal: coloured by slot, and unable to do anything to the terminal.
+"""A prompt on a terminal: coloured by slot, and unable to do anything to the terminal; in a pipe, plain lines.
 
-rich is imported when something is coloured, not before.
+This decides where there is colour; :mod:`lazyprompt.inspect.painted` lays out with rich, which is imported when it is
+needed, not before.
 """
 
 from __future__ import annotations
 
 import os
-from io import StringIO
-from itertools import cycle
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Sequence
 
+    from lazyprompt.inspect.look import Look
+    from lazyprompt.inspect.slot_diff import SlotChange
     from lazyprompt.prompt import Rendered
 
 Color: TypeAlias = Literal["auto", "always", "never"]
-
-# The standard colours, which every terminal has and lets its user choose; given out in this order.
-PALETTE = (
-    "cyan",
-    "green",
-    "yellow",
-    "magenta",
-    "blue",
-    "red",
-    "bright_cyan",
-    "bright_green",
-    "bright_yellow",
-    "bright_magenta",
-    "bright_blue",
-    "bright_red",
-)
 
 
 def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
@@ -50,35 +35,61 @@ def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) 
     Returns:
         The text to write.
     """
+    if is_colored(color, terminal=terminal):
+        from lazyprompt.inspect.painted import rendered_page  # noqa: PLC0415 - rich costs 30 ms, and only colour needs it
+
+        return rendered_page(rendered)
+    text = visible(rendered.text)
+    return rendered.text if not terminal else text if text.endswith("\n") else f"{text}\n"
+
+
+def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
+    """What there is to see of a prompt: the prompt, tokens by slot, what a budget let go, what to look at twice.
+
+    In colour a flat prompt is coloured by slot, as of :func:`rendered_text`; what was made harmless, and signs that are
+    written out, are reversed. Without colour each line begins with its slot. Everywhere signs that a terminal would
+    obey, or nobody would see, are written out.
+
+    Args:
+        look: What there is to see.
+        color: As of :func:`rendered_text`.
+        terminal: Whether it goes to a terminal; lines for anything else have no width to keep to.
+
+    Returns:
+        The text to write.
+    """
+    from lazyprompt.inspect.painted import look_page  # noqa: PLC0415 - as above
+
+    return look_page(look, colored=is_colored(color, terminal=terminal), terminal=terminal)
+
+
+def slot_diff_text(
+    before: Look, after: Look, changes: Sequence[SlotChange], color: Color = "auto", *, terminal: bool
+) -> str:
+    """Two prompts slot by slot: the lines that differ; slots that are the same are only named.
+
+    Args:
+        before: The one.
+        after: The other.
+        changes: What :func:`lazyprompt.inspect.slot_diff.slot_diff` found.
+        color: As of :func:`rendered_text`.
+        terminal: As of :func:`look_text`.
+
+    Returns:
+        The text to write.
+    """
+    from lazyprompt.inspect.painted import slot_diff_page  # noqa: PLC0415 - as above
+
+    return slot_diff_page(before, after, changes, colored=is_colored(color, terminal=terminal), terminal=terminal)
+
+
+def is_colored(color: Color, *, terminal: bool) -> bool:
+    """Whether there is colour.
+
+    Args:
+        color: What the user asked for; ``auto`` is a terminal that has colour and is to show it
+            (``NO_COLOR``, https://no-color.org, and ``TERM=dumb`` say that it is not).
+        terminal: Whether it goes to a terminal.
+    """
     allowed = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if color == "always" or (color == "auto" and terminal and allowed):
-        from rich.console import Console  # noqa: PLC0415 - rich costs 30 ms, and only colour needs it
-
-        file = StringIO()
-        _print_colored(
-            rendered,
-            Console(file=file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False),
-        )
-        return file.getvalue()
-    return _whole_lines(visible(rendered.text)) if terminal else rendered.text
-
-
-def _print_colored(rendered: Rendered, console: Console) -> None:
-    from rich.text import Text  # noqa: PLC0415 - as above
-
-    segments = rendered.segments
-    # zip stops at the slots, of which there are finitely many; more slots than colours begin the palette anew.
-    styles = dict(zip(dict.fromkeys(slot for _, slot, _ in segments), cycle(PALETTE), strict=False))
-    body = Text()
-    for text, slot, trusted in segments:
-        body.append(visible(text), styles[slot] if trusted else f"{styles[slot]} underline")
-    legend = Text(" · ").join(Text(slot, style) for slot, style in styles.items())
-    if not all(trusted for _, _, trusted in segments):
-        legend.append(" · ").append("not trusted", "underline")
-    # soft_wrap: the terminal breaks long lines itself, so that a line copied from it is one line.
-    console.print(body, end="" if rendered.text.endswith("\n") else "\n", soft_wrap=True)
-    console.print(Text("── ").append_text(legend), soft_wrap=True)
-
-
-def _whole_lines(text: str) -> str:
-    return text if text.endswith("\n") else f"{text}\n"
+    return color == "always" or (color == "auto" and terminal and allowed)

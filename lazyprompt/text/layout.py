@@ -58,12 +58,18 @@ OWN = (MARKERS, MARKERS)
 
 
 class Laid:
-    """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked."""
+    """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked.
 
-    __slots__ = ("_runs", "parts")
+    Attributes:
+        parts: The parts.
+        note: Why nobody knows where they came from, if that is so.
+    """
+
+    __slots__ = ("_runs", "note", "parts")
 
     def __init__(self, first: str = "") -> None:
         self.parts = [first]
+        self.note = ""
         self._runs: list[Sequence[str]] = [_MARKER]
 
     @property

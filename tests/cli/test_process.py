@@ -141,7 +141,7 @@ def read_terminal(end: int) -> bytes:
 
 def test_terminal_is_coloured_with_a_legend() -> None:
     shown = on_terminal("render", "--instruction", "Say {x}.", "--set", "x=\x1b[2J中")
-    assert "\x1b[4;35m\\u001b[2J中\x1b[0m" in shown
+    assert "\x1b[4;7;35m\\u001b\x1b[0m\x1b[4;35m[2J中\x1b[0m" in shown
     assert "── \x1b[36mmarkers\x1b[0m · " in shown
 
 

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from lazyprompt import ChatPrompter, Rendered
+from lazyprompt.inspect.painted import PALETTE
 from lazyprompt.inspect.signs import visible
-from lazyprompt.inspect.terminal import PALETTE, rendered_text
+from lazyprompt.inspect.terminal import rendered_text
 
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 

@@ -70,6 +70,7 @@ class ChatTemplateWriter:
         rendered = self._rendered(fields)
         laid = Laid()
         laid.add(rendered.parts, rendered.slots)
+        laid.note = rendered.note
         if label is not None:
             laid.add(self._guarded(label), (MARKERS, "label", MARKERS))
         return laid

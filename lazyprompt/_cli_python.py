@@ -1,0 +1,112 @@
+"""A prompter that is named by where it is in Python: ``module:name``, or ``path/to/file.py:name``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING
+
+from lazyprompt._cli_io import WrongUseError
+from lazyprompt.errors import did_you_mean
+from lazyprompt.prompter import Prompter
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import ModuleType
+
+    from lazyprompt._cli_prompt import Opened
+
+_NAME = r"[^\W\d]\w*"
+_REFERENCE = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*|.+\.py):(?P<name>{_NAME}(?:\.{_NAME})*)")
+_WHERE = "PROMPT_FILE"
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text names something in Python, and no file."""
+    return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
+
+
+def prompter_at(reference: str) -> Opened:
+    """The prompter that a reference names: this runs the code of its module, as importing it does.
+
+    Args:
+        reference: ``module:name``, found as ``python -m module`` would find it, or ``path/to/file.py:name``; the name
+            is that of a prompter, of a Prompty, or of a function without arguments that gives one.
+
+    Returns:
+        The prompter, and the prompt file that it is from.
+
+    Raises:
+        WrongUseError: There is none; or the code failed.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    place, name = (match["module"], match["name"]) if match else (reference, "")
+    with _told(place):
+        found: object = _imported(place)
+    module = found
+    for step in name.split("."):
+        if not hasattr(found, step):
+            names = sorted(key for key, value in vars(module).items() if _is_prompt(value))
+            there = f"; prompters there are {', '.join(names)}" if names else ""
+            raise WrongUseError(_WHERE, f"{place} has no {name!r}{did_you_mean(name, names)}{there}")
+        found = getattr(found, step)
+    if not _is_prompt(found) and callable(found):
+        with _told(reference):
+            found = found()
+    if isinstance(found, Prompter):
+        return found, None
+    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
+
+    if isinstance(found, Prompty):
+        return found.prompter, found
+    raise WrongUseError(
+        _WHERE,
+        f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
+        "gives one",
+    )
+
+
+def _is_prompt(value: object) -> bool:
+    return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
+
+
+def _imported(place: str) -> ModuleType:
+    """The module; as with ``python``, what stands beside it can be imported too."""
+    if not place.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        return import_module(place)
+    path = Path(place).resolve()
+    # A name of its own, which no module has that it may import.
+    spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{place} is no Python file")
+    sys.path.insert(0, str(path.parent))
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _told(what: str) -> Generator[None]:
+    """Run code of the user's: what it prints is no output of ours, and its errors are told in one line."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        raise WrongUseError(_WHERE, f"{what}: {type(error).__name__}: {error}{_line_of(error)}") from error
+
+
+def _line_of(error: BaseException) -> str:
+    """Where in the user's code an error is from, if it got that far."""
+    if isinstance(error, SyntaxError):
+        return ""  # it says that itself
+    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    last = frames[-1] if frames else None
+    if last is None or last.filename == __file__:
+        return ""
+    return f" ({Path(last.filename).name}, line {last.lineno})"

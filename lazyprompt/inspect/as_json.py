@@ -1,0 +1,63 @@
+"""A Look as JSON values, for programs: what ``lazyprompt inspect --json`` writes, and what the studio shows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lazyprompt._json import JsonObject
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.inspect.look import Look
+
+
+def look_json(look: Look) -> JsonObject:
+    """What there is to see of a prompt, as JSON values.
+
+    Args:
+        look: What there is to see.
+
+    Returns:
+        ``title``, ``form``, ``model``; ``text`` or ``payload`` (the other is None); ``segments`` (text, slot, trusted),
+        ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; the places
+        in signs), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or max_tokens, before, after,
+        text and messages) and ``cautions`` (kind, values, text). The payload is the Look's own, no copy.
+    """
+    return {
+        "title": look.title,
+        "form": look.form,
+        "model": look.model,
+        "text": look.sent if isinstance(look.sent, str) else None,
+        "payload": None if isinstance(look.sent, str) else look.sent,
+        "segments": [segment._asdict() for segment in look.segments],
+        "slots": [{"name": name, "tokens": tokens} for name, tokens, _ in look.slots],
+        "total": look.total,
+        "unit": look.unit,
+        "window": look.window,
+        "marks": [mark._asdict() for mark in look.marks],
+        "report": [
+            {
+                "where": entry.where,
+                "kind": entry.kind,
+                "action": entry.action,
+                "reason": entry.reason,
+                "is_loss": entry.is_loss,
+            }
+            for entry in look.report
+        ],
+        "trim": None if look.trim is None else _trim(look.trim),
+        "cautions": [
+            {"kind": caution.kind, "values": {**caution.values}, "text": str(caution)} for caution in look.cautions
+        ],
+    }
+
+
+def _trim(report: TrimReport) -> JsonObject:
+    """What a budget let go, with a sentence that says it."""
+    return {
+        "max_tokens": report.max_tokens,
+        "before": report.before,
+        "after": report.after,
+        "text": str(report),
+        "messages": [asdict(message) for message in report.messages],
+    }

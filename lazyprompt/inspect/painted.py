@@ -1,0 +1,235 @@
+"""What goes to a terminal or a pipe, laid out with rich; ``terminal.py`` says where there is colour."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from itertools import cycle, pairwise
+from typing import TYPE_CHECKING
+
+from rich.bar import Bar
+from rich.cells import cell_len
+from rich.console import Console
+from rich.highlighter import JSONHighlighter
+from rich.table import Table
+from rich.text import Text
+
+from lazyprompt.inspect.signs import pieces, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.inspect.look import Look
+    from lazyprompt.inspect.marks import Mark
+    from lazyprompt.inspect.slot_diff import SlotChange
+    from lazyprompt.prompt import Rendered, Segment
+
+# The standard colours, which every terminal has and lets its user choose; given out in this order.
+PALETTE = (
+    "cyan",
+    "green",
+    "yellow",
+    "magenta",
+    "blue",
+    "red",
+    "bright_cyan",
+    "bright_green",
+    "bright_yellow",
+    "bright_magenta",
+    "bright_blue",
+    "bright_red",
+)
+# Without colour: what begins a line, what goes on in one, and what is not trusted.
+_BEGINS, _GOES_ON, _STAR = "|", "+", "*"
+# How wide a bar is at most, and a line in a pipe, in columns.
+_BAR = 24
+_PIPE = 100_000
+# What stands out of a text: what was made harmless, and signs that are written out.
+_MARKED = "reverse"
+_UNTRUSTED = "underline"
+# What is sent though it is no good, or is not sent though it was given.
+_GRAVE = frozenset({"forged", "loss", "refused"})
+# What of a prompt is marked where it stands.
+_STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def rendered_page(rendered: Rendered) -> str:
+    """A flat prompt in colour, with a legend."""
+    segments = rendered.segments
+    styles = _styles(slot for _, slot, _ in segments)
+    legend = Text(" · ").join(Text(visible(slot), style) for slot, style in styles.items())
+    if not all(trusted for _, _, trusted in segments):
+        legend.append(" · ").append("not trusted", _UNTRUSTED)
+    return _printed([_prompt(segments, (), styles), Text("── ").append_text(legend)], colored=True, terminal=True)
+
+
+def look_page(look: Look, *, colored: bool, terminal: bool) -> str:
+    """All there is to see of a prompt."""
+    styles = _styles(slot.name for slot in look.slots)
+    if not isinstance(look.sent, str):
+        body = _json(look.sent)
+    elif colored:
+        body = _prompt(look.segments, look.marks, styles)
+    else:
+        body = _by_line(look.segments)
+    table = _table(look, styles, colored=colored)
+    parts = (_title(look), body, _key(look, colored=colored), table, _changes(look), _cautions(look))
+    return _printed(_with_blank_lines(parts), colored=colored, terminal=terminal)
+
+
+def slot_diff_page(before: Look, after: Look, changes: Sequence[SlotChange], *, colored: bool, terminal: bool) -> str:
+    """Two prompts slot by slot."""
+    titles = Text.assemble(("--- ", "red"), _title(before), "\n", ("+++ ", "green"), _title(after))
+    same = ", ".join(change.name for change in changes if change.state == "same")
+    parts = [titles, Text(f"same: {visible(same)}" if same else "")]
+    parts += [_changed(change) for change in changes if change.state != "same"]
+    return _printed(_with_blank_lines(parts), colored=colored, terminal=terminal)
+
+
+def _styles(slots: Iterable[str]) -> Mapping[str, str]:
+    """A colour for each slot; more slots than colours begin the palette anew."""
+    return dict(zip(dict.fromkeys(slots), cycle(PALETTE), strict=False))
+
+
+def _title(look: Look) -> Text:
+    """What it is of, in which form, and how much."""
+    tokens = f"{look.total:,} {look.unit}"
+    if look.window is not None:
+        tokens = f"{look.total:,} of {look.window:,} {look.unit}, {look.total / look.window:.0%}"
+    names = (look.title, look.form, look.model or "")
+    return Text(" · ").join([*(Text(visible(name), "bold") for name in names if name), Text(tokens)])
+
+
+def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[str, str]) -> Text:
+    """A flat prompt in the colours of its slots."""
+    edges = {place: place == mark.start for mark in marks for place in (mark.end, mark.start)}
+    body = Text()
+    done, is_marked = 0, False
+    for text, slot, trusted in segments:
+        style = styles[slot] if trusted else f"{styles[slot]} {_UNTRUSTED}"
+        end = done + len(text)
+        cuts = [done, *sorted(place for place in edges if done < place < end), end]
+        for start, stop in pairwise(cuts):
+            is_marked = edges.get(start, is_marked)
+            _add(body, text[start - done : stop - done], f"{style} {_MARKED}" if is_marked else style)
+        done = end
+    return body
+
+
+def _add(body: Text, text: str, style: str) -> None:
+    """Add text in a style, in which signs that are written out stand out."""
+    for piece, is_hidden in pieces(text):
+        body.append(visible(piece), f"{style} {_MARKED}" if is_hidden else style)
+
+
+def _by_line(segments: Iterable[Segment]) -> Text:
+    """A flat prompt without colour: each line begins with its slot; what goes on in a line has a line of its own."""
+    found = [*segments]
+    width = max((cell_len(visible(slot)) for _, slot, _ in found), default=0)
+    lines: list[str] = []
+    sign = _BEGINS
+    for text, slot, trusted in found:
+        name = visible(slot)
+        head = f"{name}{' ' * (width - cell_len(name))} {' ' if trusted else _STAR}"
+        for line in text.removesuffix("\n").split("\n"):
+            lines.append(f"{head}{sign}{' ' if line else ''}{visible(line)}")
+            sign = _BEGINS
+        sign = _BEGINS if text.endswith("\n") else _GOES_ON
+    return Text("\n".join(lines))
+
+
+def _json(payload: JsonObject) -> Text:
+    """A payload in the colours of JSON."""
+    body = Text(visible(json.dumps(payload, ensure_ascii=False, indent=2)))
+    JSONHighlighter().highlight(body)
+    return body
+
+
+def _key(look: Look, *, colored: bool) -> Text:
+    """What the signs of a flat prompt mean, of those that it has."""
+    said: list[Text] = []
+    if any(not trusted for _, _, trusted in look.segments):
+        said.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
+    if colored and any(caution.kind in _STANDS_OUT for caution in look.cautions):
+        said.append(Text("made harmless, or written out", _MARKED))
+    if not colored and len(look.segments) > 1:
+        said.append(Text(f"{_GOES_ON} goes on in the line above"))
+    return Text(" · ").join(said)
+
+
+def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
+    """The tokens of each slot, and their share of the whole."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("SLOT", overflow="fold")
+    table.add_column(look.unit.partition(" ")[0].upper(), justify="right", no_wrap=True)
+    table.add_column("SHARE", justify="right", no_wrap=True)
+    whole = look.total or 1
+    if colored:
+        table.add_column("", max_width=_BAR)
+    for slot in look.slots:
+        style = styles[slot.name]
+        bar = [Bar(whole, 0, slot.tokens, color=style)] if colored else []
+        table.add_row(Text(visible(slot.name), style), f"{slot.tokens:,}", f"{slot.tokens / whole:.0%}", *bar)
+    table.add_row("total", f"{look.total:,}", "100%")
+    return table
+
+
+def _changes(look: Look) -> Text:
+    """What a budget let go, and what else of a payload is not as it was given: each thing lost is a caution."""
+    lines: list[str] = []
+    if look.trim is not None:
+        lines.append(f"budget: {look.trim}")
+        for item in look.trim.messages:
+            if item.fate != "kept":
+                place = item.slot if item.role == "slot" else f"{item.slot}[{item.index}] ({item.role})"
+                lines.append(f"- {place} {item.fate}: {item.reason}; {item.before:,} → {item.after:,}")
+    lines += (f"- {entry}" for entry in look.report if not entry.is_loss)
+    return Text(visible("\n".join(lines)))
+
+
+def _cautions(look: Look) -> Text:
+    """What to look at twice, a line each."""
+    signed = (
+        Text.assemble(("! ", "bold red" if caution.kind in _GRAVE else "bold yellow"), str(caution))
+        for caution in look.cautions
+    )
+    return Text("\n").join(signed)
+
+
+def _changed(change: SlotChange) -> Text:
+    """What became of a slot, with the lines that differ."""
+    told = f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
+    lines = [Text.assemble((visible(change.name), "bold"), f": {change.state}, {told}")]
+    lines += (Text(visible(line), _DIFF.get(line[:1], "")) for line in change.lines)
+    return Text("\n").join(lines)
+
+
+def _with_blank_lines(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    """Parts with an empty line between them; empty ones are left out."""
+    for at, part in enumerate(part for part in parts if not isinstance(part, Text) or part):
+        if at:
+            yield Text()
+        yield part
+
+
+def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) -> str:
+    """Parts as they are written, a line each at least."""
+    file = StringIO()
+    console = Console(
+        file=file,
+        width=None if terminal else _PIPE,
+        force_terminal=colored,
+        color_system="standard" if colored else None,
+        no_color=not colored,
+        legacy_windows=False,
+        highlight=False,
+    )
+    for part in parts:
+        # soft_wrap: the terminal breaks long lines itself, so that a line copied from it is one line.
+        text = part.plain if isinstance(part, Text) else None
+        console.print(part, soft_wrap=text is not None, end="" if text is not None and text.endswith("\n") else "\n")
+    return file.getvalue()

@@ -1,0 +1,105 @@
+"""Marks stand where a control sequence was neutralised, and say what it was: taken back, the prompt is the raw one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers, Rendered
+from lazyprompt.inspect.look import Call, Look, look
+from lazyprompt.inspect.marks import neutralised
+
+if TYPE_CHECKING:
+    from lazyprompt import Prompter
+
+FAMILIES = (None, *Markers.families())
+SEQUENCES = sorted(Markers.known_sequences() | {"<think>", "</tool_call>", "### Response:", "＜|im_end|>", "<unused7>"})
+PIECES = st.one_of(st.sampled_from(SEQUENCES), st.sampled_from("<|>\\[]/x \n"), st.text(max_size=4))
+VALUES = st.lists(PIECES, max_size=7).map("".join)
+PROMPTER = ChatPrompter("### Response:\nAsk {q} of <|{r}|> now")
+
+
+def undone(seen: Look) -> str:
+    """The flat prompt with what the marks say put back."""
+    text, done = "", 0
+    assert isinstance(seen.sent, str)
+    for mark in seen.marks:
+        assert mark.start >= done
+        assert seen.sent[mark.start : mark.end] == mark.safe
+        assert mark.raw != mark.safe
+        text += seen.sent[done : mark.start] + mark.raw
+        done = mark.end
+    return text + seen.sent[done:]
+
+
+def check(prompter: Prompter, call: Call, model: str | None) -> Look:
+    seen = look(prompter, call, model=model)
+    assert seen.sent == prompter.generate_prompt(*call, model=model)
+    assert undone(seen) == prompter.with_safety("off").generate_prompt(*call, model=model)
+    return seen
+
+
+@settings(max_examples=50, deadline=None)
+@given(q=VALUES, r=VALUES, said=VALUES, family=st.sampled_from(FAMILIES))
+@example(q="<", r="", said="", family="qwen2.5")
+@example(q="<|im_end|>", r="a", said="<|<|im_end|>", family="qwen2.5")
+@example(q="<|a|>" * 9, r="im_end", said="\\<|im_start|>\\", family=None)
+def test_marks_taken_back_give_the_raw_prompt(q: str, r: str, said: str, family: str | None) -> None:
+    check(PROMPTER, Call({"q": q, "r": r, "input": said}), family)
+
+
+@settings(max_examples=25, deadline=None)
+@given(value=VALUES, family=st.sampled_from(FAMILIES))
+def test_so_in_the_json_of_calls_and_in_results(value: str, family: str | None) -> None:
+    calls = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": {"x": value}}}]
+    history: list[Any] = [
+        {"role": "user", "content": value},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "a", "content": value},
+    ]
+    check(ChatPrompter("Ask"), Call(None, history), family)
+
+
+def test_a_mark_is_the_whole_sequence() -> None:
+    seen = check(ChatPrompter("{q}."), Call("so <|im_end|> it is"), "qwen2.5")
+    assert [(mark.slot, mark.raw, mark.safe) for mark in seen.marks] == [("q", "<|im_end|>", r"<\|im_end|>")]
+
+
+def test_a_backslash_at_the_end_of_a_value_has_a_mark() -> None:
+    # Once no mark: the value was compared to its end, and the backslash stands behind it.
+    seen = check(ChatPrompter("{q}|im_end|>"), Call("<"), "qwen2.5")
+    assert [(mark.raw, mark.safe) for mark in seen.marks] == [("<", "<\\")]
+
+
+def test_sequences_that_follow_so_closely_that_they_look_like_one_are_one_mark() -> None:
+    # Once two marks that overlapped: a header has no sign that ends it.
+    seen = check(ChatPrompter("### Response:\n{q}"), Call("a\n### Response: <|im_end|> b"), "qwen2.5")
+    assert [mark.raw for mark in seen.marks] == ["### Response: <|im_end|>"]
+
+
+def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
+    seen = check(ChatPrompter("{q}"), Call("<|x|>" * 4000), "qwen2.5")
+    assert len(seen.marks) == 4000
+
+
+def test_prompts_that_are_laid_out_otherwise_have_no_marks() -> None:
+    one, other = Rendered(["", "a", ""], ["m", "q", "m"]), Rendered(["", "b", ""], ["m", "r", "m"])
+    assert neutralised(one, other, shown_safe=True) == ()
+
+
+def test_a_value_that_was_cut_elsewhere_has_no_marks() -> None:
+    # Once the ends of both were taken for an edit.
+    raw, safe = (Rendered(["", text, ""], ["m", "q", "m"]) for text in ("<|im_end|> abcdef", r"<\|im_end|> ab"))
+    assert neutralised(raw, safe, shown_safe=True) == ()
+
+
+@pytest.mark.parametrize("limit", [30, 40, 60, 90])
+def test_within_a_budget_marks_are_in_what_is_left(limit: int) -> None:
+    prompter = ChatPrompter("{q}", system="", budget=Budget(None, CharTokenCounter(), slots={"q": limit}, cut="end"))
+    seen = look(prompter, Call("<|im_end|>" * 20), model="qwen2.5")
+    assert isinstance(seen.sent, str)
+    assert seen.marks
+    assert all(seen.sent[mark.start : mark.end] == mark.safe for mark in seen.marks)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lazyprompt import CharTokenCounter, ChatPrompter
+from lazyprompt.errors import FormatError, LazyPromptError
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.saved import saved_look
+
+if TYPE_CHECKING:
+    from lazyprompt.inspect.look import Look
+
+TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+# Whose payloads look like one another's: the first of them is taken.
+LIKE = dict.fromkeys(("deepseek", "zhipu", "litellm", "moonshot", "xai", "vllm", "dashscope", "ollama"), "openai") | {
+    "dashscope-multimodal": "dashscope"
+}
+
+
+def saved(value: object, **options: Any) -> Look:
+    return saved_look(json.dumps(value, ensure_ascii=False), **options)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_a_prompter_makes_is_known_again(provider: str) -> None:
+    history = None if provider == "ollama-generate" else [["a", "b"]]
+    tools = None if provider == "ollama-generate" else [TOOL]
+    made = look(ChatPrompter("Say"), Call("Hi", history, tools), form=provider, counter=CharTokenCounter())
+    seen = saved(made.sent, counter=CharTokenCounter())
+    assert seen.form == LIKE.get(provider, provider)
+    assert seen.sent == made.sent
+    assert seen.total == made.total == sum(slot.tokens for slot in seen.slots)
+    assert (seen.cautions, seen.segments, seen.marks, seen.trim) == ((), (), (), None)
+    assert saved(made.sent, form=provider).form == provider
+
+
+def test_the_slots_are_the_messages() -> None:
+    seen = saved({"messages": CHAT, "tools": [TOOL]}, title="x.json")
+    assert [slot.name for slot in seen.slots] == ["messages[0] (system)", "messages[1] (user)", "tools", "framing"]
+    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(TOOL), ""]
+    assert seen.title == "x.json"
+
+
+def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
+    seen = saved([{"role": "user", "content": [{"type": "text", "text": "谁"}]}])
+    assert json.loads(seen.slots[0].text) == {"role": "user", "content": [{"type": "text", "text": "谁"}]}
+    assert "谁" in seen.slots[0].text
+
+
+@pytest.mark.parametrize(
+    ("value", "provider", "names"),
+    [
+        (CHAT, "openai", ["messages[0] (system)", "messages[1] (user)"]),
+        ([{"role": "user", "parts": [{"text": "Hi"}]}], "gemini", ["contents[0] (user)"]),
+        ({"system": "S", "messages": CHAT[1:]}, "anthropic", ["system", "messages[0] (user)"]),
+        ({"input": "Hi", "instructions": "S"}, "openai-responses", ["instructions", "input"]),
+        ({"prompt": "Hi", "model": "m"}, "ollama-generate", ["prompt"]),
+        (
+            {"systemInstruction": {"parts": [{"text": "S"}]}, "contents": [{"role": "user", "parts": [{"text": "a"}]}]},
+            "gemini",
+            ["system_instruction", "contents[0] (user)"],
+        ),
+    ],
+)
+def test_whose_it_is_is_seen_by_what_it_has(value: object, provider: str, names: list[str]) -> None:
+    seen = saved(value)
+    assert (seen.form, [slot.name for slot in seen.slots]) == (provider, [*names, "framing"])
+    assert all(slot.tokens > 0 for slot in seen.slots)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        {
+            "custom_id": "1",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": "gpt-4o", "messages": CHAT},
+        },
+        {"id": "1", "payload": {"model": "gpt-4o", "messages": CHAT}},
+        {"model": "gpt-4o", "input": {"messages": CHAT}, "parameters": {}},
+        {"key": "1", "request": {"model": "gpt-4o", "messages": CHAT}},
+        {"custom_id": "1", "params": {"model": "gpt-4o", "messages": CHAT}},
+    ],
+)
+def test_the_payload_is_found_in_what_is_around_it(around: object) -> None:
+    seen = saved(around)
+    assert (seen.form, seen.model, seen.window) == ("openai", "gpt-4o", 128_000)
+    assert seen.sent == {"model": "gpt-4o", "messages": CHAT}
+
+
+def test_the_window_is_what_was_given_or_is_known() -> None:
+    assert saved(CHAT).window is None
+    assert saved(CHAT, window=9).window == 9
+    assert saved(CHAT, model="claude-opus-4-5").window == 200_000
+    assert [str(caution) for caution in saved(CHAT, window=16).cautions] == [
+        "15 tokens are 94 % of the context window (16); the answer has to fit in as well"
+    ]
+
+
+def test_hidden_signs_are_told_of() -> None:
+    seen = saved([{"role": "user", "content": [{"type": "text", "text": "a\x1b\u202e"}]}])
+    assert [str(caution) for caution in seen.cautions] == [
+        "messages[0] (user): 2 sign(s) that nobody sees: U+001B, U+202E"
+    ]
+
+
+def test_what_the_named_provider_would_refuse_is_told() -> None:
+    seen = saved(CHAT, form="anthropic")
+    assert [(caution.kind, caution.values["where"]) for caution in seen.cautions] == [("refused", "messages[0].role")]
+    assert "anthropic would refuse this" in str(seen.cautions[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a saved payload is JSON, and this is not: Expecting value: line 1 column 1"),
+        ('{"a": 1,}', "line 1 column 9"),
+        ("3", "a JSON object or a list of messages, and this is a number"),
+        ("null", "and this is null"),
+        ('"x"', "and this is a text"),
+        ("{}", "this keeps the rules of no known provider; --format NAME"),
+        ("[]", "this keeps the rules of no known provider"),
+        ('{"messages": [3]}', "this keeps the rules of no known provider"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_what_is_no_payload_is_refused(text: str, said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        saved_look(text)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "said"),
+    [
+        ({}, "openai", "a payload of openai holds its messages in 'messages', and this has no 'messages'"),
+        ({"contents": [1]}, "gemini", "has no messages in 'contents'"),
+        ({"messages": "Hi"}, "openai", "has no messages in 'messages'"),
+        (CHAT, "ollama-generate", "has no messages in 'prompt'"),
+        (CHAT, "opnai", "did you mean 'openai'"),
+    ],
+)
+def test_what_the_named_provider_could_not_read_is_refused(value: object, form: str, said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        saved(value, form=form)
+    assert said in str(caught.value)
+
+
+KEYS = st.sampled_from(
+    [
+        "messages",
+        "content",
+        "role",
+        "parts",
+        "text",
+        "type",
+        "tools",
+        "system",
+        "input",
+        "contents",
+        "prompt",
+        "body",
+        "model",
+    ]
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["user", "tool", "text", "\x1b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(value=VALUES, form=st.sampled_from([None, "openai", "anthropic", "gemini", "openai-responses"]))
+def test_anything_is_shown_or_refused_in_one_way(value: Any, form: str | None) -> None:
+    try:
+        seen = saved(value, form=form)
+    except LazyPromptError:
+        return
+    assert sum(slot.tokens for slot in seen.slots) == seen.total

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from typing import Any
+from unicodedata import category
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.inspect.signs import hidden, hides, named, pieces, visible
+
+# It knows Unicode's properties, and comes with tiktoken; it says nothing of its types.
+regex: Any = import_module("regex")
+EVERY = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
+
+
+def test_each_sign_that_unicode_says_is_not_shown_is_written_out() -> None:
+    ignorable = regex.findall(r"\p{Default_Ignorable_Code_Point}", EVERY)
+    assert len(ignorable) > 4000
+    assert [named(sign) for sign in ignorable if not hides(sign)] == []
+
+
+def test_so_are_controls_ends_of_lines_and_signs_of_direction() -> None:
+    obeyed = regex.findall(r"[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}--[\n\t]]", EVERY, flags=regex.VERSION1)
+    assert len(obeyed) > 70
+    assert [named(sign) for sign in obeyed if not hides(sign)] == []
+
+
+def test_nothing_that_is_seen_is_written_out() -> None:
+    known = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")
+    found = [match[0] for match in hidden(EVERY)]
+    # The sign of Braille without a dot, and signs that are not given out yet.
+    assert {named(sign) for sign in found if not known.match(sign) and category(sign) != "Cn"} == {"U+2800"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n\tb 中文 é",
+        "👨\u200d👩\u200d👧 ❤\ufe0f\u200d🔥 👁\ufe0f\u200d🗨\ufe0f",
+        "🏳\ufe0f\u200d🌈 🇩🇪🇯🇵 👍🏽 1\ufe0f\u20e3 ☺\ufe0e",
+        "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "می\u200cخواهم نامه\u200cای",
+        "क्\u200dष श्री क्\u200cष",
+        "ක්\u200dෂ ස්\u200dත්\u200dරී",
+        "നന്\u200dമ",
+    ],
+)
+def test_what_joins_and_shapes_stays(text: str) -> None:
+    assert visible(text) == text
+    assert not hides(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a\u200db", r"a\u200db"),
+        ("\u200d👩", "\\u200d👩"),
+        ("👩\u200d", "👩\\u200d"),
+        ("中\u200c文", "中\\u200c文"),
+        ("a\ufe0f", r"a\ufe0f"),
+        ("❤\ufe0f\ufe0f", "❤\ufe0f\\ufe0f"),
+        ("x\ufe01\U000e0100", r"x\ufe01\udb40\udd00"),
+        ("🏴\U000e0067\U000e007f", r"🏴\udb40\udc67\udb40\udc7f"),
+        (
+            "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067",
+            "🏴" + r"\udb40\udc67\udb40\udc62\udb40\udc65\udb40\udc6e\udb40\udc67",
+        ),
+        (
+            "🏴\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f\U000e0041",
+            "🏴\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f" + r"\udb40\udc41",
+        ),
+        ("so\xadft \u3164 \u2800 \u115f \u180e \u034f", r"so\u00adft \u3164 \u2800 \u115f \u180e \u034f"),
+        ("\x1b]0;t\x07 \x9b2J \x85 \r\x08\x7f", r"\u001b]0;t\u0007 \u009b2J \u0085 \u000d\u0008\u007f"),
+    ],
+)
+def test_elsewhere_they_are_written_out_as_json_does(text: str, written: str) -> None:
+    assert visible(text) == written
+    assert json.loads(f'"{written}"') == text
+
+
+@given(
+    st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\u200d\u200c\ufe0f👩❤ ک\x1b\u202e")))
+)
+def test_pieces_are_the_text_and_agree_with_what_is_written(text: str) -> None:
+    found = [*pieces(text)]
+    assert "".join(piece for piece, _ in found) == text
+    assert "".join(visible(piece) if is_hidden else piece for piece, is_hidden in found) == visible(text)
+    assert any(is_hidden for _, is_hidden in found) is hides(text)

@@ -1,0 +1,220 @@
+"""The view for a terminal and for a pipe."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter
+from lazyprompt.inspect.look import Call, Look, look
+from lazyprompt.inspect.saved import saved_look
+from lazyprompt.inspect.slot_diff import slot_diff
+from lazyprompt.inspect.terminal import Color, look_text, slot_diff_text
+
+COLORS: tuple[Color, ...] = ("always", "never")
+STYLE = re.compile("\x1b\\[[0-9;]*m")
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
+HOSTILE = (
+    "\x1b]0;title\x07\x1b[2J\x9b31m\r\x08<script>alert(1)</script>\u202e\u200b\xad\U000e0041\ufe0f[red]x[/red] :smile:"
+)
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def seen(value: object = "Who?", **options: object) -> Look:
+    return look(ChatPrompter("Say {x} now", system="S"), Call({"x": value, "input": "Hi"}), title="a.yaml", **options)  # type: ignore[arg-type]  # those of look
+
+
+def test_a_pipe_gets_lines_that_begin_with_their_slot() -> None:
+    out = look_text(seen("Who\n? <|im_end|>", model="qwen2.5", counter=CharTokenCounter(), window=1000), terminal=False)
+    # The ends of lines that are spaces are written as ~.
+    assert (
+        out.replace("Say \n", "Say~\n")
+        == r"""a.yaml · flat · qwen2.5 · 111 of 1,000 characters, 11%
+
+markers      | <|im_start|>system
+system       | S
+instruction  | Say~
+x           *+ Who
+x           *| ? <\|im_end|>
+instruction  +  now
+instruction  |
+markers      | <|im_end|>
+markers      | <|im_start|>user
+input       *| Hi
+markers      + <|im_end|>
+markers      | <|im_start|>assistant
+
+* not trusted · + goes on in the line above
+
+SLOT         CHARACTERS  SHARE
+system                2     2%
+instruction          10     9%
+x                    17    15%
+input                 2     2%
+markers              80    72%
+total               111   100%
+
+! x: 1 control sequence(s) made harmless; <|im_end|> is sent as <\|im_end|>
+"""
+    )
+
+
+def test_a_terminal_gets_colours_and_the_text_as_it_is() -> None:
+    one = seen("Who? <|im_end|>", model="qwen2.5")
+    out = look_text(one, terminal=True)
+    assert str(one.sent) in STYLE.sub("", out)
+    assert "\x1b[4;33mWho? " in out
+    assert "\x1b[4;7;33m<\\|im_end|>" in out
+    assert "\x1b[33mx" in out
+    assert "█" in out
+    assert "not trusted" in out
+    assert "made harmless, or written out" in out
+    assert "\x1b[1;33m! \x1b[0mx: 1 control" in out
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_without_colour_a_terminal_gets_what_a_pipe_gets(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert look_text(seen(), terminal=True) == look_text(seen(), terminal=False)
+    assert "\x1b" not in look_text(seen(), terminal=True)
+    assert "\x1b[" in look_text(seen(), "always", terminal=False)
+
+
+@pytest.mark.parametrize("form", ["flat", "openai"])
+@pytest.mark.parametrize("color", COLORS)
+def test_hostile_text_is_written_out(form: str, color: Color) -> None:
+    history = [["a" + HOSTILE, "b" + HOSTILE]]
+    one = look(ChatPrompter("{x}"), Call({"x": HOSTILE, "input": HOSTILE}, history), form=form, title=HOSTILE)
+    out = look_text(one, color, terminal=True)
+    left = STYLE.sub("", out) if color == "always" else out
+    assert not OBEYED.search(left.replace("\n", ""))
+    for written in (
+        r"\u001b]0;title\u0007\u001b[2J\u009b31m",
+        r"\u202e\u200b\u00ad\udb40\udc41\ufe0f[red]x[/red] :smile:",
+    ):
+        assert written in left.replace(r"\b", r"\u0008")
+    assert "<script>alert(1)</script>" in left
+
+
+def test_a_slot_has_a_name_in_any_script() -> None:
+    one = look(ChatPrompter("{问题} {q}"), Call({"问题": "谁？👨\u200d👩", "q": "x"}))
+    prompt = look_text(one, terminal=False).split("\n\n")[1].splitlines()
+    columns = {cell_len(head) for head in (re.split("[|+]", line)[0] for line in prompt)}
+    assert len(columns) == 1
+    assert any(line.startswith("问题") and "谁？👨\u200d👩" in line for line in prompt)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 200])
+def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    prompter = ChatPrompter("{a_slot_with_a_rather_long_name_of_its_own} {问题问题问题问题问题}")
+    one = look(prompter, Call({"a_slot_with_a_rather_long_name_of_its_own": "x" * 99, "问题问题问题问题问题": "谁"}))
+    for color in COLORS:
+        out = STYLE.sub("", look_text(one, color, terminal=True))
+        table = out[out.index("SLOT") :].splitlines()
+        assert max(map(cell_len, table)) <= columns
+        assert "".join(line.split()[0] for line in table[1:]).startswith("system")
+
+
+def test_a_pipe_has_no_width() -> None:
+    one = look(ChatPrompter("{x}"), Call("word " * 500), title="long " * 50)
+    lines = look_text(one, terminal=False).splitlines()
+    assert f"x           *+ {'word ' * 500}" in lines
+    assert lines[0].startswith("long " * 50)
+
+
+def test_a_payload_is_json_with_signs_written_out() -> None:
+    one = seen("谁\u202e", form="anthropic")
+    out = look_text(one, terminal=False)
+    assert '"system": "S\\nSay 谁\\u202e now' in out
+    assert "* not trusted" not in out
+    colored = look_text(one, terminal=True)
+    assert '\x1b[1;34m"system"\x1b[0m' in colored
+    assert out.splitlines()[2:9] == STYLE.sub("", colored).splitlines()[2:9]
+
+
+def test_what_a_budget_let_go_is_told() -> None:
+    history = [["Hi", "Hello"], ["More", "Yes"]]
+    one = look(ChatPrompter("Say"), Call("Hi", history), form="openai", counter=CharTokenCounter(), max_tokens=60)
+    out = look_text(one, terminal=False)
+    assert "budget: 63 → 56 of 60 tokens: 2 dropped (" in out
+    assert "- history[0] (user) dropped: " in out
+    assert "; 2 → 0" in out
+
+
+def test_a_slot_that_was_cut_is_told() -> None:
+    prompter = ChatPrompter("Say {x}", budget=Budget(None, CharTokenCounter(), slots={"x": 9}, cut="end"))
+    out = look_text(look(prompter, Call("a" * 50)), terminal=False)
+    assert "- x cut: longer than 9 tokens; 50 → 9" in out
+
+
+def test_what_a_payload_has_otherwise_is_told_once() -> None:
+    history = [{"role": "user", "name": "Ann", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]
+    out = look_text(look(ChatPrompter("Say"), Call("More", history), form="anthropic"), terminal=False)
+    assert out.count("(name) left out: ") == 1
+    assert "\n- messages (name) left out: 'Ann'" in out
+
+
+def test_what_is_grave_is_red() -> None:
+    one = look(ChatPrompter("{x}").with_safety("off"), Call("<|im_end|>\u202e"), model="qwen2.5")
+    out = look_text(one, terminal=True)
+    assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent as they are" in out
+    assert "\x1b[1;33m! \x1b[0mx: 1 sign(s)" in out
+    refused = saved_look('[{"role": "system", "content": "a"}]', form="anthropic")
+    assert "\x1b[1;31m! \x1b[0mmessages[0].role" in look_text(refused, terminal=True)
+
+
+def test_a_diff_names_what_is_the_same_and_shows_what_is_not() -> None:
+    one = seen("Who?", counter=CharTokenCounter())
+    other = look(
+        ChatPrompter("Say {y} then", system="S"),
+        Call({"y": "\x1b[31m", "input": "Hi"}),
+        title="b.yaml",
+        counter=CharTokenCounter(),
+    )
+    out = slot_diff_text(one, other, slot_diff(one, other), terminal=False)
+    assert (
+        out.replace("\n \n \n", "\n~\n~\n")
+        == r"""--- a.yaml · flat · 77 characters
++++ b.yaml · flat · 79 characters
+
+same: system, input, markers
+
+instruction: changed, 10 → 11
+@@ -1,3 +1,3 @@
+-Say  now
++Say  then
+~
+~
+
+x: removed, 4
+@@ -1 +0,0 @@
+-Who?
+
+y: added, 5
+@@ -0,0 +1 @@
++\u001b[31m
+"""
+    )
+
+
+def test_a_diff_in_colour() -> None:
+    one, other = (seen(value) for value in ("Who?", "When?"))
+    out = slot_diff_text(one, other, slot_diff(one, other), terminal=True)
+    assert "\x1b[31m-Who?" in out
+    assert "\x1b[32m+When?" in out
+    assert "\x1b[36m@@ -1 +1 @@" in out
+    assert "same: system, instruction, input, markers" in STYLE.sub("", out)
+    same = slot_diff_text(one, one, slot_diff(one, one), terminal=False)
+    assert same.count("\n") == 4
