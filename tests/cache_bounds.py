@@ -11,7 +11,9 @@ BOUNDS: dict[str, str] = {
     "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
     "encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
     "encoding.py:_VOCABULARIES": "one entry an encoding, as long as that lives; of its tokens, those that were seen",
-    "files/library/file_cache.py:FileCache._kept": "1,000 prompts, and 4,000 listings of directories, of a library",
+    "files/library/file_cache.py:FileCache._kept": (
+        "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
+    ),
     "modules/_sending.py:Sender._loops": "the event loops that are open",
     "modules/clients/_opened.py:Opened._loops": "the event loops that are open",
     "modules/clients/_zai_lines.py:Lines._all": "the connections that are open",

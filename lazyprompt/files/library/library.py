@@ -25,6 +25,7 @@ from lazyprompt.files.library.versions import Range, Version
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
+from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
     import os
@@ -233,7 +234,9 @@ class PromptLibrary:
         """
         entry = self.entry(key, lang, version)
         made = self._loaded(entry)
-        return content_hash("yaml", yaml_fields(entry.path)) if isinstance(made, PromptFile) else made.hash
+        if not isinstance(made, PromptFile):
+            return made.hash
+        return content_hash("yaml", yaml_fields(*_text_and_name(entry)))
 
     def diff(self, key: str, a: str | None, b: str | None, lang: str | None = None) -> PromptDiff:
         """What differs between two versions of a prompt: inputs, tools, settings and sections, and lines in these.
@@ -274,7 +277,7 @@ class PromptLibrary:
 
     def _outline(self, entry: Entry) -> Outline:
         made = self._loaded(entry)
-        return outline_of_yaml(entry.path, made) if isinstance(made, PromptFile) else outline_of(made)
+        return outline_of_yaml(*_text_and_name(entry), made) if isinstance(made, PromptFile) else outline_of(made)
 
     def __reduce__(self) -> tuple[object, ...]:
         return self._remade, ()
@@ -289,6 +292,11 @@ def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
     for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _age(one))):
         found.setdefault(each.key, []).append(each)
     return {key: tuple(entries) for key, entries in found.items()}
+
+
+def _text_and_name(entry: Entry) -> tuple[str, str]:
+    """The text of a file, and how errors call it."""
+    return text_of_file(str(entry.path)), str(entry.path)
 
 
 def _age(entry: Entry) -> tuple[bool, Version]:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 from lazyprompt.files.dialects.dotprompt import MARKED_ROLES
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.roles import sections
-from lazyprompt.files.yaml_nodes import MAX_BYTES, Reader, Source, decoded, plain
+from lazyprompt.files.yaml_nodes import Reader, Source, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.files.prompt_file import PromptFile
@@ -238,25 +237,35 @@ def _parts(prompt: Prompty) -> list[Part]:
     ]
 
 
-def yaml_fields(path: Path) -> JsonObject:
+def yaml_fields(text: str, name: str) -> JsonObject:
     """What a YAML prompt file says, field by field.
+
+    Args:
+        text: What stands in the file.
+        name: How errors call it.
 
     Raises:
         PromptFileError: It is wrong.
-        OSError: It cannot be read.
     """
-    with path.open("rb") as file:
-        text = decoded(file.read(MAX_BYTES + 1), str(path))
-    node = Reader(Source(text, str(path))).read()
+    node = Reader(Source(text, name)).read()
     return cast("JsonObject", {} if node is None else plain(node))
 
 
 _TEXTS: Final = ("instruction", "system")
 
 
-def outline_of_yaml(path: Path, prompt: PromptFile) -> Outline:
-    """What of a YAML prompt file is compared: its texts are its sections, its slots what it takes."""
-    told = yaml_fields(path)
+def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
+    """What of a YAML prompt file is compared: its texts are its sections, its slots what it takes.
+
+    Args:
+        text: What stands in the file.
+        name: How errors call it.
+        prompt: What was read of it.
+
+    Raises:
+        PromptFileError: As of :func:`yaml_fields`.
+    """
+    told = yaml_fields(text, name)
     inputs: dict[str, JsonObject] = {name: {"name": name} for name in prompt.prompter.slots}
     texts = _flat({name: told.pop(name) for name in _TEXTS if name in told})
     parts = [Part(name, str(text).strip("\n")) for name, text in texts.items()]

@@ -1,0 +1,278 @@
+"""What the page shows: a request to a Look, as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, cast
+
+from lazyprompt._version import __version__
+from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
+from lazyprompt.files.library.prompt_diff import compared
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.inspect.as_json import look_json
+from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.slot_diff import slot_diff
+from lazyprompt.prompt_maker import OWN_FORMS
+from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, attack_of, markers_of
+from lazyprompt.studio.reading import Reader, first_values, told
+from lazyprompt.studio.requests import WrongRequestError
+from lazyprompt.text.markers import Markers
+from lazyprompt.tokens.approximate import ApproximateTokenCounter
+from lazyprompt.tokens.counter import CharTokenCounter
+from lazyprompt.tokens.openai import TiktokenCounter
+from lazyprompt.tokens.vocabulary import sought_vocabularies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.properties import Property
+    from lazyprompt.history import HistoryLike
+    from lazyprompt.inspect.look import Look
+    from lazyprompt.studio.reading import Draft
+    from lazyprompt.studio.requests import DiffRequest, LookRequest
+    from lazyprompt.studio.workspace import Workspace
+    from lazyprompt.tokens.counter import TokenCounter
+
+_TIKTOKEN: Final = "tiktoken:"
+_GROUPS: Final = ("inputs", "outputs", "tools", "settings", "sections")
+_PLAIN_COUNTERS: Final[Mapping[str, Callable[[], TokenCounter]]] = {
+    "approximate": ApproximateTokenCounter,
+    "chars": CharTokenCounter,
+}
+_PLACE: Final = re.compile(r":(\d+):(\d+): ")
+
+
+class Looking:
+    """Looks at the texts of a workspace.
+
+    Args:
+        workspace: Where their files are.
+        params: The values of ``${params:name}``.
+        roots: Further directories that files may refer to.
+    """
+
+    def __init__(
+        self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
+    ) -> None:
+        self.workspace = workspace
+        self._reader = Reader(workspace, params, roots)
+
+    def about(self) -> JsonObject:
+        """What there is to choose from.
+
+        Returns:
+            ``root``, ``files`` (path, key, lang, version), ``families``, ``providers``, ``attacks`` (id, name),
+            ``counters`` and ``version``.
+
+        Raises:
+            PromptFileError: As of :meth:`lazyprompt.studio.workspace.Workspace.files`.
+        """
+        here = [f"{_TIKTOKEN}{each.name}" for each in sought_vocabularies() if each.state == "here"]
+        return {
+            "root": self.workspace.root.name,
+            "files": [each._asdict() for each in self.workspace.files()],
+            "families": [*Markers.families()],
+            "providers": [*PROVIDERS],
+            "attacks": [{"id": each.id, "name": each.name} for each in ATTACKS],
+            "counters": [*_PLAIN_COUNTERS, *here],
+            "version": __version__,
+        }
+
+    def file(self, path: str) -> JsonObject:
+        r"""A file, to begin with.
+
+        Args:
+            path: Its path in the workspace.
+
+        Returns:
+            ``path``, ``text``, ``hash``, ``newline`` (how its lines end: as ``\r\n``, or ``mixed``),
+            ``inputs`` and ``values``, and ``error`` where it is no prompt.
+
+        Raises:
+            PromptFileError: It cannot be read.
+        """
+        content = self.workspace.read(path)
+        inputs: tuple[Property, ...] = ()
+        error: JsonObject | None = None
+        try:
+            inputs = self._reader.read(path, content.text).inputs
+        except LazyPromptError as wrong:
+            error = fault(wrong, path)
+        return {
+            "path": path,
+            **content._asdict(),
+            "newline": _newline(content.text),
+            "inputs": [*map(told, inputs)],
+            "values": first_values(inputs),
+            "error": error,
+        }
+
+    def versions(self, path: str) -> JsonObject:
+        """The other files of the key of a file.
+
+        Args:
+            path: Its path in the workspace.
+
+        Raises:
+            PromptFileMissingError: It leads out of the workspace, or is no prompt's.
+        """
+        self.workspace.place(path)
+        files = self.workspace.files()
+        keys = {each.key for each in files if each.path == path}
+        return {
+            "versions": [
+                {"path": each.path, "version": each.version, "lang": each.lang}
+                for each in files
+                if each.key in keys and each.path != path
+            ]
+        }
+
+    def look(self, asked: LookRequest) -> JsonObject:
+        """What there is to see of a text.
+
+        Args:
+            asked: The text, the inputs and the form.
+
+        Returns:
+            ``look``, ``inputs`` and ``attacked``; or ``error``, with the inputs where the text can be read.
+
+        Raises:
+            PromptFileMissingError: The path leads out of the workspace, or is no prompt's.
+            WrongRequestError: There is no such attack.
+        """
+        self.workspace.place(asked.path)
+        try:
+            draft = self._reader.read(asked.path, asked.text)
+        except LazyPromptError as error:
+            return {"error": fault(error, asked.path)}
+        inputs: list[Json] = [*map(told, draft.inputs)]
+        try:
+            values, attacked = _attacked(asked, draft)
+            seen = look(
+                draft.prompter,
+                _call(draft, values, asked.history),
+                title=asked.path,
+                form=asked.form,
+                model=asked.model,
+                counter=_counter(asked.counter),
+                max_tokens=asked.max_tokens,
+                window=asked.window,
+            )
+        except LazyPromptError as error:
+            return {"error": fault(error, asked.path), "inputs": inputs}
+        return {"look": _seen(seen), "inputs": inputs, "attacked": attacked}
+
+    def diff(self, asked: DiffRequest) -> JsonObject:
+        """What differs between a file and a text.
+
+        Args:
+            asked: The text, the other file, and the inputs for both.
+
+        Returns:
+            ``changes`` from the file to the text, and ``slots``: None where one of the two cannot be filled; or
+            ``error``.
+
+        Raises:
+            PromptFileError: The other file cannot be read.
+        """
+        self.workspace.place(asked.path)
+        content = self.workspace.read(asked.other)
+        sides: list[Draft] = []
+        for path, text in ((asked.other, content.text), (asked.path, asked.text)):
+            try:
+                sides.append(self._reader.read(path, text))
+            except LazyPromptError as error:
+                return {"error": fault(error, path)}
+        before, behind = sides
+        said = compared(
+            asked.other,
+            asked.path,
+            before.outline(content.text, asked.other),
+            behind.outline(asked.text, asked.path),
+        )
+        changes: list[Json] = [
+            {"kind": group, "name": change.name, "what": change.how, "lines": [*change.details]}
+            for group in _GROUPS
+            for change in getattr(said, group)
+        ]
+        try:
+            looks = [
+                look(side.prompter, _call(side, asked.inputs, asked.history), form=asked.form, model=asked.model)
+                for side in sides
+            ]
+        except LazyPromptError:
+            # What is wrong with the inputs is said where the prompt is shown.
+            return {"changes": changes, "slots": None}
+        slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
+        return {"changes": changes, "slots": slots}
+
+
+def fault(error: LazyPromptError, path: str) -> JsonObject:
+    """An error as the page shows it.
+
+    Args:
+        error: The error.
+        path: The file that the page shows.
+
+    Returns:
+        ``message``, ``line`` and ``column``; these are None where the place is not known, or in another file.
+    """
+    message = str(error)
+    place = _PLACE.match(message, len(path)) if message.startswith(path) else None
+    if place is None:
+        return {"message": message, "line": None, "column": None}
+    return {"message": message[place.end() :], "line": int(place[1]), "column": int(place[2])}
+
+
+def _seen(seen: Look) -> JsonObject:
+    """A Look with its payload written out: a page would read numbers in it as others, and turn keys about."""
+    made = look_json(seen)
+    text = seen.sent if isinstance(seen.sent, str) else json.dumps(seen.sent, ensure_ascii=False, indent=2)
+    return made | {"text": text, "payload": not isinstance(seen.sent, str)}
+
+
+def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> Call:
+    """What a prompter is called with; a value of an input that the text no longer has is passed over."""
+    named = {each.name for each in draft.inputs}
+    given = {name: value for name, value in values.items() if name in named}
+    return Call(given or None, cast("HistoryLike | None", history))
+
+
+def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str | None]:
+    """The inputs with the hostile value among them, if one is asked for; and that value."""
+    if asked.attack is None:
+        return asked.inputs, None
+    attack = attack_of(asked.attack.id)
+    if attack is None:
+        known = [each.id for each in ATTACKS]
+        raise WrongRequestError(f"there is no attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
+    kind = next((each.kind for each in draft.inputs if each.name == asked.attack.slot), None)
+    if kind is None:
+        # The text was changed since the slot was chosen.
+        return asked.inputs, None
+    family = asked.model if asked.form in OWN_FORMS else None
+    value = attack.make(Target(markers_of(family), asked.text))
+    return {**asked.inputs, asked.attack.slot: as_kind(value, kind)}, value
+
+
+@lru_cache(maxsize=8)
+def _counter(name: str) -> TokenCounter:
+    """The counter of a name; kept, as to look for a vocabulary takes longer than to count."""
+    plain = _PLAIN_COUNTERS.get(name)
+    if plain is not None:
+        return plain()
+    if not name.startswith(_TIKTOKEN):
+        raise TokenizerError(f"there is no counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
+    return TiktokenCounter(name.removeprefix(_TIKTOKEN))
+
+
+def _newline(text: str) -> str:
+    """How the lines of a text end."""
+    pairs = text.count("\r\n")
+    counts = {"\n": text.count("\n") - pairs, "\r\n": pairs, "\r": text.count("\r") - pairs}
+    found = [ending for ending, count in counts.items() if count]
+    return "mixed" if len(found) > 1 else found[0] if found else "\n"

@@ -1,0 +1,166 @@
+"""The text of an editor as a prompter, read as its file would be."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from lazyprompt.files.library.file_cache import FileCache
+from lazyprompt.files.library.names import YAML_SUFFIXES
+from lazyprompt.files.library.prompt_diff import outline_of, outline_of_yaml
+from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.properties import Property
+from lazyprompt.files.references import References
+from lazyprompt.prompters import ChatPrompter
+from lazyprompt.secret import SecretText
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.library.file_cache import Trace
+    from lazyprompt.files.library.prompt_diff import Outline
+    from lazyprompt.prompter import Prompter
+    from lazyprompt.studio.workspace import Workspace
+
+# How many texts are kept as they were read: those that are looked at while only their inputs change.
+_MOST_TEXTS: Final = 8
+_EMPTY: Final[Mapping[str, Json]] = {"string": "", "array": [], "object": {}, "thread": []}
+
+
+class Draft(NamedTuple):
+    """A text that was read.
+
+    Attributes:
+        file: What it was read as.
+        prompter: Its prompter.
+        inputs: What it takes: what it declares, and what its template names besides.
+    """
+
+    file: Prompty | PromptFile
+    prompter: Prompter
+    inputs: tuple[Property, ...]
+
+    def outline(self, text: str, name: str) -> Outline:
+        """What of it is compared with others.
+
+        Args:
+            text: The text.
+            name: How errors call it.
+        """
+        return outline_of(self.file) if isinstance(self.file, Prompty) else outline_of_yaml(text, name, self.file)
+
+
+class Reader:
+    """Reads texts of a workspace; those that were read last are kept as long as the files that they include stay.
+
+    Args:
+        workspace: Where the files are.
+        params: The values of ``${params:name}``.
+        roots: Further directories that files may refer to.
+    """
+
+    def __init__(
+        self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
+    ) -> None:
+        self._workspace = workspace
+        # One file alone is read as Prompty.load reads it, the files of a directory as PromptLibrary does.
+        layers = () if workspace.only is not None else (workspace.root,)
+        self._references = References(None, roots, dict(params or {}), layers=layers)
+        self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
+
+    def read(self, path: str, text: str) -> Draft:
+        """A text as its file would be read.
+
+        Args:
+            path: The path of the file in the workspace; it need not hold that text.
+            text: The text.
+
+        Raises:
+            PromptFileError: The text is no prompt file; or the path leads out of the workspace.
+        """
+        place = self._workspace.place(path)
+        return self._drafts.get((place, text), partial(self._made, place, path, text))
+
+    def _made(self, place: Path, path: str, text: str, trace: Trace) -> Draft:
+        if place.suffix.lower() in YAML_SUFFIXES:
+            file = PromptFile.loads(text, path)
+            return Draft(file, file.prompter, _slots_of(file.prompter))
+        plain = self._references
+        references = References(place.parent, plain.roots, plain.params, layers=plain.layers, trace=trace)
+        prompt = Prompty.of_file(Path(path), references, text=text)
+        inputs = {each.name: each for each in prompt.inputs}
+        for name in prompt.slots:
+            inputs.setdefault(name, Property(name, required=True))
+        return Draft(prompt, prompt.prompter, tuple(inputs.values()))
+
+
+def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
+    """The slots of a prompter, and what the user says."""
+    slots = {name: Property(name, required=True) for name in prompter.slots}
+    if isinstance(prompter, ChatPrompter):
+        slots.setdefault("input", Property("input"))
+    return tuple(slots.values())
+
+
+def told(each: Property) -> JsonObject:
+    """An input as the page is told of it.
+
+    Args:
+        each: The input.
+
+    Returns:
+        ``name``, ``kind``, ``required``, ``default``, ``sample``, ``description`` and ``enum``. Of what comes from the
+        environment it has the reference, as the file is written.
+    """
+    return {
+        "name": each.name,
+        "kind": each.kind,
+        "required": each.required,
+        "default": _unsecret(each.default),
+        "sample": _unsecret(each.example),
+        "description": each.description,
+        "enum": [*each.enum_values],
+    }
+
+
+def first_values(inputs: tuple[Property, ...]) -> JsonObject:
+    """The values that a page begins with: of each input its sample, or its default; else an empty one where it must be.
+
+    Args:
+        inputs: The inputs.
+
+    Returns:
+        The values by their names. What comes from the environment is left out: it stays what it is where nothing is
+        given.
+    """
+    values: JsonObject = {}
+    for each in inputs:
+        value = next((one for one in (each.example, each.default) if one is not None), _empty(each))
+        if value is not None and not _has_secret(value):
+            values[each.name] = value
+    return values
+
+
+def _empty(each: Property) -> Json:
+    """What there is to begin with for an input of which nothing is said."""
+    if not each.required:
+        return None
+    return each.enum_values[0] if each.enum_values else deepcopy(_EMPTY.get(each.kind))
+
+
+def _has_secret(value: Json) -> bool:
+    return json.dumps(value) != json.dumps(_unsecret(value))
+
+
+def _unsecret(value: Json) -> Json:
+    """A value with references in the place of secrets."""
+    if isinstance(value, list):
+        return [*map(_unsecret, value)]
+    if isinstance(value, dict):
+        return {name: _unsecret(item) for name, item in value.items()}
+    return value.reference if isinstance(value, SecretText) else cast("Json", value)

@@ -1,0 +1,124 @@
+"""What the studio shows of the example library, against what ``generate_prompt`` gives: to the byte.
+
+``python tests/studio/all_looks.py`` takes every file with every family and every provider; the tests take a share.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import yaml
+
+from lazyprompt.errors import LazyPromptError
+from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.studio.looking import Looking
+from lazyprompt.studio.requests import LookRequest, asked
+from lazyprompt.studio.workspace import Workspace
+from lazyprompt.text.markers import Markers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt.prompter import Prompter
+
+LIBRARY = Path(__file__).parents[2] / "examples" / "library"
+INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
+
+
+class Case(NamedTuple):
+    """A file, in one form for one model."""
+
+    path: str
+    form: str
+    model: str | None
+
+    def is_of_share(self, one_in: int) -> bool:
+        """Whether the tests take it: as its name has it, and so the same each time."""
+        return int.from_bytes(sha256(repr(self).encode()).digest()[:4]) % one_in == 0
+
+
+def cases() -> Iterator[Case]:
+    """Each file as flat text of no family and of each, in the OpenAI form of each, and for each provider."""
+    for path in sorted(INPUTS):
+        yield Case(path, "flat", None)
+        for family in Markers.families():
+            yield Case(path, "flat", family)
+            yield Case(path, "openai", family)
+        for provider in PROVIDERS:
+            yield Case(path, provider, None)
+
+
+@lru_cache(maxsize=1)
+def looking() -> Looking:
+    return Looking(Workspace.of(LIBRARY), PARAMS)
+
+
+@lru_cache(maxsize=1)
+def text_of(path: str) -> str:
+    text = looking().file(path)["text"]
+    assert isinstance(text, str)
+    return text
+
+
+@lru_cache(maxsize=1)
+def prompter_of(path: str) -> Prompter:
+    """The prompter of a file, as the command line reads it."""
+    name = LIBRARY / path
+    made = PromptFile.load(name) if name.suffix == ".yaml" else Prompty.load(name, PARAMS, [LIBRARY])
+    return made.prompter
+
+
+def inputs_of(path: str) -> dict[str, Any]:
+    """The inputs by their names, as a page has them; some prompts have one alone."""
+    given = INPUTS[path]
+    return cast("dict[str, Any]", given) if isinstance(given, dict) else {alone(path): given}
+
+
+def alone(path: str) -> str:
+    """The name of the only value that a prompt takes."""
+    return (*prompter_of(path).slots, "input")[0]
+
+
+def shown(case: Case) -> object:
+    """What the page is told, sent as JSON and read again."""
+    given = {"path": case.path, "text": text_of(case.path), "inputs": inputs_of(case.path)}
+    request = asked(LookRequest, json.dumps({**given, "form": case.form, "model": case.model}).encode())
+    answer = json.loads(json.dumps(looking().look(request)))
+    return answer["error"] if "error" in answer else answer["look"]["text"]
+
+
+def expected(case: Case) -> object:
+    """What generate_prompt gives."""
+    try:
+        made = prompter_of(case.path).generate_prompt(INPUTS[case.path], format=case.form, model=case.model)
+    except LazyPromptError as error:
+        return {"message": str(error), "line": None, "column": None}
+    return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=2)
+
+
+def main() -> int:
+    """Compare all of them."""
+    start, wrong, count, errors = perf_counter(), 0, 0, 0
+    for case in cases():
+        count += 1
+        what = expected(case)
+        errors += isinstance(what, dict)
+        if shown(case) != what:
+            wrong += 1
+            sys.stdout.write(f"not the same: {case}\n")
+    told = f"{count} looks ({errors} are refusals), {wrong} not as generate_prompt has it"
+    sys.stdout.write(f"{told}; {perf_counter() - start:.0f} s\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""What the page is told of a prompt: that it is what generate_prompt gives, and all that stands around it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lazyprompt import Markers, Prompty
+from lazyprompt.studio.attacks import ATTACKS, Target
+from lazyprompt.studio.looking import Looking
+from lazyprompt.studio.requests import DiffRequest, LookRequest, WrongRequestError, asked
+from lazyprompt.studio.workspace import Workspace
+from studio.all_looks import cases, expected, shown
+
+SHARE = 160
+FILE = """---
+name: refund
+inputs:
+  order: {kind: string, required: true}
+  tone: {kind: string, default: kind}
+  items: {kind: array, example: [lamp]}
+  count: {kind: integer, required: true}
+---
+system:
+## Rules
+Be {{tone}} about {{order}}.
+
+user:
+{% for item in items %}{{item}} {% endfor %}{{count}} {{extra}}
+"""
+
+
+def made(path: Path, text: str = FILE, name: str = "refund.prompty", **more: Any) -> Looking:
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
+    (path / name).write_text(text, encoding="utf-8")
+    return Looking(Workspace.of(path), **more)
+
+
+def look(looking: Looking, text: str = FILE, path: str = "refund.prompty", **more: Any) -> dict[str, Any]:
+    body = {"path": path, "text": text, **more}
+    return looking.look(asked(LookRequest, json.dumps(body).encode()))
+
+
+VALUES = {"order": "#1", "tone": "stern", "items": ["lamp"], "count": 2, "extra": "now"}
+
+
+def test_a_share_of_all_looks_is_what_generate_prompt_gives() -> None:
+    share = [case for case in cases() if case.is_of_share(SHARE)]
+    assert len(share) > 80
+    assert [case for case in share if shown(case) != expected(case)] == []
+
+
+def test_a_file_to_begin_with(tmp_path: Path) -> None:
+    begun = made(tmp_path).file("refund.prompty")
+    assert (begun["text"], begun["newline"], begun["error"]) == (FILE, "\n", None)
+    assert begun["values"] == {"order": "", "tone": "kind", "items": ["lamp"], "extra": ""}
+    inputs: Any = begun["inputs"]
+    assert [(each["name"], each["kind"], each["required"], each["default"], each["sample"]) for each in inputs] == [
+        ("order", "string", True, None, None),
+        ("tone", "string", False, "kind", None),
+        ("items", "array", False, None, ["lamp"]),
+        ("count", "integer", True, None, None),
+        ("extra", "string", True, None, None),
+    ]
+
+
+def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> None:
+    looking = made(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
+    begun: Any = looking.file("talk.yaml")
+    assert [each["name"] for each in begun["inputs"]] == ["language", "input"]
+    seen = look(looking, "instruction: Speak {tongue}.\n", "talk.yaml", inputs={"tongue": "Thai", "language": "gone"})
+    assert "Speak Thai." in seen["look"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "newline"),
+    [("a\nb\n", "\n"), ("a\r\nb", "\r\n"), ("a\rb", "\r"), ("a\r\nb\n", "mixed"), ("a\r\r\n", "mixed"), ("a", "\n")],
+)
+def test_newlines_are_told_and_kept(tmp_path: Path, text: str, newline: str) -> None:
+    looking = made(tmp_path)
+    (tmp_path / "refund.prompty").write_bytes(text.encode())
+    begun = looking.file("refund.prompty")
+    assert (begun["text"], begun["newline"]) == (text, newline)
+
+
+def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> None:
+    looking = made(tmp_path, "---\nname: [\n---\nHi\n")
+    error: Any = looking.file("refund.prompty")["error"]
+    assert (error["line"], error["column"]) == (3, 1)  # where what it opens is closed by something else
+    assert not error["message"].startswith("refund.prompty")
+    assert look(looking, "---\nname: [\n---\nHi\n")["error"] == error
+    assert "inputs" not in look(looking, "---\nname: [\n---\nHi\n")
+    assert look(looking, inputs=VALUES)["look"]["text"]
+
+
+def test_inputs_that_are_wrong_leave_their_fields(tmp_path: Path) -> None:
+    seen = look(made(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
+    assert seen["error"]["message"].startswith("count is 'two', and must be of the kind integer")
+    assert [each["name"] for each in seen["inputs"]] == ["order", "tone", "items", "count", "other"]
+
+
+def test_the_text_counts_and_not_the_file(tmp_path: Path) -> None:
+    looking = made(tmp_path)
+    text = FILE.replace("about", "concerning")
+    seen = look(looking, text, inputs=VALUES, model="qwen2.5")
+    assert seen["look"]["text"] == Prompty.loads(text).generate_prompt(VALUES, model="qwen2.5")
+    assert "concerning" in seen["look"]["text"]
+    assert "".join(each["text"] for each in seen["look"]["segments"]) == seen["look"]["text"]
+
+
+def test_a_payload_is_written_out(tmp_path: Path) -> None:
+    seen = look(made(tmp_path), inputs=VALUES, form="anthropic", model="claude-sonnet-4-5")
+    payload = Prompty.loads(FILE).generate_prompt(VALUES, format="anthropic", model="claude-sonnet-4-5")
+    assert seen["look"]["payload"] is True
+    assert seen["look"]["text"] == json.dumps(payload, ensure_ascii=False, indent=2)
+    assert seen["look"]["window"] == 200_000
+    assert look(made(tmp_path), inputs=VALUES, form="anthropic", window=10)["look"]["window"] == 10
+
+
+def test_a_history_is_trimmed(tmp_path: Path) -> None:
+    history = [
+        ["What " * 50, "That " * 50],
+        {"role": "user", "content": "And?"},
+        {"role": "assistant", "content": "No."},
+    ]
+    seen = look(made(tmp_path), inputs=VALUES, history=history, form="openai", max_tokens=5, counter="chars")
+    assert "5" in seen["error"]["message"]
+    seen = look(made(tmp_path), inputs=VALUES, history=history, form="openai", max_tokens=120)
+    assert seen["look"]["trim"]["after"] <= 120 < seen["look"]["trim"]["before"]
+    assert "dropped" in {each["fate"] for each in seen["look"]["trim"]["messages"]}
+
+
+def test_files_are_read_as_in_a_library_and_from_there_alone(tmp_path: Path) -> None:
+    root = tmp_path / "prompts"
+    looking = made(root, "---\nname: x\n---\nsystem:\n{% include 'shared/tone.md' %}\n", "a/x.prompty")
+    (root / "shared").mkdir()
+    (root / "shared" / "tone.md").write_text("Be kind.")
+    (tmp_path / "secret.md").write_text("secret")
+    text = (root / "a" / "x.prompty").read_text()
+    assert "Be kind." in look(looking, text, "a/x.prompty")["look"]["text"]
+    for path in ("../../secret.md", str(tmp_path / "secret.md")):
+        error = look(looking, text.replace("shared/tone.md", path), "a/x.prompty")["error"]
+        assert "lies outside allowed roots" in error["message"]
+        assert error["line"] == 5
+        error = look(looking, f"---\nname: x\nmetadata: {{a: '${{file:{path}}}'}}\n---\nHi\n", "a/x.prompty")["error"]
+        assert "lies outside allowed roots" in error["message"]
+
+
+def test_an_included_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    looking = made(tmp_path, "{% include '_tone.md' %}\n")
+    tone, text = tmp_path / "_tone.md", "system:\n{% include '_tone.md' %}\n"
+    for said in ("kind", "stern", "brief now"):
+        tone.write_text(said)
+        for _ in range(2):
+            assert said in look(looking, text)["look"]["text"]
+
+
+def test_params_are_given(tmp_path: Path) -> None:
+    text = "---\nname: x\ninputs:\n  who: {kind: string, default: '${params:who}'}\n---\nsystem:\n{{who}}\n"
+    assert "nobody" in look(made(tmp_path, text, params={"who": "nobody"}), text)["look"]["text"]
+
+
+def test_what_comes_from_the_environment_is_shown_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STUDIO_KEY", "sk-hidden")
+    text = "---\nname: x\ninputs:\n  key: {kind: string, default: '${env:STUDIO_KEY}'}\n---\nsystem:\n{{key}}\n"
+    begun: Any = made(tmp_path, text).file("refund.prompty")
+    assert begun["inputs"][0]["default"] == "${env:STUDIO_KEY}"
+    assert begun["values"] == {}
+    assert "sk-hidden" not in json.dumps(begun)
+
+
+def test_versions_are_those_of_the_key(tmp_path: Path) -> None:
+    looking = made(tmp_path)
+    for name in ("refund@1.0.0.prompty", "refund.zh@1.0.0.prompty", "other.prompty"):
+        (tmp_path / name).write_text(FILE)
+    assert looking.versions("refund.prompty") == {
+        "versions": [
+            {"path": "refund.zh@1.0.0.prompty", "version": "1.0.0", "lang": "zh"},
+            {"path": "refund@1.0.0.prompty", "version": "1.0.0", "lang": ""},
+        ]
+    }
+
+
+def diff(looking: Looking, text: str, **more: Any) -> dict[str, Any]:
+    body = {"path": "refund.prompty", "text": text, "other": "refund@1.0.0.prompty", **more}
+    return looking.diff(asked(DiffRequest, json.dumps(body).encode()))
+
+
+def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
+    (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
+    text = FILE.replace("Be {{tone}}", "Stay {{tone}}").replace("default: kind", "default: fair")
+    found = diff(made(tmp_path), text, inputs=VALUES)
+    assert {(each["kind"], each["name"], each["what"]) for each in found["changes"]} == {
+        ("inputs", "tone", "changed"),
+        ("sections", "system", "changed"),
+    }
+    states = {each["name"]: each["state"] for each in found["slots"]}
+    assert (states["instruction"], states["tone"]) == ("changed", "same")
+    (lines,) = [each["lines"] for each in found["slots"] if each["name"] == "instruction"]
+    assert any(line.startswith("+") and "Stay" in line for line in lines)
+
+
+def test_a_diff_of_what_cannot_be_filled_or_read(tmp_path: Path) -> None:
+    (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
+    found = diff(made(tmp_path), FILE.replace("## Rules", "## Laws"))
+    assert found["slots"] is None
+    assert [each["name"] for each in found["changes"]] == ["system"]
+    assert diff(made(tmp_path), "---\nname: [\n---\n")["error"]["line"] == 3
+
+
+def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> None:
+    looking = made(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
+    (tmp_path / "talk@1.0.0.yaml").write_text("instruction: Speak {language}.\n")
+    body = {"path": "talk.yaml", "text": "instruction: Say it in {language}.\n", "other": "talk@1.0.0.yaml"}
+    found = looking.diff(asked(DiffRequest, json.dumps(body | {"inputs": {"language": "Thai"}}).encode()))
+    assert [(each["kind"], each["name"]) for each in found["changes"]] == [("sections", "instruction")]  # type: ignore[union-attr, index, call-overload]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
+def test_an_attack_is_put_in_and_comes_to_nothing(tmp_path: Path, attack: Any) -> None:
+    looking = made(tmp_path)
+    plain = look(looking, inputs=VALUES, model="qwen2.5")["look"]
+    for slot, kind in (("order", "string"), ("items", "array")):
+        seen = look(looking, inputs=VALUES, model="qwen2.5", attack={"id": attack.id, "slot": slot})
+        assert seen["attacked"] == attack.make(Target(Markers.for_model("qwen2.5"), FILE))
+        assert seen["look"]["text"] != plain["text"], kind
+        assert seen["look"]["text"].count("<|im_end|>") == plain["text"].count("<|im_end|>")
+        assert seen["look"]["text"].count("<|im_start|>") == plain["text"].count("<|im_start|>")
+
+
+SEEN = {
+    **dict.fromkeys(("turn", "answer", "special", "call", "thought", "section", "tools"), "neutralised"),
+    **dict.fromkeys(("unseen", "terminal"), "hidden"),
+    "role": "neutralised",  # one of its lines is a special token; the others are text where they stand
+}
+
+
+@pytest.mark.parametrize("attack", sorted(SEEN))
+@pytest.mark.parametrize("family", ["qwen2.5", "llama-3", "gemma-3", "deepseek-v3", None])
+def test_what_was_done_to_an_attack_is_said(tmp_path: Path, attack: str, family: str | None) -> None:
+    # An attack that is text to the family shows nothing: so each is made of the family's own markers.
+    seen = look(made(tmp_path), inputs=VALUES, model=family, attack={"id": attack, "slot": "order"})
+    assert SEEN[attack] in {each["kind"] for each in seen["look"]["cautions"] if each["values"]["slot"] == "order"}
+
+
+def test_an_attack_that_the_slot_does_not_take_is_refused_by_it(tmp_path: Path) -> None:
+    seen = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "count"})
+    assert "must be of the kind integer" in seen["error"]["message"]
+    gone = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "gone"})
+    assert gone["attacked"] is None
+    with pytest.raises(WrongRequestError, match=r"no attack 'tunr' \(did you mean 'turn'\?\)"):
+        look(made(tmp_path), inputs=VALUES, attack={"id": "tunr", "slot": "order"})
+
+
+def test_what_is_unknown_is_told(tmp_path: Path) -> None:
+    looking = made(tmp_path)
+    assert "no counter" in look(looking, inputs=VALUES, counter="aproximate")["error"]["message"]
+    assert "flast" in look(looking, inputs=VALUES, form="flast")["error"]["message"]
+    assert "nobody-knows" in look(looking, inputs=VALUES, model="nobody-knows")["error"]["message"]
+
+
+def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
+    about: Any = made(tmp_path).about()
+    assert [each["path"] for each in about["files"]] == ["refund.prompty"]
+    assert "flat" not in about["providers"]
+    assert {"qwen2.5", "llama-3"} <= {*about["families"]}
+    assert about["counters"][:2] == ["approximate", "chars"]
+    assert len({each["id"] for each in about["attacks"]}) == len(about["attacks"]) >= 8
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "no JSON"),
+        (b"\xff", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "valid dictionary"),
+        (b'{"path": "x"}', "text: Field required"),
+        (b'{"path": "x", "text": "", "inputs": {"a": NaN}}', "no JSON"),
+        (b'{"path": "x", "text": "", "inputs": {"a": [1e999]}}', "finite number"),
+        (b'{"path": "x", "text": "\\ud800"}', "no JSON"),
+        (b'{"path": "x", "text": "", "max_tokens": 0}', "max_tokens: "),
+        (b'{"path": "x", "text": "", "max_tokens": "9"}', "max_tokens: "),
+        (b'{"path": "x", "text": "", "modle": "x"}', "modle: Extra inputs"),
+    ],
+)
+def test_a_wrong_request_is_told(body: bytes, why: str) -> None:
+    with pytest.raises(WrongRequestError, match=why):
+        asked(LookRequest, body)
+
+
+def test_large_numbers_stay_what_they_are() -> None:
+    request = asked(LookRequest, b'{"path": "", "text": "", "inputs": {"a": 123456789012345678901, "b": 1.0}}')
+    assert repr(request.inputs) == "{'a': 123456789012345678901, 'b': 1.0}"
+
+
+def test_the_inputs_of_the_examples_are_of_these_files() -> None:
+    library = Path(__file__).parents[2] / "examples" / "library"
+    assert set(yaml.safe_load((library / "_inputs.yaml").read_text(encoding="utf-8"))) == {
+        each.path for each in Workspace.of(library).files()
+    }

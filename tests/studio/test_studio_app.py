@@ -1,0 +1,278 @@
+"""The studio's server: who is let in, and what is answered."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from hashlib import sha256
+from importlib.resources import files
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from lazyprompt.studio.app import MAX_BODY, TYPES, studio_app
+from lazyprompt.studio.guard import HEADERS, Tokens
+from lazyprompt.studio.looking import Looking
+from lazyprompt.studio.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PORT = 7317
+TOKENS = Tokens("secret-token", "once")
+HOST = f"127.0.0.1:{PORT}"
+OURS = {"X-Studio-Token": TOKENS.token}
+TEXT = "---\nname: x\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nGreet {{who}}.\n"
+LOOK = {"path": "x.prompty", "text": TEXT, "inputs": {"who": "Ann"}}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "x.prompty").write_text(TEXT)
+    return tmp_path
+
+
+@pytest.fixture
+def client(root: Path) -> TestClient:
+    app = studio_app(Looking(Workspace.of(root)), TOKENS, PORT)
+    return TestClient(app, f"http://{HOST}", raise_server_exceptions=False, follow_redirects=False)
+
+
+def get(client: TestClient, path: str, **headers: str) -> Any:
+    return client.get(path, headers=OURS | headers)
+
+
+def post(client: TestClient, name: str, body: object, **headers: str) -> Any:
+    return client.post(f"/api/{name}", json=body, headers=OURS | headers)
+
+
+def test_made_tokens_are_long_and_never_the_same() -> None:
+    made = [token for _ in range(50) for token in Tokens.made()]
+    assert len({*made}) == 100
+    assert min(map(len, made)) >= 43  # 256 bits
+
+
+@pytest.mark.parametrize("path", ["/", "/api/workspace", "/api/file?path=x.prompty", "/api/nothing", "/elsewhere"])
+@pytest.mark.parametrize("token", [None, "", "secret-toke", "secret-token2", "é", "once"])
+def test_without_the_token_nobody_is_let_in(client: TestClient, path: str, token: str | None) -> None:
+    given = [] if token is None else [(b"X-Studio-Token", token.encode())]
+    assert client.get(path, headers=given).status_code == 403
+    query = "" if token is None else f"{'&' if '?' in path else '?'}token={token}"
+    refused = client.get(f"{path}{query}")
+    assert refused.status_code == 403
+    assert refused.text.count("\n") == 1
+    assert "lazyprompt studio" in refused.text
+
+
+def test_a_token_in_an_address_opens_the_page_alone(client: TestClient) -> None:
+    # An address is what histories and logs keep: what can read and write takes it from there no more.
+    assert client.get(f"/?token={TOKENS.token}").status_code == 200
+    assert client.get(f"/api/workspace?token={TOKENS.token}").status_code == 403
+    assert client.get("/", headers=OURS).status_code == 403
+    assert client.get(f"/?token={TOKENS.token}&token={TOKENS.token}").status_code == 403
+
+
+def test_a_ticket_leads_to_the_page_once(client: TestClient) -> None:
+    assert client.get("/?ticket=twice").status_code == 403
+    led = client.get("/?ticket=once")
+    assert (led.status_code, led.headers["location"]) == (303, f"/?token={TOKENS.token}")
+    assert client.get("/?ticket=once").status_code == 403
+    assert client.get("/api/workspace", headers={"X-Studio-Token": "once"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.example:{PORT}", ""]
+)
+def test_another_host_is_refused(client: TestClient, host: str) -> None:
+    for path in (f"/?token={TOKENS.token}", "/api/workspace", "/static/index.html"):
+        assert get(client, path, Host=host).status_code == 403
+
+
+def test_localhost_is_this_host(client: TestClient) -> None:
+    assert get(client, "/api/workspace", Host=f"localhost:{PORT}", Origin=f"http://localhost:{PORT}").status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", f"https://{HOST}", f"http://{HOST}.evil.example"])
+def test_another_origin_is_refused(client: TestClient, origin: str) -> None:
+    assert post(client, "look", LOOK, Origin=origin).status_code == 403
+    assert get(client, "/api/workspace", Origin=origin).status_code == 403
+    assert get(client, "/static/index.html", Origin=origin).status_code == 403
+
+
+def test_our_own_origin_is_none_other(client: TestClient) -> None:
+    assert post(client, "look", LOOK, Origin=f"http://{HOST}").status_code == 200
+
+
+def test_every_answer_has_the_headers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Looking) -> float:
+        return 1 / 0
+
+    monkeypatch.setattr(Looking, "about", fails)
+    answers: list[Any] = [
+        client.get(f"/?token={TOKENS.token}"),
+        client.get("/"),
+        client.get("/?ticket=once"),
+        client.get("/static/index.html"),
+        client.get("/static/none.js"),
+        get(client, "/api/workspace"),
+        get(client, "/api/none"),
+        get(client, "/api/look"),
+        post(client, "look", LOOK),
+        post(client, "look", {}),
+    ]
+    assert [each.status_code for each in answers] == [200, 403, 303, 200, 404, 500, 404, 405, 200, 400]
+    for each in answers:
+        assert {name: each.headers.get(name) for name in HEADERS} == dict(HEADERS)
+        assert "set-cookie" not in each.headers
+        assert "access-control-allow-origin" not in each.headers
+
+
+def test_the_page_asks_for_nothing_from_elsewhere() -> None:
+    policy = dict(part.strip().split(" ", 1) for part in HEADERS["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert {*policy["script-src"].split(), *policy["connect-src"].split(), *policy["style-src"].split()} == {"'self'"}
+
+
+def test_files_of_the_page_have_their_types_and_no_others_are_sent(client: TestClient) -> None:
+    known = [each.name for each in files("lazyprompt.studio").joinpath("static").iterdir()]
+    # What has no type is not sent: a page without it would be found out here.
+    assert "index.html" in known
+    for name in known:
+        sent = client.get(f"/static/{name}")
+        assert (sent.status_code, sent.headers["content-type"]) == (200, TYPES[name.rpartition(".")[2]])
+    for name in ("..%2fapp.py", "../app.py", "%2e%2e/app.py", "none.js", "", "index.html/", "INDEX.HTML%00"):
+        assert client.get(f"/static/{name}").status_code in (403, 404)
+
+
+def test_a_file_is_opened_looked_at_and_saved(client: TestClient, root: Path) -> None:
+    assert get(client, "/api/workspace").json()["files"][0]["path"] == "x.prompty"
+    begun = get(client, "/api/file?path=x.prompty").json()
+    assert (begun["text"], begun["hash"]) == (TEXT, sha256(TEXT.encode()).hexdigest())
+    seen = post(client, "look", LOOK).json()
+    assert "Greet Ann." in seen["look"]["text"]
+    saved = post(client, "save", {"path": "x.prompty", "text": "new 中\r\n", "hash": begun["hash"]})
+    assert (saved.status_code, saved.json()) == (200, {"hash": sha256("new 中\r\n".encode()).hexdigest()})
+    assert (root / "x.prompty").read_bytes() == "new 中\r\n".encode()
+    refused = post(client, "save", {"path": "x.prompty", "text": "newer", "hash": begun["hash"]})
+    assert refused.status_code == 409
+    assert refused.json() == {
+        "error": {"message": "x.prompty was changed on the disk since it was read here"},
+        "hash": saved.json()["hash"],
+        "text": "new 中\r\n",
+    }
+    (root / "x.prompty").unlink()
+    refused = post(client, "save", {"path": "x.prompty", "text": "newer", "hash": saved.json()["hash"]})
+    assert (refused.status_code, refused.json()["hash"], refused.json()["text"]) == (409, None, None)
+    assert post(client, "save", {"path": "x.prompty", "text": "newer", "hash": None}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("look", {**LOOK, "path": "../x.prompty"}),
+        ("save", {"path": "../x.prompty", "text": "", "hash": None}),
+        ("diff", {**LOOK, "other": "../x.prompty"}),
+        ("diff", {**LOOK, "other": "none.prompty"}),
+        ("diff", {**LOOK, "path": "../x.prompty", "other": "x.prompty"}),
+    ],
+)
+def test_what_is_no_file_of_the_workspace_is_404(client: TestClient, name: str, body: object) -> None:
+    answer = post(client, name, body)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"]
+
+
+def test_what_is_asked_for_and_not_there_is_404(client: TestClient) -> None:
+    for path in ("/api/file", "/api/file?path=../x.prompty", "/api/versions?path=x.md", "/api/file?path=%ff"):
+        assert get(client, path).status_code == 404
+
+
+def test_errors_of_the_library_are_answers(client: TestClient) -> None:
+    answer = post(client, "look", LOOK | {"text": "---\nname: x\n---\nsystem:\n{{#if}}{% if %}\n"})
+    assert (answer.status_code, answer.json()["error"]["line"]) == (200, 5)
+    answer = post(client, "diff", LOOK | {"text": "---\nname: [", "other": "x.prompty"})
+    assert answer.status_code == 200
+    assert answer.json()["error"]["line"]
+
+
+@pytest.mark.parametrize("body", [b"", b"no", b"[]", b'{"path": 1}', b'{"path": "x.prompty", "text": ""}'])
+def test_wrong_requests_are_told(client: TestClient, body: bytes) -> None:
+    answer = client.post("/api/save", content=body, headers=OURS)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_too_large_is_not_read(client: TestClient) -> None:
+    given: list[int] = []
+
+    def pieces() -> Any:
+        for number in range(100):
+            given.append(number)
+            yield b"x" * 1_000_000
+
+    answer = client.post("/api/look", content=pieces(), headers=OURS)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/json")
+    assert client.post("/api/look", content=b"x" * (MAX_BODY + 1), headers=OURS).status_code == 413
+    assert client.post("/api/look", content=b"x" * MAX_BODY, headers=OURS).status_code == 400
+
+
+def test_a_disk_that_refuses_is_told(client: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    known = sha256(TEXT.encode()).hexdigest()
+    answer = post(client, "save", {"path": "x.prompty", "text": "new", "hash": known})
+    assert answer.status_code == 500
+    assert answer.json() == {"error": {"message": "x.prompty cannot be written: No space left on device"}}
+    assert (root / "x.prompty").read_text() == TEXT
+
+
+def test_a_fault_of_ours_is_told_without_what_was_given(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: Looking) -> None:
+        raise KeyError(TOKENS.token)
+
+    monkeypatch.setattr(Looking, "about", fails)
+    with caplog.at_level(logging.DEBUG):
+        answer = get(client, "/api/workspace")
+    assert answer.status_code == 500
+    assert "KeyError" in answer.json()["error"]["message"]
+    assert TOKENS.token not in answer.text
+
+
+def test_what_is_slow_keeps_nobody_else_waiting(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go = Event(), Event()
+
+    def slow(_: Looking) -> dict[str, object]:
+        began.set()
+        go.wait(10)
+        return {}
+
+    monkeypatch.setattr(Looking, "about", slow)
+    done: list[int] = []
+    with client:
+        waiting = Thread(target=lambda: done.append(get(client, "/api/workspace").status_code))
+        waiting.start()
+        assert began.wait(10)
+        assert post(client, "look", LOOK).status_code == 200
+        assert done == []
+        go.set()
+        waiting.join(10)
+    assert done == [200]
+
+
+def test_bytes_of_the_environment_that_are_no_text_are_sent_all_the_same(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They stand in a text as halves of pairs, which no UTF-8 has.
+    monkeypatch.setenv("STUDIO_ODD", os.fsdecode(b"a\xff"))
+    text = "---\nname: x\ninputs:\n  who: {kind: string, default: '${env:STUDIO_ODD}'}\n---\nsystem:\n{{who}}\n"
+    answer = post(client, "look", {"path": "x.prompty", "text": text})
+    assert answer.status_code == 200
+    assert json.loads(answer.content)
