@@ -38,7 +38,8 @@ def fewest(weights: Sequence[int], cost: Callable[[int], int], target: int, full
     # low does not fit, high does, or is not yet known to.
     low, high = 0, len(weights) + 1
     at, at_cost = 0, full
-    scale = full / (sums[-1] + rest)
+    # Nothing that costs nothing is too much, but for a target below nothing.
+    scale = (full or 1) / (sums[-1] + rest)
     for step in range(2 * len(weights) + 2):
         if high - low == 1:
             break

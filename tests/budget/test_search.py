@@ -7,7 +7,7 @@ from math import log2
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lazyprompt.budget.search import fewest
@@ -24,6 +24,8 @@ def test_it_finds_what_looking_at_all_finds(sizes: list[int], weights: list[int]
     assert fewest(weights, lambda count: full - gone[count], target, full, rest) == best
 
 
+# A whole that costs nothing divided by zero, where the target was below it.
+@example(costs=[0, 0], target=-1)
 @given(costs=st.lists(st.integers(-50, 500), min_size=1, max_size=60), target=st.integers(-10, 500))
 def test_it_ends_with_what_fits_also_where_cost_jumps_about(costs: list[int], target: int) -> None:
     found = fewest([1] * (len(costs) - 1), costs.__getitem__, target, costs[0])
