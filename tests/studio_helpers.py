@@ -108,7 +108,7 @@ class Screen:
 
     def give(self, name: str, value: object) -> None:
         """Give an input a value."""
-        selector = f"#inputs [name={json.dumps(name)}]"
+        selector = f"#inputs [name={json.dumps(name, ensure_ascii=False)}]"
         field = self.page.locator(selector).evaluate("node => node.closest('.field').className").split()[-1]
         if field == "check":
             self.tick(selector, on=bool(value))

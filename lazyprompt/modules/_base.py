@@ -239,9 +239,7 @@ class ChatModule(ABC):
 
     def _turn(self, call: Call) -> Turn:
         """A call after the hooks of the prompter, which run once."""
-        prompter, given, past, offered, _ = self._prompter.after_hooks(
-            call.input, self._past(call.history), call.tools
-        )
+        prompter, given, past, offered, _ = self._prompter.after_hooks(call.input, self._past(call.history), call.tools)
         # Read once, for what follows takes them twice.
         read = None if past is None else cast("HistoryLike", History.of(past))
         all_tools = None if offered is None else ToolSet.of(offered)

@@ -356,7 +356,7 @@ def test_render_batch_gives_what_lines_hold() -> None:
     with pytest.raises(BatchError, match="rows are given as a int"):
         render_batch(prompter, 5)
     with pytest.raises(BatchError, match="by a prompter or a prompt file, not by a str"):
-        render_batch("Be kind.", rows)  # type: ignore[arg-type]
+        render_batch("Be kind.", rows)  # type: ignore[call-overload]
 
 
 def test_columns_become_columns() -> None:

@@ -1,0 +1,331 @@
+"""The studio's page in a real browser: what is typed, chosen and saved, and what is shown of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from browser_helpers import Watch, browser, page, watch
+from studio_helpers import Screen, library, served
+
+from lazyprompt import Prompty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+__all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
+
+SMALL = """---
+name: small
+inputs:
+  - {name: city, kind: string, required: true, example: Leeds}
+  - {name: count, kind: integer, default: 3}
+  - {name: tags, kind: array, default: [a]}
+  - {name: loud, kind: boolean, default: false}
+---
+system:
+You are a librarian in {{city}}.
+
+user:
+{{count}} {{tags | join("+")}} {{loud}}
+"""
+NEUTRAL = "You are a librarian in Leeds."
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return library(tmp_path_factory.mktemp("studio"))
+
+
+@pytest.fixture(scope="module")
+def address(place: Path) -> Iterator[str]:
+    with served(place) as found:
+        yield found
+
+
+@pytest.fixture
+def small(place: Path) -> Path:
+    path = place / "small.prompty"
+    path.write_text(SMALL, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def screen(page: Page, address: str, small: Path) -> Screen:
+    made = Screen(page, address)
+    made.open(small.name)
+    return made
+
+
+def generated(text: str, inputs: dict[str, object], form: str = "flat", model: str | None = None) -> object:
+    return Prompty.loads(text).generate_prompt(inputs, format=form, model=model)
+
+
+def test_what_is_typed_shows_at_once_as_every_family_and_provider_gets_it(screen: Screen) -> None:
+    values: dict[str, object] = {"city": "Leeds", "count": 3, "tags": ["a"], "loud": False}
+    assert screen.made == generated(SMALL, values)
+    screen.page.focus("#template")
+    screen.page.keyboard.press("Control+End")
+    screen.page.keyboard.type("More.")
+    screen.idle()
+    text = screen.template
+    assert text == f"{SMALL}More."
+    assert screen.made == generated(text, values)
+    screen.page.fill("#inputs [name=city]", "Graz")
+    screen.idle()
+    screen.page.select_option("#family", "llama-3")
+    screen.idle()
+    values["city"] = "Graz"
+    assert screen.made == generated(text, values, model="llama-3")
+    screen.page.select_option("#form", "anthropic")
+    screen.idle()
+    assert screen.page.is_hidden("#family")
+    assert json.loads(screen.made) == generated(text, values, "anthropic")
+    screen.page.fill("#model", "claude-sonnet-4-5")
+    screen.idle()
+    assert json.loads(screen.made) == generated(text, values, "anthropic", "claude-sonnet-4-5")
+    assert "200,000" in screen.text("#bar")
+    screen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    screen.page.click("#copy")
+    screen.says("Copied")
+    assert screen.page.evaluate("navigator.clipboard.readText()") == screen.made
+
+
+def test_a_slot_is_picked_out_in_the_legend(screen: Screen) -> None:
+    button = screen.page.locator("#legend button", has_text="city")
+    button.click()
+    color = button.locator(".swatch").get_attribute("class") or ""
+    assert screen.page.get_attribute("#made", "data-lit") == color.split()[-1]
+    assert screen.text(f"#made .{color.split()[-1]}") == "Leeds"
+    # It stays the same button, with the focus, while its number changes.
+    screen.set("#inputs [name=city]", "Leeds and all that lies around it")
+    assert button.evaluate("node => node === document.activeElement && node.ariaPressed") == "true"
+    button.click()
+    assert screen.page.get_attribute("#made", "data-lit") == ""
+
+
+def test_inputs_are_fields_of_their_kinds(screen: Screen) -> None:
+    field = screen.page.locator("#inputs .field")
+    assert [each.get_attribute("class") for each in field.all()] == [
+        f"field {kind}" for kind in ("text", "number", "json", "check")
+    ]
+    assert screen.page.input_value("#inputs [name=tags]") == json.dumps(["a"], indent=2)
+    screen.give("count", 12345678901234567890)
+    screen.give("loud", value=True)
+    assert "12345678901234567890 a True" in screen.made
+    before = screen.made
+    screen.set("#inputs [name=tags]", '["b",')
+    assert screen.made == before
+    assert screen.page.is_visible("#stale")
+    assert "JSON" in screen.page.locator("#inputs .field.json .fault").inner_text()
+    screen.set("#inputs [name=tags]", '["b"]')
+    assert "b True" in screen.made
+    assert screen.page.is_hidden("#stale")
+    screen.page.locator("#inputs .field.number .head input").uncheck()
+    screen.idle()
+    assert "3 b True" in screen.made
+    # A slot that is typed has its field at once, and those that were there keep what they hold.
+    screen.set("#template", screen.template.replace("{{count}}", "{{count}} {{fresh}}"))
+    screen.give("fresh", "new")
+    assert "3 new b True" in screen.made
+
+
+def test_history_stands_before_what_is_said(screen: Screen) -> None:
+    screen.page.click("#history_fold summary")
+    screen.set("#history", '[["Hello", "How can I help?"]]')
+    assert screen.made.index("How can I help?") < screen.made.index("3 a False")
+    screen.set("#history", '{"no": "list"}')
+    assert screen.page.is_visible("#history_error")
+    assert "How can I help?" in screen.made
+
+
+def test_the_slider_shows_what_goes(screen: Screen) -> None:
+    screen.set("#history", json.dumps([[f"Question {at}", f"Answer {at}"] for at in range(20)]))
+    screen.mode("trim")
+    whole = screen.made
+    slider = screen.page.locator("#trim_slider")
+    assert screen.page.locator("#panel_trim .gone li").count() == 0
+    screen.set("#trim_slider", str(int(slider.get_attribute("max") or 0) // 2))
+    assert "Question 0" not in screen.made
+    assert "Question 19" in screen.made
+    gone = screen.page.locator("#panel_trim .gone li")
+    assert gone.count() > 5
+    assert gone.first.inner_text().startswith("dropped history[0] user")
+    slider.press("End")
+    screen.idle()
+    assert screen.made == whole
+
+
+def test_an_attack_is_shown_beside_what_it_becomes(screen: Screen) -> None:
+    screen.set("#family", "qwen2.5")
+    screen.mode("attack")
+    screen.set("#attack_slot", "city")
+    raw, safe = screen.text("#attack_raw"), screen.text("#attack_safe")
+    assert "<|im_end|>" in raw
+    assert safe == raw.replace("<|", "<\\|")
+    assert safe in screen.made
+    assert screen.page.locator("#made mark").count() == raw.count("<|")
+    assert "made harmless" in screen.page.inner_text("#panel_attack .said")
+    screen.set("#form", "openai")
+    assert screen.text("#attack_safe") == raw
+    assert "payload" in screen.page.inner_text("#panel_attack .said")
+    screen.mode("look")
+    assert "im_end" not in screen.made
+
+
+def test_versions_are_compared_by_section_and_by_slot(screen: Screen) -> None:
+    screen.open("code/commit-message@2.0.0.prompty")
+    screen.mode("diff")
+    assert screen.page.input_value("#other") == "code/commit-message@1.0.0.prompty"
+    shown = screen.page.inner_text("#diff")
+    assert "added input ticket" in shown
+    assert screen.page.locator("#diff ins").count() > 0
+    assert screen.page.locator("#diff .block").last.locator(".what").inner_text().split()[1] == "slot"
+    assert re.search(r"changed slot instruction \d+ → \d+ tokens", shown)
+    assert screen.page.is_hidden("#made")
+    screen.open("small.prompty")
+    assert screen.page.inner_text("#panel_diff .said").startswith("There is no other version")
+
+
+def test_saved_text_is_on_disk_and_there_after_a_reload(screen: Screen, small: Path) -> None:
+    assert screen.page.is_disabled("#save")
+    screen.set("#template", SMALL.replace("librarian", "gardener"))
+    assert screen.page.is_visible("#unsaved")
+    screen.page.keyboard.press("Control+s")
+    screen.says("Saved")
+    assert small.read_text(encoding="utf-8") == SMALL.replace("librarian", "gardener")
+    assert screen.page.is_disabled("#save")
+    screen.page.reload()
+    screen.idle()
+    assert "gardener" in screen.made
+
+
+def test_line_breaks_of_a_file_stay(screen: Screen, small: Path) -> None:
+    file = SMALL.replace("\n", "\r\n", 8)
+    small.write_bytes(file.encode())
+    screen.open("code/regex.yaml")
+    screen.open(small.name)
+    screen.set("#template", SMALL.replace("librarian", "gardener"))
+    screen.page.click("#save")
+    screen.says("Saved")
+    assert small.read_bytes().decode() == file.replace("librarian", "gardener")
+
+
+def test_a_file_that_changed_on_disk_is_asked_about(screen: Screen, small: Path, watch: Watch) -> None:
+    watch.allow("409")
+    theirs = SMALL.replace("librarian", "pilot")
+    mine = SMALL.replace("librarian", "gardener")
+    for answer in ("Escape", "Take what is on disk", "Keep mine and overwrite it"):
+        screen.set("#template", mine)
+        small.write_text(theirs, encoding="utf-8")
+        screen.page.click("#save")
+        assert "pilot" in screen.page.inner_text("dialog pre")
+        if answer == "Escape":
+            screen.page.keyboard.press("Escape")
+            screen.page.wait_for_selector("dialog", state="hidden")
+            assert (screen.template, screen.page.is_enabled("#save")) == (mine, True)
+        else:
+            screen.page.get_by_role("button", name=answer).click()
+            screen.page.wait_for_selector("#save:disabled")
+            taken = answer.startswith("Take")
+            screen.idle()
+            assert screen.template == small.read_text(encoding="utf-8") == (theirs if taken else mine)
+        theirs = theirs.replace("pilot", "test pilot")
+
+
+def test_a_file_that_is_gone_can_be_written_anew(screen: Screen, small: Path, watch: Watch) -> None:
+    watch.allow("409")
+    screen.set("#template", SMALL.replace("librarian", "gardener"))
+    small.unlink()
+    screen.page.click("#save")
+    screen.page.get_by_role("button", name="Write it anew").click()
+    screen.says("Saved")
+    assert "gardener" in small.read_text(encoding="utf-8")
+
+
+def test_a_broken_template_keeps_the_last_view_and_says_where(screen: Screen) -> None:
+    before = screen.made
+    screen.set("#template", SMALL.replace("{{city}}", "{% nothing %}"))
+    assert screen.made == before
+    assert screen.page.is_visible("#stale")
+    place = screen.page.locator("#error button")
+    assert place.inner_text().startswith("line 10, column ")
+    place.click()
+    assert screen.page.evaluate("document.activeElement.id") == "template"
+    screen.page.locator("#place", has_text="10:").wait_for()
+    screen.set("#template", SMALL)
+    assert screen.text("#error") == ""
+    assert screen.page.is_hidden("#stale")
+
+
+def test_unsaved_text_is_asked_about_before_it_is_left(screen: Screen, small: Path, watch: Watch) -> None:
+    screen.set("#template", f"{SMALL}Mine.")
+    go = "location.hash = encodeURIComponent('code/regex.yaml')"
+    screen.page.evaluate(go)
+    screen.page.get_by_role("button", name="Stay here").click()
+    screen.page.wait_for_url("**#small.prompty")
+    assert screen.template == f"{SMALL}Mine."
+    # The browser asks itself where the page is left; it does so only where something was typed by hand.
+    screen.page.focus("#template")
+    screen.page.keyboard.type("x")
+    watch.answer("accept")
+    screen.page.reload()
+    screen.idle()
+    assert screen.template == SMALL
+    screen.set("#template", f"{SMALL}Mine.")
+    screen.page.evaluate(go)
+    screen.page.locator("dialog").get_by_role("button", name="Save", exact=True).click()
+    screen.page.locator("#where", has_text="code/regex.yaml").wait_for()
+    assert small.read_text(encoding="utf-8") == f"{SMALL}Mine."
+
+
+def test_a_key_in_a_prompt_of_100_kb_touches_little_of_the_view(screen: Screen, place: Path) -> None:
+    lines = "".join(f"Line {at}: words that make a prompt of a hundred thousand signs.\n" for at in range(1600))
+    text = SMALL.replace("user:", f"{lines}\nuser:")
+    assert len(text) > 100_000
+    (place / "large.prompty").write_text(text, encoding="utf-8")
+    screen.open("large.prompty")
+    screen.page.evaluate("""() => {
+      window.touched = 0;
+      new MutationObserver((all) => { for (const each of all) touched += each.addedNodes.length; })
+        .observe(document.querySelector("#made"), { childList: true, subtree: true });
+      const area = document.querySelector("#template");
+      area.focus();
+      const middle = area.value.indexOf("Line 800:");
+      area.setSelectionRange(middle, middle);
+    }""")
+    screen.page.keyboard.type("\n")
+    screen.idle()
+    assert "\n\nLine 800:" in screen.made
+    assert screen.made == generated(screen.template, {"city": "Leeds"})
+    assert screen.page.evaluate("touched") <= 2
+    assert screen.page.locator("#made .chunk").count() > 30
+
+
+def test_files_are_found_by_what_is_typed(screen: Screen) -> None:
+    screen.page.keyboard.press("Control+k")
+    screen.page.keyboard.type("commit 2.0")
+    assert [each.get_attribute("title") for each in screen.page.locator("#tree a").all()] == [
+        "code/commit-message@2.0.0.prompty"
+    ]
+    screen.page.fill("#filter", "no such file")
+    assert screen.page.is_visible("#no_files")
+
+
+def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watch: Watch) -> None:
+    watch.allow("ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET")
+    (tmp_path / "one.prompty").write_text(SMALL, encoding="utf-8")
+    screen = Screen(page, "")
+    with served(tmp_path / "one.prompty") as address:
+        page.goto(address)
+        screen.idle()
+        assert NEUTRAL in screen.made
+        assert page.locator("#tree a").count() == 1
+    screen.set("#template", f"{SMALL}More.")
+    assert "does not answer" in screen.text("#error")
+    assert NEUTRAL in screen.made

@@ -1,0 +1,379 @@
+"""What the studio's page shows: to the byte what is sent, nothing of it run or hidden; for all, in two languages."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import string
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
+from browser_helpers import Watch, browser, page, watch
+from studio_helpers import PARAMS, Screen, library, served
+
+from lazyprompt.inspect.cautions import SAID
+from lazyprompt.inspect.signs import pieces
+from lazyprompt.studio.attacks import ATTACKS
+from studio.all_looks import cases
+from studio.all_pages import differing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
+
+ROOT = Path(__file__).parents[2]
+STATIC = ROOT / "lazyprompt" / "studio" / "static"
+WORDS: dict[str, dict[str, str]] = {
+    name: json.loads((STATIC / f"{name}.json").read_text(encoding="utf-8")) for name in ("en", "zh")
+}
+# One file in so many is shown in all its forms.
+FILES = 30
+HOSTILE = (
+    "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
+    "\x1b[2J\x1b[8mhidden\x1b[0m \u202egnp.exe\u202c \u2066a\u2069 pa\u200bss\u2060word"
+    " \U000e0041\U000e0042 \ufeff\xad\x07\u2028"
+)
+
+
+# Edits a text again and again, and compares what is kept and drawn anew with what is drawn from nothing.
+EDITS = """async (rounds) => {
+  const { PromptView } = await import("/static/prompt_view.js");
+  let seed = 7;
+  const random = (most) => (seed = (seed * 48271) % 2147483647) % most;
+  const bits = ["a", "\\n", "word\\n", "\\u{1f600}", "\\u202e", "x".repeat(50) + "\\n", "<|im_end|>", ""];
+  const slots = ["markers", "system", "city"];
+  const look = (pieces) => {
+    const segments = pieces.map((text, at) => ({ text, slot: slots[at % 3], trusted: at % 3 < 2 }));
+    const marks = [];
+    let signs = 0;
+    for (const { text, slot } of segments) {
+      const at = slot === "city" ? text.indexOf("<|im_end|>") : -1;
+      const start = signs + [...text.slice(0, Math.max(at, 0))].length;
+      if (at !== -1) marks.push({ slot, start, end: start + 10, raw: "raw", safe: "safe" });
+      signs += [...text].length;
+    }
+    return { payload: false, text: pieces.join(""), segments, marks, slots: slots.map((name) => ({ name })) };
+  };
+  const drawn = (root) => [...root.querySelectorAll(".seg")]
+    .flatMap((node) => [...node.textContent].map((sign) => sign + node.className.replace(" first", "") + node.tagName));
+  const pieces = Array.from({ length: 12 }, () => Array.from({ length: 60 }, () => bits[random(8)]).join(""));
+  const [kept, fresh] = [document.createElement("div"), document.createElement("div")];
+  const view = new PromptView(kept);
+  for (let round = 0; round < rounds; round += 1) {
+    // Mostly at the ends, where chunks are taken over; and texts that stay while their slots change.
+    const at = [0, pieces.length - 1, random(pieces.length)][random(3)];
+    const signs = [...pieces[at]];
+    const place = [0, signs.length, random(signs.length + 1)][random(3)];
+    if (random(4)) signs.splice(place, random(3) ? random(4) : random(400), bits[random(8)].repeat(random(3)));
+    else if (at) pieces[at - 1] += signs.splice(0, random(90)).join("");
+    pieces[at] = signs.join("");
+    const now = look(pieces);
+    view.show(now);
+    fresh.replaceChildren();
+    new PromptView(fresh).show(now);
+    if (kept.textContent !== now.text) return `round ${round}: the text`;
+    if (drawn(kept).join() !== drawn(fresh).join()) return `round ${round}: how it is drawn`;
+    const whole = [...kept.children].slice(0, -1).every((chunk) => chunk.textContent.endsWith("\\n"));
+    if (!whole) return `round ${round}: lines`;
+  }
+  return "";
+}"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return library(tmp_path_factory.mktemp("studio"))
+
+
+@pytest.fixture(scope="module")
+def address(place: Path) -> Iterator[str]:
+    with served(place, *PARAMS) as found:
+        yield found
+
+
+@pytest.fixture
+def screen(page: Page, address: str) -> Screen:
+    return Screen(page, address)
+
+
+def test_a_share_of_the_library_is_shown_as_generate_prompt_gives_it(screen: Screen) -> None:
+    chosen = [case for case in cases() if case.is_of_share(12) and sha256(case.path.encode()).digest()[0] % FILES == 1]
+    assert len(chosen) > 20
+    assert differing(screen, chosen) == []
+
+
+def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>.prompty"
+    value = {"name": "value", "kind": "string", "description": HOSTILE, "example": HOSTILE}
+    inputs = yaml.safe_dump([value], default_flow_style=True, width=9999).strip()
+    text = f"---\nname: x\ninputs: {inputs}\n---\nsystem:\n<b>Hi</b> {HOSTILE}\n\nuser:\n{{{{value}}}}\n"
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "<b>bad.prompty").write_text(
+        f"---\ninputs: [{{name: a, kind: {yaml.safe_dump(HOSTILE, width=9999).strip()}}}]\n---\n", encoding="utf-8"
+    )
+    (tmp_path / "<img src=x onerror=alert(1)>@2.0.0.prompty").write_text(text.replace("system:", f"system:\n{HOSTILE}"))
+    with served(tmp_path) as address:
+        screen = Screen(page, address)
+        screen.open(name)
+        for form in ("flat", "openai", "anthropic"):
+            screen.set("#form", form)
+            assert screen.text("#error") == ""
+            assert screen.made.count("<script>window.ran = 1</script>") >= 2
+            signs = page.eval_on_selector_all(
+                "#made .sign", "all => all.map(each => [each.textContent, each.dataset.sign])"
+            )
+            found = [piece for piece, is_sign in pieces(screen.made) if is_sign]
+            assert signs == [[sign, f"U+{ord(sign):04X}"] for sign in found]
+            assert found or form != "flat"
+        # A text area shows nothing of such signs: what stands beside it does.
+        assert "U+202E" in page.inner_text("#template_hidden")
+        assert "U+202E" in page.inner_text("#inputs .unseen")
+        # What is not the prompt itself, but tells of it, is without such signs altogether.
+        for mode in ("trim", "attack", "diff"):
+            screen.mode(mode)
+            for area in ("#tree", "#where", "#legend", "#cautions", "#inputs", "#panel_trim", "#panel_diff", "title"):
+                assert [piece for piece, is_sign in pieces(screen.text(area)) if is_sign] == []
+        screen.mode("look")
+        screen.open("<b>bad.prompty")
+        assert "<script>" in screen.text("#error")
+        assert [piece for piece, is_sign in pieces(screen.text("#error")) if is_sign] == []
+        assert page.locator("script, img, b").count() == 1
+        assert page.evaluate("window.ran") is None
+
+
+def test_no_text_turns_what_stands_around_it(screen: Screen, place: Path) -> None:
+    # Without isolation the override would show the markers behind the value mirrored, to its left.
+    (place / "turned.prompty").write_text(
+        '---\nname: x\ninputs: [{name: a, kind: string, example: "one \u202etwo"}]\n---\nsystem:\n{{a}} three four\n',
+        encoding="utf-8",
+    )
+    screen.open("turned.prompty")
+    edges = screen.page.evaluate("""() => {
+      const left = (word) => {
+        const walk = document.createTreeWalker(document.querySelector("#made"), NodeFilter.SHOW_TEXT);
+        for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+          const at = node.data.indexOf(word);
+          if (at === -1) continue;
+          const range = document.createRange();
+          range.setStart(node, at);
+          range.setEnd(node, at + word.length);
+          return range.getBoundingClientRect().left;
+        }
+      };
+      return ["one", "two", "three", "four"].map(left);
+    }""")
+    assert edges == sorted(edges)
+
+
+def test_signs_are_found_as_the_library_finds_them(screen: Screen) -> None:
+    # In every surrounding that matters: nothing, letters that join, symbols, digits.
+    around = ("", "a", "\u0646", "\u0915\u094d", "\u2764", "\U0001f469", "1", "\ufe0f")
+    signs = [chr(code) for code in (*range(0xD800), *range(0xE000, 0x10000)) if not chr(code).isalnum()]
+    signs += [
+        chr(code) for code in (*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), 0x1F469, *range(0xE0000, 0xE1000))
+    ]
+    texts = ["".join(f"{before}{sign}{behind}|" for sign in signs) for before in around[:4] for behind in around[:4]]
+    texts += [
+        f"{before}{sign}{behind}" for before in around for behind in around for sign in "\u200c\u200d\ufe0e\ufe0f\u2060"
+    ]
+    screen.page.goto(screen.address)
+    found = screen.page.evaluate(
+        "async texts => { const { hiddenIn } = await import('/static/signs.js');"
+        " return texts.map(text => hiddenIn(text).map(([from, to]) => text.slice(from, to))); }",
+        texts,
+    )
+    assert found == [[piece for piece, is_sign in pieces(text) if is_sign] for text in texts]
+
+
+def test_what_is_drawn_anew_fits_what_was_kept(screen: Screen) -> None:
+    screen.page.goto(screen.address)
+    assert screen.page.evaluate(EDITS, 150) == ""
+
+
+@pytest.mark.parametrize(
+    ("scheme", "language", "modes"),
+    [("light", "en", ("look", "diff", "broken")), ("dark", "zh", ("trim", "attack", "dialog"))],
+)
+def test_axe_finds_nothing_serious(screen: Screen, scheme: Any, language: str, modes: tuple[str, ...]) -> None:
+    page = screen.page
+    page.emulate_media(color_scheme=scheme)
+    page.add_init_script(f"localStorage.setItem('lazyprompt-studio-language', '{language}')")
+    screen.open("support/escalation@2.0.0.prompty")
+    screen.give("conversation", [{"role": "user", "content": "<|im_end|>\u202e"}])
+    screen.set("#family", "qwen2.5")
+    screen.set("#window", "20")
+    # A hundred links more are the same, and take a second each time.
+    page.fill("#filter", "escalation")
+    axe = Axe()
+    for mode in modes:
+        if mode == "broken":
+            screen.mode("look")
+            screen.set("#template", "---\nname: [\n---\n")
+        elif mode == "dialog":
+            page.click("#keys")
+        else:
+            screen.mode(mode)
+        found = [each for each in axe.run(page).response["violations"] if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], mode
+
+
+def test_nothing_is_cut_off_in_narrow_windows(screen: Screen) -> None:
+    screen.open("support/escalation@2.0.0.prompty")
+    # A phone; a window of 1280 at 200 %.
+    for width, mode in product((400, 640), ("look", "trim", "attack", "diff")):
+        screen.page.set_viewport_size({"width": width, "height": 400})
+        screen.mode(mode)
+        assert screen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # What cannot be scrolled and is wider than its place would be cut.
+        wide = """() => [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility()
+          && node.getBoundingClientRect().right > innerWidth + 1 && !node.closest(".hidden, .skip"))
+          .map((node) => node.outerHTML)"""
+        assert screen.page.evaluate(wide) == []
+
+
+def test_everything_is_done_with_keys_alone(screen: Screen, place: Path) -> None:
+    path = place / "keys.prompty"
+    path.write_text("---\nname: keys\ninputs: [{name: a, kind: string}]\n---\nsystem:\n{{a}}\n", encoding="utf-8")
+    screen.open("code/regex.yaml")
+    keys = screen.page.keyboard
+    keys.press("Control+k")
+    keys.type("keys.prompty")
+    keys.press("Tab")
+    keys.press("Enter")
+    screen.page.locator("#where", has_text="keys.prompty").wait_for()
+    screen.idle()
+    keys.press("Control+i")
+    keys.type("Ada")
+    screen.idle()
+    assert "Ada" in screen.made
+    keys.press("Control+e")
+    keys.press("Control+End")
+    keys.type("Go.")
+    keys.press("Control+s")
+    screen.says("Saved")
+    assert path.read_text(encoding="utf-8").endswith("Go.")
+    # Each control is reached by the tabulator, in order, and shows that it is there.
+    screen.page.evaluate("document.querySelector('#skip').focus()")
+    seen: list[str] = []
+    for _ in range(60):
+        keys.press("Tab")
+        name, outlined = screen.page.evaluate("""() => {
+          const { activeElement: node } = document;
+          const shown = node.type === "radio" ? node.nextElementSibling : node;
+          return [node.id || node.value || node.tagName, getComputedStyle(shown).outlineStyle !== "none"];
+        }""")
+        assert outlined, name
+        seen.append(name)
+        if name == "made":
+            break
+    order = [
+        "language",
+        "keys",
+        "filter",
+        "template",
+        "look",
+        "copy",
+        "form",
+        "family",
+        "window",
+        "counter",
+        "names",
+        "made",
+    ]
+    assert [name for name in seen if name in order] == order
+    keys.press("?")
+    assert screen.page.is_visible("dialog")
+    keys.press("Escape")
+    assert screen.page.is_hidden("dialog")
+    screen.page.focus("#modes input:checked")
+    keys.press("ArrowRight")
+    screen.idle()
+    assert screen.page.is_visible("#panel_trim")
+
+
+def test_the_language_is_chosen_and_kept(screen: Screen) -> None:
+    screen.open("support/answer-ticket.prompty")
+    assert screen.page.inner_text("#save") == "Save"
+    screen.page.select_option("#language", "zh")
+    screen.page.locator("#save", has_text="保存").wait_for()
+    assert screen.page.get_attribute("html", "lang") == "zh-Hans"
+    assert "ticket：值为空" in screen.text("#cautions")
+    screen.page.reload()
+    screen.idle()
+    assert screen.page.inner_text("#save") == "保存"
+
+
+def test_a_chinese_browser_begins_in_chinese(browser: Browser, address: str, watch: Watch) -> None:
+    with browser.new_context(locale="zh-CN") as context:
+        page = context.new_page()
+        watch.over(page)
+        page.goto(address)
+        page.locator("#save", has_text="保存").wait_for()
+        assert watch.faults == []
+
+
+def test_every_word_of_the_page_is_in_the_tables(screen: Screen) -> None:
+    page = screen.page
+    # A language in which every word says that it is from the table.
+    table = {key: re.sub(r"[^{}]+(?=\{|$)", "#", text) for key, text in WORDS["en"].items()}
+    page.route("**/static/en.json", lambda route: route.fulfill(json=table))
+    screen.open("support/escalation@2.0.0.prompty")
+    screen.give("conversation", [{"role": "user", "content": "<|im_end|>\u202e"}])
+    own = """() => {
+      const found = [];
+      const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+        if (!node.parentElement.closest("[translate=no]")) found.push(node.data);
+      }
+      for (const node of document.querySelectorAll("[aria-label], [title], [placeholder]")) {
+        if (!node.closest("[translate=no]")) found.push(node.ariaLabel ?? "", node.title, node.placeholder ?? "");
+      }
+      return found;
+    }"""
+    for mode in ("look", "trim", "attack", "diff"):
+        screen.mode(mode)
+        # The names of the inputs are in the sentences of their checkboxes.
+        words = [re.sub("conversation|queues", "", text) for text in page.evaluate(own)]
+        assert [text for text in words if re.search(r"[^\W\d_]{2}", text)] == []
+
+
+def test_both_languages_say_the_same_things() -> None:
+    fields = {
+        name: {
+            key: sorted(each[1] for each in string.Formatter().parse(text) if each[1]) for key, text in words.items()
+        }
+        for name, words in WORDS.items()
+    }
+    assert fields["en"] == fields["zh"]
+    assert {f"caution_{kind}": said for kind, said in SAID.items()}.items() <= WORDS["en"].items()
+    assert {f"attack_{each.id}": each.name for each in ATTACKS}.items() <= WORDS["en"].items()
+    # Each key is used, and nothing is asked for that there is no word for.
+    used = "".join(path.read_text(encoding="utf-8") for path in STATIC.iterdir() if path.suffix in (".js", ".html"))
+    made = ("caution_", "attack_", "action_", "fate_", "diff_", "state_", "tokens")
+    assert [key for key in WORDS["en"] if not key.startswith(made) and f'"{key}"' not in used] == []
+    asked = re.findall(r'\\b(?:say|sayNodes)\("(\w+)"|data-t(?:-\w+)?="(\w+)"', used)
+    assert {"".join(each) for each in asked} <= WORDS["en"].keys()
+
+
+def test_no_markup_is_ever_parsed() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.js")))
+    assert (
+        re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser", code)
+        == []
+    )
+    assert re.findall(r"https?:|//[a-z]+\.", (STATIC / "index.html").read_text(encoding="utf-8") + code) == []
+
+
+def test_the_figures_of_the_manual_are_those_that_were_measured() -> None:
+    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "studio.py"))
+    figures = json.loads(benchmark["FIGURES"].read_text(encoding="utf-8"))
+    assert benchmark["table"](figures) in benchmark["PAGE"].read_text(encoding="utf-8")
