@@ -336,6 +336,7 @@ def test_groups_of_rows_before_the_start_are_not_read() -> None:
 def test_a_few_rows_are_in_memory_at_a_time(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"
     FILES[kind]([dict.fromkeys(COLUMNS, "x" * 300)] * 5000, path)
+    next(read_rows(path))  # what is imported for it is no row
     tracemalloc.start()
     try:
         assert sum(1 for _ in read_rows(path)) == 5000

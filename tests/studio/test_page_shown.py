@@ -374,6 +374,6 @@ def test_no_markup_is_ever_parsed() -> None:
 
 
 def test_the_figures_of_the_manual_are_those_that_were_measured() -> None:
-    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "studio.py"))
+    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "keystrokes.py"))
     figures = json.loads(benchmark["FIGURES"].read_text(encoding="utf-8"))
     assert benchmark["table"](figures) in benchmark["PAGE"].read_text(encoding="utf-8")
