@@ -196,7 +196,7 @@ def _size(look: Look) -> str:
 def _slots(look: Look, room: Room) -> Html:
     whole = look.window or look.total
     rows = [(_cell(name(slot.name)), _number(slot.tokens), _cell(_bar(slot.tokens, whole))) for slot in look.slots]
-    return _table("", ("slot", look.unit, "share of the window" if look.window else "share"), rows, room)
+    return _table(("slot", look.unit, "share of the window" if look.window else "share"), rows, room)
 
 
 def _report(look: Look, room: Room) -> Html:
@@ -205,7 +205,7 @@ def _report(look: Look, room: Room) -> Html:
         (_cell(name(entry.where)), _cell(name(entry.kind)), _cell(label(entry.action)), _cell(text(entry.reason, room)))
         for entry in entries
     ]
-    return _table("", ("where", "what", "done", "why"), rows, room)
+    return _table(("where", "what", "done", "why"), rows, room)
 
 
 def _trim(report: TrimReport, room: Room) -> Html:
@@ -216,7 +216,7 @@ def _trim(report: TrimReport, room: Room) -> Html:
         (
             element("p", label(report), look="lp-title"),
             _bar(report.after, max(report.before, report.after)),
-            _table("", ("place", "role", "part", "tokens", "of them sent", "what became of it"), rows, room),
+            _table(("place", "role", "part", "tokens", "of them sent", "what became of it"), rows, room),
         )
     )
 
@@ -234,24 +234,23 @@ def _trimmed(each: Trimmed, most: int) -> tuple[Html, ...]:
     )
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[tuple[Html, ...]], room: Room) -> Html:
+def _table(heads: Sequence[str], rows: Sequence[tuple[Html, ...]], room: Room) -> Html:
     """A table: its first rows, the rest of them folded, as far as there is room."""
     fits = rows[: max(room.signs // _ROW, 0)]
     room.signs -= len(fits) * _ROW
     first, more = fits[:_ROWS], fits[_ROWS:]
-    parts = [_rows(title, heads, first)]
+    parts = [_rows(heads, first)]
     if more:
-        parts.append(folded(f"{len(more):,} more rows", _rows("", heads, more)))
+        parts.append(folded(f"{len(more):,} more rows", _rows(heads, more)))
     if len(fits) < len(rows):
         parts.append(left_out(len(rows) - len(fits), "rows"))
     return joined(parts)
 
 
-def _rows(title: str, heads: Sequence[str], rows: Sequence[tuple[Html, ...]]) -> Html:
-    caption = (element("caption", label(title), look="lp-note"),) if title else ()
+def _rows(heads: Sequence[str], rows: Sequence[tuple[Html, ...]]) -> Html:
     head = element("tr", *(element("th", label(each), look="lp-cell", scope="col") for each in heads), look="lp-row")
     body = (element("tr", *cells, look="lp-row") for cells in rows)
-    return element("table", *caption, element("thead", head), element("tbody", *body), look="lp-table")
+    return element("table", element("thead", head), element("tbody", *body), look="lp-table")
 
 
 def _cell(inside: Html) -> Html:
