@@ -3,7 +3,7 @@
     python tests/release/extras.py dist [--but ray] [--only gguf]
 
 `dist` holds the wheel and the sdist. Both are installed without extras first. The extras are read from the wheel; `dev`
-is the one that CI tests with, and left out. Needs `uv`, whose environments are links into its cache.
+and `docs` are those that CI tests and builds the manual with, and left out. Needs `uv`, whose environments are links into its cache.
 """
 
 from __future__ import annotations
@@ -75,6 +75,14 @@ from lazyprompt import ChatPrompter
 data = ray.data.from_items([{"id": "1", "input": "Hello"}])
 print(data.map_batches(**ChatPrompter("Be kind.").ray_map()).take_all())
 """
+_STUDIO = """\
+import pathlib, subprocess, sys, urllib.request
+pathlib.Path("prompt.yaml").write_text("instruction: Be kind.")
+command = [sys.executable, "-m", "lazyprompt", "studio", "prompt.yaml", "--no-browser", "--port", "0"]
+with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as studio:
+    print(urllib.request.urlopen(studio.stdout.readline().strip()).read(15))
+    studio.terminate()
+"""
 # What an extra is for: a use of it that fails where it does not do its work.
 USES = {
     "": "from lazyprompt import ChatPrompter; print(ChatPrompter('Be kind.').generate_prompt('Hello', model='qwen3'))",
@@ -92,11 +100,12 @@ USES = {
     "parquet": _PARQUET,
     "fast": _FAST,
     "ray": _RAY,
+    "studio": _STUDIO,
 }
 # Everything at once does what each does.
 _ALONE = frozenset({"ray", ""})
 USES["all"] = "\n".join(use for extra, use in USES.items() if extra not in _ALONE)
-_LEFT_OUT = frozenset({"dev"})
+_LEFT_OUT = frozenset({"dev", "docs"})
 
 
 class ExtraError(Exception):
