@@ -3,7 +3,8 @@
     python tests/release/extras.py dist [--but ray] [--only gguf]
 
 `dist` holds the wheel and the sdist. Both are installed without extras first. The extras are read from the wheel; `dev`
-and `docs` are those that CI tests and builds the manual with, and left out. Needs `uv`, whose environments are links into its cache.
+and `docs` are those that CI tests and builds the manual with, and left out. Needs `uv`, whose environments are links
+into its cache.
 """
 
 from __future__ import annotations
