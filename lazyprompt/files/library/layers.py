@@ -84,8 +84,13 @@ class Layers:
         if parents:
             return [*parents]
         copy = mkdtemp(prefix="lazyprompt-")
-        weakref.finalize(self, rmtree, copy, ignore_errors=True)
-        _copied(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
+        remove = weakref.finalize(self, rmtree, copy, ignore_errors=True)
+        try:
+            _copied(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
+        except BaseException:
+            # Whoever holds the error holds this, too.
+            remove()
+            raise
         return [Path(copy)]
 
 
