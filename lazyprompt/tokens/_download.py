@@ -6,9 +6,9 @@ from contextlib import closing
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from lazyprompt._version import __version__
+from lazyprompt._whole_file import write_whole
 from lazyprompt.errors import TokenizerError
 
 if TYPE_CHECKING:
@@ -60,14 +60,9 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         TokenizerError: It cannot be written.
     """
-    beside = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
     try:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(content)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
     except OSError as error:
         raise TokenizerError(
             f"what was downloaded cannot be written to {path} ({error.strerror or error}); set TIKTOKEN_CACHE_DIR to a "
