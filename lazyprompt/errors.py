@@ -16,7 +16,7 @@ Every error of this package is a :class:`LazyPromptError`, and also the built-in
     ├── SafetyError (ValueError)        a control sequence in untrusted text, where ``safety="raise"`` refuses it
     ├── TokenizerError (LookupError)    a vocabulary or tokenizer that is not at hand
     ├── ModuleError (RuntimeError)      a model adapter that could not get an answer
-    ├── EngineError (RuntimeError)      a local engine that did not start, died or refused
+    │   └── EngineError (RuntimeError)      a local engine that did not start, died or refused
     └── MissingExtraError (ImportError) an optional dependency that is not installed
 
 Each message says what was given, what was expected and where.
@@ -86,15 +86,15 @@ class TokenizerError(LazyPromptError, LookupError):
     """A vocabulary or tokenizer is not at hand."""
 
 
-class _AnswerError(RuntimeError):
-    """What both errors of adapters know.
+class ModuleError(LazyPromptError, RuntimeError):
+    """A model adapter could not get an answer.
 
     Args:
         message: What happened, and what to do.
-        kind: What went wrong, as a :data:`lazyprompt.modules.client.FaultKind`, ``refusal``, ``empty`` or ``invalid``;
-            ``""`` where nothing was sent.
-        status: The HTTP status, where there was an answer.
-        partial: What had come of the answer before, a :class:`lazyprompt.Reply`; else ``None``.
+        kind: The kind of fault: a :data:`lazyprompt.modules.client.FaultKind`, ``refusal``, ``empty`` or ``invalid``;
+            ``""`` if nothing was sent.
+        status: The HTTP status, if the server answered.
+        partial: The part of the answer that arrived, a :class:`lazyprompt.Reply`, or None.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class _AnswerError(RuntimeError):
         *,
         kind: str = "",
         status: int | None = None,
-        partial: Any = None,  # noqa: ANN401 - a Reply, which lives in a room above
+        partial: Any = None,  # noqa: ANN401 - a Reply, which a higher layer defines
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -114,11 +114,7 @@ class _AnswerError(RuntimeError):
         return type(self), self.args, self.__dict__
 
 
-class ModuleError(LazyPromptError, _AnswerError):
-    """A model adapter could not get an answer."""
-
-
-class EngineError(LazyPromptError, _AnswerError):
+class EngineError(ModuleError):
     """A local engine did not start, died or refused."""
 
 
@@ -127,19 +123,33 @@ class MissingExtraError(LazyPromptError, ImportError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The nearest known name as the end of a message, or nothing.
+    """Return the nearest known name as the end of a message.
 
     Args:
-        name: What was given.
-        known: What would have been right.
+        name: The name that was given.
+        known: The names that exist.
 
     Returns:
-        ``" (did you mean 'x'?)"``, or an empty string where nothing is near.
+        ``" (did you mean 'x'?)"``, or an empty string if no name is near.
+    """
+    near = nearest(name, known)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like a given one.
+
+    Args:
+        name: The name that was given.
+        known: The names that exist.
+        cutoff: The least similarity that counts, from 0 to 1, as :func:`difflib.get_close_matches` has it.
+
+    Returns:
+        The name, or None if none is similar enough.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
-    near = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
 def missing_extra(package: str, extra: str) -> MissingExtraError:

@@ -166,7 +166,7 @@ class Asking:
 
     async def _fail(self, question: Question, error: LazyPromptError, partial: Reply | None) -> None:
         """See what is to be done about a row without an answer."""
-        kind = error.kind if isinstance(error, ModuleError | EngineError) else ""
+        kind = error.kind if isinstance(error, ModuleError) else ""
         fault = RowFault(question.number, str(error))
         if kind in _OF_ALL or (kind in _UNSURE and not self._skips):
             self._stop(BatchStoppedError(f"row {fault.number:,}: {fault.reason}"))

@@ -30,7 +30,7 @@ _KEPT = 1_000
 _LINE = 2**20
 
 
-def _api_of(name: str) -> Any:  # noqa: ANN401 - a class of the client's, which has no types
+def api_of(name: str) -> Any:  # noqa: ANN401 - a class of the client's, which has no types
     """A class of the client.
 
     Raises:
@@ -73,7 +73,7 @@ class Lines:
     """
 
     def __init__(self, name: str) -> None:
-        self.call = _api_of(name).call
+        self.call = api_of(name).call
         from requests.adapters import HTTPAdapter  # noqa: PLC0415 - the client's own, and heavy
 
         self._adapter: HTTPAdapter = HTTPAdapter(pool_maxsize=_KEPT)
@@ -133,7 +133,7 @@ class AsyncLines:
     """
 
     def __init__(self, name: str, limit: float) -> None:
-        self.call = _api_of(name).call
+        self.call = api_of(name).call
         self._limit = limit
         # The client's own certificates, and one context for all.
         self._ssl: ssl.SSLContext = import_module("dashscope.api_entities.aio_session").get_ssl_context()

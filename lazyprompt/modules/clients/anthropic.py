@@ -6,16 +6,15 @@ Source: the API reference, "Create a Message" and "Errors"; the guides "Structur
 
 from __future__ import annotations
 
-from functools import cache
-from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt.errors import ModuleError, did_you_mean, missing_extra
+from lazyprompt.errors import missing_extra
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._anthropic_schema import expressible
 from lazyprompt.modules.clients._anthropic_stream import AnthropicCollector
 from lazyprompt.modules.clients._chat_faults import PageError, hiding
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import check_parameters
 from lazyprompt.modules.clients._said import kind_of_class, kind_of_status, kind_of_words, one_line, seconds, told
 from lazyprompt.secret import Secret
 
@@ -34,11 +33,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_TOKENS = 4096
 
 _NAMES = {"stop": "stop_sequences"}
-# The other common ones: the client takes them, or it does not.
-_COMMON = ("temperature", "top_p", "max_tokens", "seed")
 _SAMPLING = (
-    ", or have the API's version before it was taken away: default_headers={'anthropic-version': '2023-06-01'} in the "
-    "options, and the parameter in extra_body"
+    ", or use the API version that still had it: default_headers={{'anthropic-version': '2023-06-01'}} in options, and "
+    "the parameter in extra_body"
 )
 _HINTS = {"temperature": _SAMPLING, "top_p": _SAMPLING, "top_k": _SAMPLING}
 # Constructor arguments that are a credential of another kind.
@@ -114,10 +111,10 @@ class AnthropicClient:
             MissingExtraError: The client is not installed.
         """
         params = {_NAMES.get(name, name): value for name, value in common.items()}
-        known = _known()
+        sdk = _sdk()
+        method = f"messages.create of the installed anthropic ({sdk.__version__})"
         for name in params:
-            if name not in known:
-                raise _no_such(name, known)
+            check_parameters([name], sdk.resources.Messages.create, method, advice=_HINTS.get(name, ""))
         thoughts: object = params.get("thinking")
         budget = cast("JsonObject", thoughts).get("budget_tokens") if isinstance(thoughts, dict) else None
         limit = DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) else 0)
@@ -213,20 +210,6 @@ def _sdk() -> ModuleType:
     except ImportError as error:
         raise missing_extra("anthropic", "anthropic") from error
     return sdk
-
-
-@cache
-def _known() -> frozenset[str]:
-    """The parameters of ``messages.create`` in the installed client."""
-    return frozenset(signature(_sdk().resources.Messages.create).parameters) - {"self"}
-
-
-def _no_such(name: str, known: frozenset[str]) -> ModuleError:
-    near = "" if name in _COMMON else did_you_mean(name, known)
-    return ModuleError(
-        f"messages.create of the installed anthropic ({_sdk().__version__}) takes no {name!r}{near}; leave it out"
-        f"{_HINTS.get(name, '')}"
-    )
 
 
 def _call(request: Request) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.answers.parser import Delta
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._dashscope_lines import AsyncLines, Lines
+from lazyprompt.modules.clients._dashscope_lines import AsyncLines, Lines, api_of
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import (
     kind_of_class,
     kind_of_status,
@@ -155,7 +156,14 @@ class DashScopeClient:
         )
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """They have the client's names already."""
+        """Return the parameters, which have the client's names already.
+
+        Raises:
+            ModuleError: A name looks like a misspelling; other unknown names go to the server.
+            MissingExtraError: The client is not installed.
+        """
+        if further := common.keys() - COMMON:
+            check_parameters(sorted(further), api_of(self._api).call, f"{self._api}.call")
         return dict(common)
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._chat_faults import hiding, kind_of_refusal, wait_in
 from lazyprompt.modules.clients._chat_stream import ChatCollector
 from lazyprompt.modules.clients._opened import key_of
+from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import classes_of, kind_of_class, kind_of_words, one_line
 from lazyprompt.secret import Secret
 
@@ -94,7 +95,14 @@ class LiteLLMClient:
         self._key = None if settings.key is None else Secret(key_of(settings.key))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of ``completion``, which has the common names."""
+        """Return parameters of ``completion``, which has the common names.
+
+        Raises:
+            ModuleError: A name looks like a misspelling; other unknown names go to the provider.
+            MissingExtraError: The client is not installed.
+        """
+        if further := common.keys() - COMMON:
+            check_parameters(sorted(further), _sdk().completion, "litellm.completion")
         return dict(common)
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:  # noqa: ARG002 - others take one

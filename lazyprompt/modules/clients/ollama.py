@@ -18,6 +18,7 @@ from lazyprompt.errors import MediaError, ModuleError, missing_extra
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import (
     classes_of,
     kind_of_class,
@@ -33,6 +34,7 @@ from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+    from types import ModuleType
 
     import ollama
 
@@ -48,6 +50,7 @@ _OPTIONS = {
     "stop": "stop",
     "seed": "seed",
 }
+_AS_OPTION = ", or give an option of the model in options={{{name!r}: ...}}"
 _KINDS: dict[str, FaultKind] = {
     "lazyprompt.CutError": "cut",
     "json.JSONDecodeError": "malformed",
@@ -132,11 +135,9 @@ class OllamaClient:
         )
 
     def _made(self, name: str) -> Any:  # noqa: ANN401 - one of two classes, as Opened knows
-        try:
-            import httpx  # noqa: PLC0415 - the client's own, and as heavy
-            import ollama  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise missing_extra("ollama", "ollama") from error
+        sdk = _sdk()
+        import httpx  # noqa: PLC0415 - the client's own, and as heavy
+
         own = self._settings.options
         settings = {
             "host": self._settings.base_url,
@@ -147,10 +148,18 @@ class OllamaClient:
             **own,
             "headers": {**own.get("headers", {}), **self._headers},
         }
-        return getattr(ollama, name)(**settings)
+        return getattr(sdk, name)(**settings)
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Common parameters among the ``options``; options that are given there count more."""
+        """Return the arguments of a call: common parameters go into ``options``, where explicit ones win.
+
+        Raises:
+            ModuleError: The call takes no such parameter.
+            MissingExtraError: The client is not installed.
+        """
+        if further := common.keys() - COMMON:
+            method = getattr(_sdk().Client, self._api)
+            check_parameters(sorted(further), method, self._api, advice=_AS_OPTION)
         options = {_OPTIONS[key]: value for key, value in common.items() if key in _OPTIONS}
         own = {key: value for key, value in common.items() if key not in _OPTIONS}
         options.update(own.pop("options", None) or {})
@@ -235,6 +244,14 @@ class OllamaClient:
         if "messages" in payload:
             payload["messages"] = [_safe(message) for message in payload["messages"]]
         return {"model": request.model, **payload, **request.params}
+
+
+def _sdk() -> ModuleType:
+    try:
+        import ollama as sdk  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_extra("ollama", "ollama") from error
+    return sdk
 
 
 def _safe(given: Mapping[str, Any]) -> dict[str, Any]:

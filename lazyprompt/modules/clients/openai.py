@@ -15,6 +15,7 @@ from lazyprompt.modules.clients._chat_faults import PageError, chat_fault, cut_i
 from lazyprompt.modules.clients._chat_servers import ENGINES, SERVERS, server_at
 from lazyprompt.modules.clients._chat_stream import ChatCollector, TextCollector
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
 from lazyprompt.modules.clients._wire import aunbroken, unbroken
 from lazyprompt.secret import Secret
 
@@ -61,7 +62,7 @@ def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
     """
     base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     known = _known(SERVERS, server) if server is not None else server_at(base_url)
-    way = _Way(attrgetter("chat.completions.create"), ChatCollector, *known[1:])
+    way = _Way("chat.completions", ChatCollector, *known[1:])
     return OpenAIClient(settings, way)
 
 
@@ -77,18 +78,23 @@ def connect_completions(settings: Settings, engine: str = "other") -> OpenAIClie
     Raises:
         ModuleError: There is no such engine, or the key is none.
     """
-    way = _Way(attrgetter("completions.create"), TextCollector, "max_tokens", *_known(ENGINES, engine))
+    way = _Way("completions", TextCollector, "max_tokens", *_known(ENGINES, engine))
     return OpenAIClient(settings, way)
 
 
 class _Way(NamedTuple):
-    """How an endpoint is used: the method of the client, what collects its streams, and the rest as of a server."""
+    """The use of an endpoint: the client's resource, the collector of its streams, and the rest as of a server."""
 
-    create: Callable[[object], Callable[..., Any]]
+    resource: str
     collector: Callable[[], Collector]
     limit: str
     usage: bool
     structured: Structured | None
+
+    def create(self, client: object) -> Callable[..., Any]:
+        """Return the method of a client."""
+        method: Callable[..., Any] = attrgetter(f"{self.resource}.create")(client)
+        return method
 
 
 class OpenAIClient:
@@ -110,7 +116,15 @@ class OpenAIClient:
         )
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of the client's ``create``; all but ``max_tokens`` have their names already."""
+        """Return parameters of the client's ``create``; all but ``max_tokens`` have their names already.
+
+        Raises:
+            ModuleError: ``create`` takes no such parameter.
+            MissingExtraError: The client is not installed.
+        """
+        if further := common.keys() - COMMON:
+            method = attrgetter(f"resources.{self._way.resource}.Completions.create")(_sdk())
+            check_parameters(sorted(further), method, f"{self._way.resource}.create", advice=EXTRA_BODY)
         return {self._way.limit if name == "max_tokens" else name: value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:

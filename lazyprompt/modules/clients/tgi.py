@@ -17,6 +17,7 @@ from lazyprompt.errors import ModuleError, missing_extra
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import (
     kind_of_class,
     kind_of_status,
@@ -116,8 +117,14 @@ class TgiClient:
         """Common parameters as TGI has them.
 
         It samples at a temperature of 1 only if it is told to, and refuses one of 0 and a ``top_p`` of 1.
+
+        Raises:
+            ModuleError: ``text_generation`` takes no such parameter.
+            MissingExtraError: The client is not installed.
         """
         params = dict(common)
+        if further := common.keys() - COMMON:
+            check_parameters(sorted(further), _clients()[0].text_generation, "text_generation")
         if "max_tokens" in params:
             params["max_new_tokens"] = params.pop("max_tokens")
         if params.get("top_p") == 1:

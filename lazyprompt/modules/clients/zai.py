@@ -18,6 +18,7 @@ from lazyprompt.errors import missing_extra
 from lazyprompt.modules.clients._chat_faults import PageError, chat_fault, cut_in, hiding
 from lazyprompt.modules.clients._chat_stream import ChatCollector
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
 from lazyprompt.modules.clients._wire import aunbroken, unbroken
 from lazyprompt.modules.clients._zai_lines import Line, Lines
 from lazyprompt.secret import Secret
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     import httpx
     import zai as sdk
+    from zai.api_resource.chat.completions import Completions
     from zai.core import StreamResponse
 
     from lazyprompt._json import JsonObject
@@ -81,7 +83,15 @@ class ZaiClient:
         self._opened = Opened(lambda: self._made(settings.options), self._lines)
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of the client's ``create``, which has the common names."""
+        """Return parameters of the client's ``create``, which has the common names.
+
+        Raises:
+            ModuleError: ``create`` takes no such parameter.
+            MissingExtraError: The client is not installed.
+        """
+        if further := common.keys() - COMMON:
+            method = _completions().create
+            check_parameters(sorted(further), method, "chat.completions.create", advice=EXTRA_BODY)
         return dict(common)
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:  # noqa: ARG002 - others take one
@@ -183,6 +193,13 @@ def _sdk() -> ModuleType:
     except ImportError as error:
         raise missing_extra("zai-sdk", "zai-sdk") from error
     return sdk
+
+
+def _completions() -> type[Completions]:
+    _sdk()
+    from zai.api_resource.chat.completions import Completions  # noqa: PLC0415 - loaded by now
+
+    return Completions
 
 
 def _whole(client: sdk.ZhipuAiClient, call: dict[str, Any]) -> object:
