@@ -147,6 +147,7 @@ def _model(
             from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only here
 
             module = OnlineChatModule(options["source"], model=options["model"], base_url=options["base_url"], **params)
+            module.source.key(None)  # a missing key is told before anything else
             return where, closing(module)
         from lazyprompt.modules.engines import engine_named  # noqa: PLC0415 - as above
         from lazyprompt.modules.trainable import TrainableModule  # noqa: PLC0415 - as above

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import Hook, OpenAIPrompt, ToolsLike
+    from lazyprompt.prompt_maker import Hook, OpenAIPrompt, PastLike, ToolsLike
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.safety import Safety
     from lazyprompt.text.template import PromptTemplate
@@ -359,14 +359,37 @@ class Prompter(PromptMaker):
         """
         if model is not None or chat_template is not None:
             return self._for_model(model, chat_template).render(input, history, tools, label)
+        return self.render_with_trim(input, history, tools, label)[0]
+
+    def render_with_trim(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+    ) -> tuple[Rendered, TrimReport | None]:
+        """Render the flat prompt, and report what the budget dropped.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+
+        Returns:
+            The flat prompt, and the report of the prompter's budget, or None without a budget.
+
+        Raises:
+            LazyPromptError: As in :meth:`generate_prompt`.
+        """
         if self._hooks or self._expands or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
+        given: tuple[object, PastLike] = (input, history)
+        trim: TrimReport | None = None
         if self._budget is not None:
-            (given, past), _ = self._fitted(self._budget, None, None, (input, history, tools, label))
-            laid = self._lay(given, past, tools, label)
-        else:
-            laid = self._lay(input, history, tools, label)
-        return Rendered(laid.parts, laid.slots, laid.note)
+            given, trim = self._fitted(self._budget, None, None, (input, history, tools, label))
+        laid = self._lay(*given, tools, label)
+        return Rendered(laid.parts, laid.slots, laid.note), trim
 
     def training_sample(
         self,

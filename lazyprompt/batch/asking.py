@@ -17,7 +17,7 @@ from lazyprompt.batch.rows import RowFault
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.batch.workers import reject_line
 from lazyprompt.batch.writing import json_bytes
-from lazyprompt.errors import EngineError, LazyPromptError, ModuleError
+from lazyprompt.errors import LazyPromptError, ModuleError
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:

@@ -106,6 +106,30 @@ class ChatModule(ABC):
         self._prompter, self._history = _prompter_of(prompter), History.of(history)
         return self
 
+    def share(self, prompt: PrompterLike = None, history: HistoryLike | None = None) -> Self:
+        """Return a module with its own prompter on the same client or running engine.
+
+        Both modules use the same connections and limits; the engine is started and stopped by either.
+
+        Args:
+            prompt: As of :meth:`prompt`; None keeps this module's prompter.
+            history: The history that every conversation of the new module begins with. None keeps this module's if the
+                prompter is kept.
+
+        Returns:
+            The new module. This one does not change.
+
+        Raises:
+            TemplateError: As of :meth:`prompt`.
+            HistoryError: As of :meth:`prompt`.
+        """
+        shared = object.__new__(type(self))
+        # Not copy.copy: a copy has connections of its own.
+        vars(shared).update(vars(self))
+        if prompt is not None:
+            return shared.prompt(prompt, history)
+        return shared if history is None else shared.prompt(self._prompter, history)
+
     @property
     def prompter(self) -> Prompter:
         """The prompter that is attached."""

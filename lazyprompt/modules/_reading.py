@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lazyprompt.answers.parser import Delta, ResponseParser
+    from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.formatter import ChatFormatter
+    from lazyprompt.formatters.report import Report
     from lazyprompt.modules.client import Collector, Request
     from lazyprompt.modules.structured import Structure
 
@@ -190,22 +192,30 @@ class Exchange(NamedTuple):
         request: What is sent.
         reader: What reads the answer.
         structure: The form that the answer is to have.
-        said: What the user says with it; None where the history waits for an answer.
+        said: The user's text, or None if the history awaits the answer.
+        trim: The report of the budget, or None without one.
+        report: The report of the payload.
     """
 
     request: Request
     reader: Reader
     structure: Structure | None = None
     said: str | None = None
+    trim: TrimReport | None = None
+    report: Report = ()
+
+    def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
+        """Return an answer as a reply, without judging it: it may be part of one."""
+        return Reply(message, raw, parsed, self.said, self.trim, self.report)
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
-        """A whole answer as a reply.
+        """Return a whole answer as a reply.
 
         Raises:
             ModuleError: It is a refusal, was held back, is empty, has half a call, or has not the form that was asked
                 for.
         """
-        reply = Reply(message, raw, None, self.said)
+        reply = self.partial(message, raw)
         if reply.finish in ("refusal", "content_filter"):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
         if reply.finish == "broken call":
@@ -218,7 +228,7 @@ class Exchange(NamedTuple):
         if self.structure is None or reply.tool_calls:  # with calls, the answer is yet to come
             return reply
         try:
-            return Reply(message, raw, self.structure.read(reply), self.said)
+            return self.partial(message, raw, self.structure.read(reply))
         except ValueError as error:
             raise ModuleError(
                 f"the answer is no {self.structure.name}: {error}; it is in .partial: ask again, or give a larger "

@@ -14,7 +14,6 @@ import tenacity
 
 from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.reply import Reply
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules._reading import Exchange, Streamed
     from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.telemetry import CallHook
 
 # What may be gone by itself soon. Once a stream has begun, nothing is tried again: what was said would be said twice.
@@ -79,10 +79,10 @@ class Limits:
 class _Watch:
     """A call that is watched: what is known of its answer."""
 
-    __slots__ = ("begun", "reply", "streamed")
+    __slots__ = ("_exchange", "begun", "reply", "streamed")
 
-    def __init__(self, streamed: Streamed | None) -> None:
-        self.streamed = streamed
+    def __init__(self, exchange: Exchange, streamed: Streamed | None) -> None:
+        self._exchange, self.streamed = exchange, streamed
         self.reply: Reply | None = None
         self.begun = False
 
@@ -96,7 +96,7 @@ class _Watch:
         if self.reply is not None or self.streamed is None or not self.begun:
             return self.reply
         try:
-            return Reply(*self.streamed.message())
+            return self._exchange.partial(*self.streamed.message())
         except FormatError:  # no more of it than its frame
             return None
 
@@ -249,7 +249,7 @@ class Sender:
     @contextmanager
     def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Watch]:
         """Tell of a call when it is over, and of what went wrong as errors of ours."""
-        watch, begun = _Watch(streamed), perf_counter()
+        watch, begun = _Watch(exchange, streamed), perf_counter()
         failure: BaseException | None = None
         with span_of(self._source, exchange.request) as span:
             try:

@@ -17,7 +17,7 @@ from lazyprompt.modules.sources import source_named
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.history import HistoryLike
@@ -31,6 +31,27 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 RETRIES = 2
+
+
+class _Connection:
+    """The connection to a provider, made by the first call and shared by modules.
+
+    Args:
+        connect: Makes it.
+    """
+
+    __slots__ = ("_connect", "_lock", "sender")
+
+    def __init__(self, connect: Callable[[], Sender]) -> None:
+        self._connect = connect
+        self._lock = Lock()
+        self.sender: Sender | None = None
+
+    def open(self) -> Sender:
+        """Return what sends requests, connecting at the first call."""
+        with self._lock:
+            self.sender = self.sender or self._connect()
+            return self.sender
 
 
 class OnlineChatModule(ChatModule):
@@ -58,7 +79,8 @@ class OnlineChatModule(ChatModule):
             client's own.
 
     Raises:
-        ModuleError: There is no such source, no model is named, there is no key, or a setting is wrong.
+        ModuleError: There is no such source, no model is named, or a setting is wrong. A missing key is an error of the
+            first call: :meth:`payload` needs none.
     """
 
     def __init__(  # noqa: PLR0913 - all but one are given by name
@@ -90,22 +112,30 @@ class OnlineChatModule(ChatModule):
         self._counter = counter
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
-        self._key = Secret(api_key) if isinstance(api_key, str) else api_key
+        self._key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         self._settings = Settings(
             base_url or self.source.base_url, None, _seconds(timeout), retries, _checked(options or {})
         )
         self._open()
 
     def _open(self) -> None:
-        """What belongs to this module, and to no copy: the client, and a key of the environment."""
-        self._settings = self._settings._replace(key=self.source.key(self._key))
-        self._lock = Lock()
-        self._made: Sender | None = None
+        """Prepare the connection, which a copy does not share."""
+        # It has no key: it is only asked for the names of parameters.
+        self._client = self.source.client(self._settings)
+        self._connection = _Connection(self._connect)
+
+    def _connect(self) -> Sender:
+        """Return what sends requests.
+
+        Raises:
+            ModuleError: There is no key, and the source needs one.
+        """
+        client = self.source.client(self._settings._replace(key=self.source.key(self._key)))
+        return Sender(client, self.source.name, self._limits, self._hooks, _failed)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has connections of its own; a pickle holds no key, so a module that was given one has none."""
-        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_made")}
-        return {**state, "_settings": self._settings._replace(key=None)}
+        """Return the state of a copy: it has a connection of its own, and a pickle holds no key."""
+        return {name: value for name, value in vars(self).items() if name not in ("_client", "_connection")}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
@@ -150,23 +180,19 @@ class OnlineChatModule(ChatModule):
 
         Calls that are under way may run into their time-out.
         """
-        if self._made is not None:
-            self._made.client.close()
+        if self._connection.sender is not None:
+            self._connection.sender.client.close()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        if self._made is not None:
-            await self._made.client.aclose()
+        if self._connection.sender is not None:
+            await self._connection.sender.client.aclose()
 
     def _sender(self) -> Sender:
-        with self._lock:
-            if self._made is None:
-                client = self.source.client(self._settings)
-                self._made = Sender(client, self.source.name, self._limits, self._hooks, _failed)
-            return self._made
+        return self._connection.open()
 
     def _exchange(self, call: Call) -> Exchange:
-        client = self._sender().client
+        client = self._client
         structure = self._structure(call.response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
         turn = self._turn(call)
@@ -183,7 +209,8 @@ class OnlineChatModule(ChatModule):
         given = client.params(self._common(call.params))
         _no_other(given, payload)
         request = Request(self.model, payload, _joined(given, asked or {}))
-        return Exchange(request, ProviderReader(self._formatter, client.collector), structure, turn.said)
+        reader = ProviderReader(self._formatter, client.collector)
+        return Exchange(request, reader, structure, turn.said, payload.trim, payload.report)
 
     def _with_fitting_names(self, payload: Payload) -> Payload:
         """The payload with speakers' names as OpenAI takes them: its own form has them as they were given."""

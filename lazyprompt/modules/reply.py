@@ -10,6 +10,9 @@ from lazyprompt.messages import Msg, ThinkingBlock, ToolUseBlock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.formatters.report import Report
+
 # Why an answer ended: by itself, at the limit of tokens, to call tools, because the provider holds something back or
 # the model refuses, with a call of a tool that is none, or for a reason of the provider's own.
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
@@ -47,28 +50,43 @@ class Reply(str):
         finish: Why it ended; None where nobody says.
         model: The model that answered, as the provider names it; ``""`` where it does not.
         parsed: What the text says as an object of the ``response_format`` that was asked for; else ``None``.
-        said: What the user said, as messages of the history; nothing where the history waited for an answer.
+        said: The user's text of this call, or None if the history awaited the answer.
+        trim: The report of the budget: what was dropped from the prompt, or None without a budget.
+        report: The report of the payload: what the provider's form could not carry, entry by entry.
     """
 
-    __slots__ = ("finish", "message", "model", "parsed", "raw", "said")
+    __slots__ = ("finish", "message", "model", "parsed", "raw", "report", "said", "trim")
     message: Msg
     raw: Mapping[str, Any]
     finish: Finish | None
     model: str
     parsed: Any
     said: str | None
+    trim: TrimReport | None
+    report: Report
 
-    def __new__(cls, message: Msg, raw: Mapping[str, Any], parsed: object = None, said: str | None = None) -> Self:
-        """A reply.
+    def __new__(
+        cls,
+        message: Msg,
+        raw: Mapping[str, Any],
+        parsed: object = None,
+        said: str | None = None,
+        trim: TrimReport | None = None,
+        report: Report = (),
+    ) -> Self:
+        """Make a reply.
 
         Args:
             message: The answer.
             raw: The provider's own answer.
-            parsed: What its text says as an object.
-            said: What the user said.
+            parsed: The object that the text stands for.
+            said: The user's text.
+            trim: The report of the budget.
+            report: The report of the payload.
         """
         made = super().__new__(cls, message.text)
         made.message, made.raw, made.parsed, made.said = message, raw, parsed, said
+        made.trim, made.report = trim, report
         made.finish = _finish(raw, called=bool(made.tool_calls))
         made.model = str(raw.get("model") or raw.get("model_version") or "")
         return made
@@ -95,7 +113,7 @@ class Reply(str):
         return self.message.usage
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message, self.raw, self.parsed, self.said)
+        return type(self), (self.message, self.raw, self.parsed, self.said, self.trim, self.report)
 
     def __repr__(self) -> str:
         calls = "".join(f", {call.name}({call.input!r})" for call in self.tool_calls)

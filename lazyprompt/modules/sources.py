@@ -59,14 +59,14 @@ class Source(NamedTuple):
         return client
 
     def key(self, given: str | Secret | None) -> Secret | None:
-        """The key to use.
+        """Return the key to use, or None if the source needs none.
 
         Args:
-            given: The one that was given; None, and one that is only white space, look into the environment.
+            given: The caller's key; None or blank text means the key of the environment.
 
         Raises:
-            ModuleError: There is none, and nothing is answered without one.
-            TypeError: It is no text.
+            ModuleError: There is no key, and the source needs one.
+            TypeError: The key is no text.
         """
         secret = Secret(given) if given is not None and not isinstance(given, Secret) else given
         if secret is not None and secret.reveal().strip():

@@ -50,8 +50,17 @@ _DYING = 2.0
 _NOWHERE = "http://127.0.0.1"
 # What a call may not put in the place of what the module sends.
 _OURS = frozenset(("model", "prompt", "stream"))
-# What no copy of a module has.
-_FLEETING = ("_lock", "_starting", "_process", "_server", "_voice")
+
+
+class _Engine:
+    """The engine of a module in this process, shared by modules: its process, and the connection to it."""
+
+    __slots__ = ("lock", "process", "served", "starting")
+
+    def __init__(self) -> None:
+        self.lock, self.starting = Lock(), Lock()
+        self.process: EngineProcess | None = None
+        self.served: Served | None = None
 
 
 class TrainableModule(ChatModule):
@@ -125,16 +134,14 @@ class TrainableModule(ChatModule):
             raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
 
     def _open(self) -> None:
-        """What belongs to this process, and to no copy."""
-        self._lock, self._starting = Lock(), Lock()
-        self._process: EngineProcess | None = None
-        self._server: Served | None = None
-        # It knows how things are said, wherever the engine will be.
-        self._voice = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
+        """Prepare the engine's place, which a copy does not share."""
+        self._running = _Engine()
+        # It is only asked for the names of parameters, wherever the engine will be.
+        self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is the same module, with no engine that it started."""
-        return {name: value for name, value in self.__dict__.items() if name not in _FLEETING}
+        """Return the state of a copy: it has no engine that this module started."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_running", "_client")}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
@@ -172,12 +179,12 @@ class TrainableModule(ChatModule):
             raise EngineError(
                 "what speaks like other engines is started by whoever knows it: give url= of one that runs"
             )
-        with self._starting:
+        with self._running.starting:
             if self.status() != "running":
-                self._process = EngineProcess(
+                self._running.process = EngineProcess(
                     self.engine, self.base_model, port=port, options=options, log=log, timeout=timeout
                 )
-                self._process.start()
+                self._running.process.start()
         return self
 
     def stop(self) -> None:
@@ -185,15 +192,15 @@ class TrainableModule(ChatModule):
 
         Calls that are under way fail.
         """
-        if self._process is not None:
-            self._process.stop()
+        if self._running.process is not None:
+            self._running.process.stop()
         self.close()
 
     def status(self) -> Status:
         """What the engine does: stopped, starting, running, or died by itself; with ``url`` it counts as running."""
         if self._url is not None:
             return "running"
-        return "stopped" if self._process is None else self._process.status()
+        return "stopped" if self._running.process is None else self._running.process.status()
 
     @property
     def url(self) -> str:
@@ -204,19 +211,19 @@ class TrainableModule(ChatModule):
         """
         if self._url is not None:
             return self._url
-        if self._process is None or self._process.status() == "stopped":
+        if self._running.process is None or self._running.process.status() == "stopped":
             raise EngineError("the engine was not started: call start(), or give url= of one that runs")
-        return self._process.url
+        return self._running.process.url
 
     def close(self) -> None:
         """Close the connections of threads; the engine runs on."""
-        if self._server is not None:
-            self._server.sender.client.close()
+        if self._running.served is not None:
+            self._running.served.sender.client.close()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        if self._server is not None:
-            await self._server.sender.client.aclose()
+        if self._running.served is not None:
+            await self._running.served.sender.client.aclose()
 
     def __enter__(self) -> Self:
         return self if self._url is not None else self.start()
@@ -274,28 +281,28 @@ class TrainableModule(ChatModule):
 
     def _connected(self) -> Served:
         url = self.url
-        with self._lock:
-            if self._server is None or self._server.url != url:
+        with self._running.lock:
+            if self._running.served is None or self._running.served.url != url:
                 self.close()
                 settings = self._settings._replace(base_url=url + self.engine.path)
                 client = self.engine.connect(settings)
                 sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed)
-                self._server = Served(url, settings._replace(base_url=None), sender)
-            return self._server
+                self._running.served = Served(url, settings._replace(base_url=None), sender)
+            return self._running.served
 
     def _exchange(self, call: Call) -> Exchange:
         return self._ask(call).exchange
 
     def _ask(self, call: Call, *, as_ids: bool = False) -> Asked:
         """How a call is put: as text, or as ids where they are asked for here or by ``safe_tokens``."""
-        client, layout = self._voice, self.layout
+        client, layout = self._client, self.layout
         structure = self._structure(call.response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
         turn = self._turn(call)
         prompter = turn.prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
-        rendered = self._fitted(prompter).render(turn.input, turn.history, turn.tools)
+        rendered, trim = self._fitted(prompter).render_with_trim(turn.input, turn.history, turn.tools)
         own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
         prompt = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
         common = self._common(call.params, layout.markers.stop)
@@ -310,7 +317,8 @@ class TrainableModule(ChatModule):
         )
         offered = list(prompter.fill(turn.input, turn.history, turn.tools).tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
-        return Asked(Exchange(request, TextReader(parser, client.collector), structure, turn.said), offered)
+        reader = TextReader(parser, client.collector)
+        return Asked(Exchange(request, reader, structure, turn.said, trim), offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
         """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""
@@ -351,8 +359,8 @@ class TrainableModule(ChatModule):
         return tokenizer_in(path)
 
     def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
-        lost = self._process is not None and fault.kind in ("connection", "cut")
-        why = self._process.why(_DYING) if lost and self._process is not None else ""
+        lost = self._running.process is not None and fault.kind in ("connection", "cut")
+        why = self._running.process.why(_DYING) if lost and self._running.process is not None else ""
         told = f"{message}\n{why}" if why else message
         return EngineError(told, kind=fault.kind, status=fault.status, partial=partial)
 

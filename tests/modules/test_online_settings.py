@@ -29,8 +29,18 @@ from online_scenes import (
     written,
 )
 
-from lazyprompt import Budget, CharTokenCounter, MissingExtraError, ModuleError, OnlineChatModule
-from lazyprompt.modules.sources import Source
+from lazyprompt import (
+    Budget,
+    CharTokenCounter,
+    ChatPrompter,
+    MissingExtraError,
+    ModuleError,
+    Msg,
+    OnlineChatModule,
+    TextBlock,
+    ThinkingBlock,
+)
+from lazyprompt.modules.sources import SOURCES, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,10 +208,56 @@ def test_a_pickle_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPa
     assert loaded.payload(ASKED) == model.payload(ASKED)
     assert server.seen[1].headers["authorization"] == f"Bearer {KEY}"
     monkeypatch.delenv("OPENAI_API_KEY")
+    keyless: OnlineChatModule = pickle.loads(pickled)  # noqa: S301 - our own
     with pytest.raises(ModuleError, match="OPENAI_API_KEY"):
-        pickle.loads(pickled)  # noqa: S301 - our own
+        keyless(ASKED)
     for each in (model, loaded):
         each.close()
+
+
+@ALL
+def test_a_payload_needs_no_key(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing key was an error of the constructor, so nobody could look at a payload without one."""
+    for name in SOURCES[source].keys:
+        monkeypatch.delenv(name, raising=False)
+    model = OnlineChatModule(source, model="some-model").prompt("Answer in one word.")
+    assert "Is it raining?" in written(model.payload("Is it raining?", max_tokens=5))
+    if SOURCES[source].needs_key:
+        with pytest.raises(ModuleError, match=f"{source} needs a key.*set {SOURCES[source].keys[0]}") as caught:
+            model("Is it raining?")
+        assert caught.value.kind == "key"
+
+
+@ALL
+def test_a_shared_module_has_its_own_prompter_on_the_same_client(server: ModelServer, source: str) -> None:
+    model = module(server, source)
+    first = model.share("Answer in French.", history=[("Hello", "Bonjour")])
+    second = first.share("Answer in Greek.")
+    assert model.prompter is not first.prompter
+    for each in (model.share(ChatPrompter()), first, second, first.share()):
+        each("ping")
+    told = [written(seen.body) for seen in server.seen]
+    assert ["French" in each for each in told] == [False, True, False, True]
+    assert ["Bonjour" in each for each in told] == [False, True, False, True]
+    assert len({id(each._sender()) for each in (model, first, second)}) == 1  # noqa: SLF001 - the same connections
+    first.close()  # closes them for all, and all can be used again
+    assert second("ping") == "pong"
+
+
+@ALL
+def test_a_reply_has_the_reports_of_its_prompt(server: ModelServer, source: str) -> None:
+    """The reports of the budget and of the payload could be had only by making the payload once more."""
+    long = [("A question that is long enough to be dropped. " * 9, "An answer.")]
+    budgeted = module(server, source, budget=Budget(250, CharTokenCounter())).prompt("Be brief.")
+    reply = budgeted("Short?", long)
+    assert reply.trim is not None
+    assert reply.trim.dropped == (0, 1)
+    thought = Msg("b", [ThinkingBlock("Hm."), TextBlock("Hi.")], "assistant")
+    asked = module(server, source).prompt("Be brief.")
+    stream = asked.stream("Short?", [("Hello", "Hi"), Msg("a", "Hello?", "user"), thought])
+    list(stream)
+    assert stream.reply.trim is None
+    assert stream.reply.report == asked.payload("Short?", [("Hello", "Hi"), Msg("a", "Hello?", "user"), thought]).report
 
 
 # Made lazily, and once.

@@ -1,5 +1,7 @@
 """An unknown parameter is told with the nearest name before anything is sent, whatever the client."""
 
+from typing import Any
+
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
@@ -10,17 +12,17 @@ from lazyprompt.modules.sources import SOURCES
 NOWHERE = "http://127.0.0.1:9"
 
 
-def module(source: str, **params: object) -> OnlineChatModule:
+def module(source: str, **params: Any) -> OnlineChatModule:
     return OnlineChatModule(source, model="some-model", api_key="k.k", base_url=NOWHERE, retries=0, **params)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("given", "meant"), [("temprature", "temperature"), ("max_token", "max_tokens")])
 def test_a_misspelt_parameter_is_told_with_the_nearest_name(source: str, given: str, meant: str) -> None:
-    at_the_call, at_construction = module(source), module(source, **{given: 1})
-    for asked in (lambda: at_the_call("Hi", **{given: 1}), lambda: at_construction("Hi")):
+    misspelt: dict[str, Any] = {given: 1}
+    for asked, params in ((module(source), misspelt), (module(source, **misspelt), {})):
         with pytest.raises(ModuleError, match=given) as caught:
-            asked()
+            asked("Hi", **params)
         assert caught.value.kind == ""  # nothing was sent
         assert meant in str(caught.value) or source in ("anthropic", "gemini")  # their newest names differ
 
@@ -45,6 +47,6 @@ def test_so_it_is_with_every_engine(engine: str) -> None:
         ("gemini", {"top_k": 40}),
     ],
 )
-def test_parameters_of_the_clients_own_are_taken(source: str, params: dict[str, object]) -> None:
+def test_parameters_of_the_clients_own_are_taken(source: str, params: dict[str, Any]) -> None:
     payload = module(source).payload("Hi", **params)
     assert {name: payload[name] for name in params} == params

@@ -9,7 +9,7 @@ import pytest
 from local_helpers import MAKES, WORDS, posted, received, served
 from tiny_model import LlamaCpp
 
-from lazyprompt import ChatPrompter, Markers, TrainableModule
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers, TrainableModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,3 +209,27 @@ def test_an_answer_of_a_form_is_held_to_it_by_the_engine(model: Served) -> None:
     module = model.module(extra_body=None)
     assert module(CALL, response_format=schema).parsed in ("red", "blue")
     assert module.payload(CALL, response_format=schema)["extra_body"] == {"json_schema": schema}
+
+
+def test_shared_modules_ask_one_engine(model: Served) -> None:
+    module = model.module()
+    shared = module.share("Say something about {animal}.")
+    assert shared({"animal": "otters", "input": "Go on."}).startswith("so ")
+    assert "otters" in shared.render({"animal": "otters", "input": "Go on."}).text
+    assert module.prompter is PROMPTER
+    assert shared.url == module.url
+    # The engine that one of them starts is the engine of both.
+    unserved = TrainableModule(model.path)
+    other = unserved.share("Be brief.")
+    with unserved:
+        assert (unserved.status(), other.status()) == ("running", "running")
+        assert other.url == unserved.url
+    assert (unserved.status(), other.status()) == ("stopped", "stopped")
+
+
+def test_a_reply_has_the_report_of_its_budget(model: Served) -> None:
+    module = model.module(budget=Budget(400, CharTokenCounter()))
+    reply = module(CALL, [("A question that is long enough to be dropped. " * 9, "An answer.")])
+    assert reply.trim is not None
+    assert reply.trim.dropped == (0, 1)
+    assert model.module()(CALL).trim is None
