@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
+from lazyprompt._frozen import read_only
 from lazyprompt._json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
@@ -25,6 +26,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 SYSTEM_ROLES: tuple[Role, ...] = ("system", "developer")
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class URLSource:
     """Media that lies at an address.
@@ -45,6 +47,7 @@ class URLSource:
             _text(self.media_type, "the media_type of a URLSource", MediaError)
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Base64Source:
     """Media that is here, as base64 text.
@@ -93,6 +96,7 @@ class _Block:
             raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class TextBlock(_Block):
     """Plain text.
@@ -114,6 +118,7 @@ class TextBlock(_Block):
         _optional(self, "signature")
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock(_Block):
     """What a model thought before it answered.
@@ -142,6 +147,7 @@ class ThinkingBlock(_Block):
         _optional(self, "signature", "redacted", "id", "provider")
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class ToolUseBlock(_Block):
     """A call of a tool, as the model asked for it.
@@ -186,6 +192,7 @@ class ToolUseBlock(_Block):
         return fresh(self.arguments)
 
 
+@read_only
 @dataclass(frozen=True, slots=True, init=False)
 class ToolResultBlock(_Block):
     """What a tool gave back.
@@ -280,6 +287,7 @@ class _MediaBlock(_Block):
         return cls(source)
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class ImageBlock(_MediaBlock):
     """A picture.
@@ -299,6 +307,7 @@ class ImageBlock(_MediaBlock):
         _optional(self, "detail")
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class AudioBlock(_MediaBlock):
     """A sound."""
@@ -307,6 +316,7 @@ class AudioBlock(_MediaBlock):
     type: Literal["audio"] = "audio"
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class VideoBlock(_MediaBlock):
     """A video."""
@@ -315,6 +325,7 @@ class VideoBlock(_MediaBlock):
     type: Literal["video"] = "video"
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class FileBlock(_MediaBlock):
     """A document, as a PDF.
@@ -410,6 +421,7 @@ def _content(content: str | Sequence[BlockLike] | None, name: str) -> str | tupl
     return blocks_from(content, "content")
 
 
+@read_only
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class Msg:
     """One message of a conversation.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.history import History, HistoryLike
@@ -63,6 +64,7 @@ class Composition(NamedTuple):
     note: str = ""
 
 
+@read_only
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Rendered:
     """A flat prompt that knows where each of its characters came from.
@@ -194,6 +196,7 @@ class Rendered:
         return rendered_html(self)
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Text:
     """A text that knows which of it came from values.
@@ -225,6 +228,7 @@ def _developers(given: Text | str, slot: str) -> Text:
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
 
 
+@read_only
 @dataclass(frozen=True, slots=True, init=False)
 class Prompt:
     """What a model is to be told, before it takes any model's form.

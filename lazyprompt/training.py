@@ -20,6 +20,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
 
+from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_object, dump
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.messages import SYSTEM_ROLES
@@ -65,6 +66,7 @@ class Features(TypedDict):
     labels: list[int]
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
     """A conversation to train a model with: as flat text and as messages.

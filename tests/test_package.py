@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from dataclasses import FrozenInstanceError, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", 
 # The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
 ROOMS = [
     ("errors", "_version", "secret", "trusted"),
-    ("_json", "_whole_file"),
+    ("_json", "_whole_file", "_frozen"),
     ("messages", "openai_form", "history", "tools"),
     ("encoding",),
     ("prompt",),
@@ -113,3 +114,19 @@ def test_no_check_vanishes_under_optimisation() -> None:
 
 def test_the_package_is_typed() -> None:
     assert (PACKAGE / "py.typed").exists()
+
+
+def _values() -> list[type]:
+    public = (getattr(lazyprompt, name) for name in lazyprompt.__all__)
+    return [each for each in public if isinstance(each, type) and is_dataclass(each)]
+
+
+@pytest.mark.parametrize("kind", _values())
+@pytest.mark.parametrize("name", ["x", "content", "text"])
+def test_a_value_says_that_it_is_frozen_whatever_is_assigned(kind: type, name: str) -> None:
+    """A name that is no field was answered with a TypeError about super()."""
+    value = object.__new__(kind)
+    with pytest.raises(FrozenInstanceError, match=name):
+        setattr(value, name, 1)
+    with pytest.raises(FrozenInstanceError, match=name):
+        delattr(value, name)

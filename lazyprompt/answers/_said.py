@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
+from lazyprompt._frozen import read_only
 from lazyprompt._json import dump
 from lazyprompt.answers._source import SPACE
 from lazyprompt.messages import Msg, TextBlock, ThinkingBlock, ToolUseBlock
@@ -20,6 +21,7 @@ JSON = json.JSONDecoder(strict=False)
 Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Delta:
     """Something new in an answer.

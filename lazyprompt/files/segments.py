@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
+from lazyprompt._frozen import read_only
 from lazyprompt.errors import SafetyError
 from lazyprompt.files.roles import ROLES, Boundary, boundaries, names_role, role_lines
 from lazyprompt.files.scanned import Scanned
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class TemplateSegment:
     """A piece of a filled template.

@@ -11,6 +11,7 @@ from os import PathLike
 from stat import S_ISREG
 from typing import TYPE_CHECKING, cast
 
+from lazyprompt._frozen import read_only
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters._fetch import Deadline, check_url, checked_host, fetched, refused, scheme_of
 from lazyprompt.formatters.steps import opened
@@ -201,6 +202,7 @@ def _named(media_type: str) -> str:
     return media_type if name not in _NAMES or (";" in media_type and _is_text(name)) else name
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class MediaResolver:
     """What may be opened for media: some directories and some hosts. Without one, this package opens nothing.

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from lazyprompt._frozen import read_only
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,6 +20,7 @@ IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = ("application/pdf",)
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Media:
     """How a provider takes one kind of media.
@@ -45,6 +48,7 @@ class Media:
         return media_type in self.types or f"{media_type.partition('/')[0]}/*" in self.types
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where a merged history puts the system text.
@@ -63,6 +67,7 @@ class Layout:
     changes: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
     """How a provider is told up to where to cache.
@@ -85,6 +90,7 @@ class Breakpoints:
     most: int = 4
 
 
+@read_only
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
     """The rules of a provider.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from lazyprompt._frozen import read_only
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 _NO_LOSS = frozenset({"thinking", "name", "signature", "cache", "message", "strict"})
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing that is not in the payload as it was given.

@@ -10,6 +10,7 @@ from math import isnan
 from operator import index
 from typing import TYPE_CHECKING, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
 
+from lazyprompt._frozen import read_only
 from lazyprompt.errors import BudgetError, TemplateError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _KEPT = 4_096
 _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class ExampleOffer:
     """What a selector chooses from, at one rendering. It is for reading only.

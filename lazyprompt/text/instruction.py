@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
+from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
@@ -27,6 +28,7 @@ ALPACA_PREAMBLE = (
 _INPUT = "input"
 
 
+@read_only
 @dataclass(frozen=True, slots=True, repr=False)
 class Filled:
     """An instruction with its values.

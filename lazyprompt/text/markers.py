@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, get_args
 
+from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text
 from lazyprompt.errors import TemplateError, did_you_mean
 
@@ -18,6 +19,7 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Markers:
     """What a model expects around each part of a flat prompt. All are text; ``""`` is no marker.

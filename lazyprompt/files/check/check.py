@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from lazyprompt._frozen import read_only
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import rules_body as body
 from lazyprompt.files.check import rules_fields as fields
@@ -117,6 +118,7 @@ RULES: Final[dict[str, Rule]] = {
 """The rules by their codes."""
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What was found in a prompt file.

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher, unified_diff
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
+from lazyprompt._frozen import read_only
 from lazyprompt.files.dialects.dotprompt import MARKED_ROLES
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.roles import sections
@@ -74,6 +75,7 @@ class Change:
         return "\n".join([f"  {_SIGNS[self.how]} {self.name}", *(f"      {line}".rstrip() for line in self.details)])
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class PromptDiff:
     """What differs between two prompts; true where anything does.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from lazyprompt._frozen import read_only
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.prompt import MARKERS, Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, is_clean
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _PROMPTED: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
     """A model's own chat template.

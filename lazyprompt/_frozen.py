@@ -1,0 +1,27 @@
+"""Frozen values that say so whatever is assigned.
+
+``@dataclass(frozen=True, slots=True)`` answers the assignment of a name that is no field with
+"TypeError: super(type, obj): obj must be an instance or subtype of type" (python/cpython#90562).
+"""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import NoReturn, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def read_only(cls: _Class) -> _Class:
+    """Make a frozen dataclass with slots raise ``FrozenInstanceError`` for any name."""
+    setattr(cls, "__setattr__", _refuse_to_set)  # noqa: B010 - a type checker takes the plain form for a mistake
+    setattr(cls, "__delattr__", _refuse_to_delete)  # noqa: B010 - as above
+    return cls
+
+
+def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python gives it
+    raise FrozenInstanceError(f"cannot assign {name!r}: a {type(self).__name__} does not change; make a new one")
+
+
+def _refuse_to_delete(self: object, name: str) -> NoReturn:
+    raise FrozenInstanceError(f"cannot delete {name!r}: a {type(self).__name__} does not change; make a new one")
