@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from lazyprompt.budget.budget import Budget
+from lazyprompt.budget.budget import Budget, checked_budget
 from lazyprompt.budget.report import Account, Fate, ItemTokens, Tokens, TrimReport
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError, did_you_mean
@@ -12,7 +13,7 @@ from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.text.slots import listed, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
@@ -50,8 +51,19 @@ class Costs(NamedTuple):
     slots: Callable[[Call], Mapping[str, int]]
 
 
-def checked_budget(budget: BudgetLike, slots: Sequence[str]) -> Budget:
-    """A budget for a prompter.
+def read_budget(budget: BudgetLike) -> Budget:
+    """Return a budget, read from a dict of slots and their limits where one was given.
+
+    Raises:
+        BudgetError: It is neither.
+    """
+    if isinstance(budget, Mapping):
+        return Budget(None, slots=budget)
+    return checked_budget(budget, ", or a dict of slots and their limits")
+
+
+def budget_for(budget: BudgetLike, slots: Sequence[str]) -> Budget:
+    """Return a budget for a prompter.
 
     Args:
         budget: The budget; or the most tokens of slots, by their names.
@@ -61,9 +73,9 @@ def checked_budget(budget: BudgetLike, slots: Sequence[str]) -> Budget:
         The budget.
 
     Raises:
-        BudgetError: It limits a slot that the prompter has not.
+        BudgetError: It is no budget, or limits a slot that the prompter does not have.
     """
-    made = budget if isinstance(budget, Budget) else Budget(None, slots=budget)
+    made = read_budget(budget)
     known = (*slots, "input")
     for slot in made.slots:
         if slot not in known:

@@ -237,9 +237,9 @@ class PromptMaker:
 
     def _checked_budget(self, budget: BudgetLike) -> Budget:
         """A budget whose slots are there."""
-        from lazyprompt.budgeted import checked_budget  # noqa: PLC0415 - only a budget needs it
+        from lazyprompt.budgeted import budget_for  # noqa: PLC0415 - only a budget needs it
 
-        return checked_budget(budget, self._instruction.slots)
+        return budget_for(budget, self._instruction.slots)
 
     def _sample(self, call: HookArgs, train: Train) -> TrainingSample:
         """The training sample of a call after the hooks."""

@@ -35,6 +35,8 @@ _ADVICE = (
 )
 _DATA = {"default", "const", "enum", "examples"}  # JSON Schema's keywords with values in which nothing is a keyword
 _NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # those with names as keys, even "title"
+# The end of a parameter's description that lists its values, as transformers.utils.get_json_schema reads it.
+_CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.DOTALL | re.IGNORECASE)
 _NOISE = {"title", "discriminator"}  # the one repeats the name, the other points into the $defs that are inlined here
 
 
@@ -233,10 +235,16 @@ def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object],
     try:
         parameters = inspect.signature(function).parameters.values()
         if inspect.isroutine(inspect.unwrap(base)):
-            return base, [each for each in parameters if each.name not in bound]
+            free = [each for each in parameters if each.name not in bound]
+            return base, free[1:] if free and _is_instance(free[0]) else free
     except (ValueError, TypeError) as error:
         what = f"{what}: {error}"
     raise ToolsError(f"{what}; write a `def` with hints and a docstring around it, or give one of its methods")
+
+
+def _is_instance(parameter: inspect.Parameter) -> bool:
+    """Return True for the first parameter of a method, which no model can give."""
+    return parameter.name in ("self", "cls") and parameter.annotation is parameter.empty
 
 
 def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where: str) -> inspect.Parameter:
@@ -336,15 +344,31 @@ def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> 
     return target | {key: part for key, part in copy.items() if key != "$ref"} if isinstance(target, dict) else copy
 
 
+def _choices(text: str, name: str) -> tuple[str, list[Json]]:
+    """Return a description without the ``(choices: ["a", "b"])`` that ends it, and these values."""
+    found = _CHOICES.search(text)
+    if found is None:
+        return text, []
+    try:
+        values: object = loads(found[1])
+    except ValueError:
+        values = None
+    if not isinstance(values, list):
+        raise ToolsError(f'the choices of parameter {name!r} are {found[1]!r}; write a JSON list, as ["red", "blue"]')
+    return text[: found.start()].rstrip(), cast("list[Json]", values)
+
+
 def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, str | None]) -> JsonObject:
     """The schema of a parameter with its description, and its default where that has a JSON form."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]
     said = (*(getattr(note, "description", None) for note in notes), *notes, texts.get(parameter.name))
-    text = next((each for each in said if isinstance(each, str) and each), None)
+    text = next((each for each in said if isinstance(each, str) and each), "")
     copy = {key: part for key, part in cast("JsonObject", schema).items() if key != "default"}
+    text, choices = _choices(text, parameter.name)
     copy |= {"description": text} if text else {}
+    copy |= {"enum": choices} if choices else {}
     if parameter.default is not parameter.empty:
         with suppress(ValueError):  # no JSON form: the parameter is optional all the same, and Python fills it in
             form = to_jsonable_python(parameter.default)

@@ -301,3 +301,39 @@ def test_only_the_signature_says_what_is_optional() -> None:
         "properties": {"a": {"type": "integer"}},
         "required": ["a"],
     }
+
+
+class Lamp:
+    def switch(self, color: str) -> None:
+        """Switch the lamp.
+
+        Args:
+            color: The color. (choices: ["red", "warm white"])
+        """
+
+    @classmethod
+    def make(cls, watts: int) -> None:
+        """Make a lamp."""
+
+
+@pytest.mark.parametrize("method", [Lamp.switch, Lamp().switch, Lamp.make, Lamp.__dict__["make"].__func__])
+def test_the_instance_is_no_parameter(method: Any) -> None:
+    """A method given through its class offered the model a required `self`."""
+    assert not {"self", "cls"} & properties(method).keys()
+
+
+def test_choices_of_a_docstring_make_an_enum() -> None:
+    """They were left in the description, where no provider holds a model to them."""
+    assert properties(Lamp.switch)["color"] == {
+        "type": "string",
+        "description": "The color.",
+        "enum": ["red", "warm white"],
+    }
+
+
+@pytest.mark.parametrize("written", ["red, blue", '{"red": 1}', '["red"'])
+def test_choices_are_a_json_list(written: str) -> None:
+    def switch(color: str) -> None: ...
+
+    switch.__doc__ = f"Switch the lamp.\n\nArgs:\n    color: The color. (choices: {written})\n"
+    assert f"the choices of parameter 'color' are {written!r}; write a JSON list" in refused([switch])

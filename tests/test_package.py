@@ -125,7 +125,7 @@ def _values() -> list[type]:
 @pytest.mark.parametrize("name", ["x", "content", "text"])
 def test_a_value_says_that_it_is_frozen_whatever_is_assigned(kind: type, name: str) -> None:
     """A name that is no field was answered with a TypeError about super()."""
-    value = object.__new__(kind)
+    value: object = object.__new__(kind)
     with pytest.raises(FrozenInstanceError, match=name):
         setattr(value, name, 1)
     with pytest.raises(FrozenInstanceError, match=name):

@@ -45,6 +45,22 @@ _REASONS = {
 }
 
 
+def checked_budget(budget: object, more: str = "") -> Budget:
+    """Return a budget that was given as one.
+
+    Args:
+        budget: The value that was given.
+        more: What else may be given, for the message.
+
+    Raises:
+        BudgetError: It is no Budget.
+    """
+    if isinstance(budget, Budget):
+        return budget
+    instead = f": give Budget({budget})" if isinstance(budget, int) else ""
+    raise BudgetError(f"budget is a Budget{more}, not {budget!r}{instead}")
+
+
 class Budget:
     """So many tokens, and what goes where there are more.
 
@@ -283,8 +299,7 @@ class Budget:
             raise BudgetError("priority= is for policy='priority'; give both, or neither")
         if not 0 < self.low_water < 1:
             raise BudgetError(f"low_water is {self.low_water!r}; give a share of the limit between 0 and 1")
-        if not callable(getattr(self.counter, "count", None)):
-            raise BudgetError(f"the counter is a {type(self.counter).__name__} without count(messages, tools)")
+        _check_counter(self.counter)
 
     def __repr__(self) -> str:
         policy = self.policy if isinstance(self.policy, str) else "a summarizer"
@@ -296,6 +311,15 @@ def _check_count(name: str, value: object, *, least: int, optional: bool = False
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise BudgetError(f"{name} is {value!r}; give a whole number of tokens, at least {least}")
+
+
+def _check_counter(counter: object) -> None:
+    if isinstance(counter, str):
+        raise BudgetError(f"the counter is the text {counter!r}; give a counter, as TiktokenCounter({counter!r})")
+    if isinstance(counter, type):
+        raise BudgetError(f"the counter is the class {counter.__name__}; give one of it: {counter.__name__}(...)")
+    if not callable(getattr(counter, "count", None)):
+        raise BudgetError(f"the counter is a {type(counter).__name__} without count(messages, tools)")
 
 
 def _copied(message: _M) -> _M:

@@ -421,14 +421,16 @@ def countable(
 
 def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
     """The budget: the one that was given, or what a limit and a counter are."""
+    if max_tokens is None and counter is None and budget is None:
+        return None
+    from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
+
     if max_tokens is None and counter is None:
-        return budget
+        return checked_budget(budget)
     if budget is not None:
         raise FormatError("a budget has its own limit and counter; give budget, or max_tokens and token_counter")
     if max_tokens is None or counter is None:
         raise FormatError("max_tokens and token_counter go together: give both, or neither")
-    from lazyprompt.budget.budget import Budget  # noqa: PLC0415 - only a limit needs it
-
     return Budget(max_tokens, counter)
 
 

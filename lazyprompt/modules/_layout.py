@@ -100,14 +100,14 @@ def layout_of(base_model: str, given: Given) -> Layout:
     if own.templates:
         return _by_template(ChatTemplate(own), base_model, given.answers)
     if not base_model:
-        raise TemplateError("how prompts are laid out is not to be seen: give base_model, chat_template= or markers=")
+        raise TemplateError("the prompt format of the model is unknown: give base_model, chat_template= or markers=")
     try:
         return _by_markers(base_model, base_model, given.answers)
     except TemplateError as error:
         raise TemplateError(
-            f"how prompts of {base_model} are laid out is not to be seen: it brings no chat template, and its name is "
-            "that of no family; give chat_template= (the template, or a file that has it), or markers= (the family, as "
-            "`lazyprompt families` lists them, or Markers)"
+            f"the prompt format of {base_model!r} is unknown: it has no chat template, and no model family has its "
+            "name; give chat_template= (the template, or a file that has it) or markers= (a family of `lazyprompt "
+            "families`, or Markers); an online model is an OnlineChatModule"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
@@ -107,7 +108,7 @@ class OnlineChatModule(ChatModule):
         if not self.model:
             raise ModuleError(f"{self.source.name} has no model that goes without saying: give model=")
         self._streams = stream
-        self._budget = budget
+        self._budget = None if budget is None else read_budget(budget)
         self._window = context or context_of(self.model)
         self._counter = counter
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)

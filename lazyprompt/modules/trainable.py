@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import EngineError
 from lazyprompt.modules._base import ChatModule
 from lazyprompt.modules._layout import Given, layout_of, opens_thought
@@ -127,7 +128,7 @@ class TrainableModule(ChatModule):
         key = Secret(api_key) if isinstance(api_key, str) else api_key
         self._settings = checked(Settings(None, key, timeout, retries, dict(options or {})))
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
-        self._budget = budget
+        self._budget = None if budget is None else read_budget(budget)
         self._known_layout: Layout | None = None
         self._open()
         if safe_tokens and not self.engine.takes_ids:

@@ -389,8 +389,9 @@ def _family_of(name: str) -> Markers:
     beginning = re.match(r"[a-z]*-?[\d.]*", model)
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
     raise TemplateError(
-        f"no model family is known for {name!r}{near}; see all with `lazyprompt families`, name the family itself, or "
-        "give markers of your own: with_markers(Markers(...))"
+        f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
+        '(format="openai"; --format openai); else see all families with `lazyprompt families`, name the family itself, '
+        "or give markers of your own: with_markers(Markers(...))"
     )
 
 

@@ -14,17 +14,21 @@ from lazyprompt import (
     Budget,
     BudgetError,
     CharTokenCounter,
+    ChatFormatter,
+    ChatPrompter,
     HistoryError,
     Msg,
+    OnlineChatModule,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    TrainableModule,
     URLSource,
     VideoBlock,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def contents(messages: Sequence[Form]) -> list[Any]:
@@ -410,3 +414,22 @@ def test_a_report_is_data() -> None:
     }
     assert repr(report) == "<TrimReport: 5 dropped (the oldest go first)>"
     assert pickle.loads(pickle.dumps(report)).as_dict() == data  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(
+    ("give", "advice"),
+    [
+        (lambda: ChatPrompter(budget=2000), r"not 2000: give Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: ChatPrompter().with_budget("2000"), "dict of slots and their limits, not '2000'"),  # type: ignore[arg-type]
+        (lambda: ChatFormatter("openai", budget=2000), r"give Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: OnlineChatModule(budget=2000), r"give Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: TrainableModule("qwen", budget=2000), r"give Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: Budget(2000, "gpt-4o"), r"give a counter, as TiktokenCounter\('gpt-4o'\)"),  # type: ignore[arg-type]
+        (lambda: Budget(2000, CharTokenCounter), r"give one of it: CharTokenCounter\(...\)"),  # type: ignore[arg-type]
+        (lambda: Budget(2000, 3), "the counter is a int without count"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_budget_or_no_counter_is_told_with_what_to_give(give: Callable[[], object], advice: str) -> None:
+    """A number was taken for a budget until the first prompt, and a text for a counter since it has `count`."""
+    with pytest.raises(BudgetError, match=advice):
+        give()

@@ -603,3 +603,8 @@ def test_the_sequences_of_all_families_hold_no_words() -> None:
 def test_trim_names_roles(trim: Any) -> None:
     with pytest.raises(TemplateError, match="trim"):
         Markers(trim=trim)
+
+
+def test_the_name_of_an_online_model_is_told_how_to_ask_for_its_form() -> None:
+    with pytest.raises(TemplateError, match="for 'gpt-4o'.*for an online model .*format=.openai.*--format openai"):
+        ChatPrompter("Help.").generate_prompt("Hi", model="gpt-4o")
