@@ -364,9 +364,9 @@ def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, st
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]
     said = (*(getattr(note, "description", None) for note in notes), *notes, texts.get(parameter.name))
-    text = next((each for each in said if isinstance(each, str) and each), "")
+    described = next((each for each in said if isinstance(each, str) and each), "")
     copy = {key: part for key, part in cast("JsonObject", schema).items() if key != "default"}
-    text, choices = _choices(text, parameter.name)
+    text, choices = _choices(described, parameter.name)
     copy |= {"description": text} if text else {}
     copy |= {"enum": choices} if choices else {}
     if parameter.default is not parameter.empty:
