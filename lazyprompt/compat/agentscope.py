@@ -10,11 +10,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-from lazyprompt.formatters.prompt_engine import PromptEngine
-from lazyprompt.messages import (
+from lazyprompt import messages
+from lazyprompt.compat.agentscope_counters import (
+    AnthropicTokenCounter,
+    CharTokenCounter,
+    GeminiTokenCounter,
+    HuggingFaceTokenCounter,
+    OpenAITokenCounter,
+    TokenCounterBase,
+)
+from lazyprompt.compat.agentscope_messages import (
     AudioBlock,
     Base64Source,
+    ContentBlock,
     ImageBlock,
     Msg,
     TextBlock,
@@ -24,7 +32,9 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.tokens.counter import CharTokenCounter as _CharTokenCounter
+from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.formatters.prompt_engine import PromptEngine
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -33,32 +43,69 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import HistoryStyle
     from lazyprompt.formatters.report import Payload
+    from lazyprompt.messages import Block
 
 # fmt: off
 __all__ = [
-    "AnthropicChatFormatter", "AnthropicMultiAgentFormatter", "AudioBlock", "Base64Source", "CharTokenCounter",
-    "Counter", "DashScopeChatFormatter", "DashScopeChatWrapper", "DashScopeMultiAgentFormatter",
-    "DashScopeMultiModalWrapper", "DeepSeekChatFormatter", "DeepSeekMultiAgentFormatter", "Formatter",
-    "GeminiChatFormatter", "GeminiChatWrapper", "GeminiMultiAgentFormatter", "ImageBlock", "LiteLLMChatWrapper",
+    "AnthropicChatFormatter", "AnthropicMultiAgentFormatter", "AnthropicTokenCounter", "AudioBlock", "Base64Source",
+    "CharTokenCounter", "ContentBlock", "Counter", "DashScopeChatFormatter", "DashScopeChatWrapper",
+    "DashScopeMultiAgentFormatter", "DashScopeMultiModalWrapper", "DeepSeekChatFormatter",
+    "DeepSeekMultiAgentFormatter", "FormatterBase", "GeminiChatFormatter", "GeminiChatWrapper",
+    "GeminiMultiAgentFormatter", "GeminiTokenCounter", "HuggingFaceTokenCounter", "ImageBlock", "LiteLLMChatWrapper",
     "MessageList", "Msg", "OllamaChatFormatter", "OllamaChatWrapper", "OllamaGenerationWrapper",
     "OllamaMultiAgentFormatter", "OpenAIChatFormatter", "OpenAIChatWrapper", "OpenAIFormatter",
-    "OpenAIMultiAgentFormatter", "PromptEngine", "TextBlock", "ThinkingBlock", "ToolResultBlock", "ToolUseBlock",
-    "URLSource", "VideoBlock", "Wrapper", "ZhipuAIChatWrapper",
+    "OpenAIMultiAgentFormatter", "OpenAIResponseChatFormatter", "OpenAIResponseMultiAgentFormatter",
+    "OpenAITokenCounter", "PromptEngine", "TextBlock", "ThinkingBlock", "TokenCounterBase", "ToolResultBlock",
+    "ToolUseBlock", "TruncatedFormatterBase", "URLSource", "VideoBlock", "Wrapper", "ZhipuAIChatWrapper",
 ]
 # fmt: on
 
 MessageList: TypeAlias = list[dict[str, Any]]
+GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mapping[str, object] | None]"
+MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
+# The arguments that say of which media in tool results the model is shown more than the address.
+_PROMOTED: dict[str, type[Block]] = {
+    "promote_tool_result_images": messages.ImageBlock,
+    "promote_tool_result_audios": messages.AudioBlock,
+    "promote_tool_result_videos": messages.VideoBlock,
+}
 
 
 def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
     """The messages of a payload, system text that stands apart put first."""
     said = payload[formatter.profile.form.messages_key]
-    if "system" in payload:
-        return [{"role": "system", "content": payload["system"]}, *said]
+    for key in ("system", "instructions"):
+        if key in payload:
+            return [{"role": "system", "content": payload[key]}, *said]
     if "system_instruction" in payload:
         return [{"role": "user", "parts": [{"text": payload["system_instruction"]}]}, *said]
     return said
+
+
+def _read(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of them within lists
+    """Return messages as lazyprompt has them."""
+    if isinstance(given, Msg):
+        return given.to_message()
+    return [_read(each) for each in cast("list[object]", given)] if isinstance(given, list) else given
+
+
+def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa: ANN401 - as above
+    """Return messages in whose tool results blocks of some kinds are the text of their addresses."""
+    if isinstance(given, list):
+        return [_with_addresses(each, kinds) for each in cast("list[object]", given)]
+    if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
+        return given
+    return messages.Msg(given.name, tuple(_with_address(block, kinds) for block in given.content), given.role)
+
+
+def _with_address(block: Block, kinds: tuple[type[Block], ...]) -> Block:
+    if isinstance(block, messages.ToolResultBlock) and not isinstance(block.output, str):
+        output = [_with_address(each, kinds) for each in block.output]
+        return messages.ToolResultBlock(block.id, block.name, output)
+    if isinstance(block, kinds) and isinstance(source := getattr(block, "source", None), messages.URLSource):
+        return messages.TextBlock(f"The returned {block.kind} can be found at: {source.url}")
+    return block
 
 
 class Wrapper(Generic[_Sent]):
@@ -97,9 +144,9 @@ class Wrapper(Generic[_Sent]):
             )
         )
 
-    def format(self, *msgs: Messages) -> _Sent:
-        """The prompt of messages and lists of messages; ``None`` is passed over."""
-        return cast("_Sent", _sent(self.formatter.format(*msgs), self.formatter))
+    def format(self, *msgs: GivenMessages) -> _Sent:
+        """Format messages and lists of messages; ``None`` is passed over."""
+        return cast("_Sent", _sent(self.formatter.format(*map(_read, msgs)), self.formatter))
 
 
 class Counter(Protocol):
@@ -128,13 +175,74 @@ class _Waiting:
         return self.count([{"role": "user", "content": text}])
 
 
-class Formatter:
+class FormatterBase:
+    """AgentScope's base of all formatters, for formatters of your own: override ``format``."""
+
+    async def format(self, msgs: GivenMessages) -> MessageList:
+        """Format messages as the provider takes them.
+
+        Raises:
+            NotImplementedError: A subclass does not override it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no format of its own")
+
+    @staticmethod
+    def assert_list_of_msgs(msgs: object) -> None:
+        """Refuse what is no list of messages.
+
+        Raises:
+            TypeError: It is none.
+        """
+        if not isinstance(msgs, list):
+            raise TypeError(f"the messages are a list of Msg, not a {type(msgs).__name__}")
+        for index, msg in enumerate(cast("list[object]", msgs)):
+            if not isinstance(msg, Msg | messages.Msg):
+                raise TypeError(f"the messages are a list of Msg; number {index} is a {type(msg).__name__}")
+
+    @staticmethod
+    def convert_tool_result_to_string(output: str | Sequence[ContentBlock] | None) -> tuple[str, MediaList]:
+        """Return a tool's output as text, and its media.
+
+        An address stands in the text. What is given as base64 has none: AgentScope writes it to a temporary file and
+        gives its path, this writes its type.
+
+        Args:
+            output: Text, or blocks of text and media.
+
+        Returns:
+            The text, and each picture, sound or video with its address.
+
+        Raises:
+            HistoryError: Something in it is no block.
+        """
+        if output is None or isinstance(output, str):
+            return output or "", []
+        texts: list[str] = []
+        media: MediaList = []
+        for block in output:
+            fields = cast("Mapping[str, Any]", block)
+            if fields["type"] == "text":
+                texts.append(fields["text"])
+                continue
+            source = fields["source"]
+            where = source["url"] if source["type"] == "url" else f"(base64 data of type {source['media_type']})"
+            texts.append(f"The returned {fields['type']} can be found at: {where}")
+            media.append((where, block))
+        return texts[0] if len(texts) == 1 else "\n".join(f"- {text}" for text in texts), media
+
+
+class TruncatedFormatterBase(FormatterBase):
     """A formatter of AgentScope 1.x.
 
     Args:
-        token_counter: What counts the tokens of the messages, awaited or not.
-        max_tokens: The most tokens; the oldest messages go first.
+        token_counter: The counter of the messages' tokens, awaited or not.
+        max_tokens: The most tokens; the oldest messages are dropped first.
         media: What may read the local files that messages name.
+        promote: ``promote_tool_result_images``, ``…_audios`` and ``…_videos``: False writes the address of such a block
+            in a tool's result as text, as AgentScope does by default. Here the model is shown them by default.
+
+    Raises:
+        FormatError: There is a limit and no counter, or no such argument.
     """
 
     provider: ClassVar[str]
@@ -150,26 +258,28 @@ class Formatter:
         max_tokens: int | None = None,
         *,
         media: MediaResolver | None = None,
+        **promote: bool,
     ) -> None:
+        if unknown := promote.keys() - _PROMOTED.keys():
+            raise FormatError(f"{type(self).__name__} takes no {min(unknown)!r}{did_you_mean(min(unknown), _PROMOTED)}")
         self.token_counter, self.max_tokens, self._media = token_counter, max_tokens, media
+        self._as_text = tuple(kind for name, kind in _PROMOTED.items() if not promote.get(name, True))
         # Only a counter makes a limit one; a limit without is refused here.
         self.formatter = self.kind(self.provider, media=media, max_tokens=max_tokens if token_counter is None else None)
 
-    async def format(self, msgs: Messages) -> MessageList:
-        """The messages as the provider takes them."""
+    async def format(self, msgs: GivenMessages) -> MessageList:
+        """Format messages as the provider takes them; none make an empty list."""
+        if not msgs and not isinstance(msgs, str):
+            return []
+        given = _with_addresses(_read(msgs), self._as_text)
         if self.token_counter is None or self.max_tokens is None:
-            return cast("MessageList", _sent(await self.formatter.aformat(msgs), self.formatter))
+            return cast("MessageList", _sent(await self.formatter.aformat(given), self.formatter))
         counter = _Waiting(self.token_counter, asyncio.get_running_loop())
         limited = self.kind(self.provider, media=self._media, token_counter=counter, max_tokens=self.max_tokens)
-        return cast("MessageList", _sent(await asyncio.to_thread(limited.format, msgs), limited))
+        return cast("MessageList", _sent(await asyncio.to_thread(limited.format, given), limited))
 
 
-class CharTokenCounter:
-    """Counts characters, as :class:`lazyprompt.tokens.CharTokenCounter` does, to be awaited."""
-
-    async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """The number of characters of messages and tools."""
-        return _CharTokenCounter().count(messages, tools)
+Formatter = TruncatedFormatterBase
 
 
 # fmt: off
@@ -194,5 +304,7 @@ class OllamaChatFormatter(Formatter, provider="ollama", kind=ChatFormatter): ...
 class OllamaMultiAgentFormatter(Formatter, provider="ollama", kind=MultiAgentFormatter): ...
 class DeepSeekChatFormatter(Formatter, provider="deepseek", kind=ChatFormatter): ...
 class DeepSeekMultiAgentFormatter(Formatter, provider="deepseek", kind=MultiAgentFormatter): ...
+class OpenAIResponseChatFormatter(Formatter, provider="openai-responses", kind=ChatFormatter): ...
+class OpenAIResponseMultiAgentFormatter(Formatter, provider="openai-responses", kind=MultiAgentFormatter): ...
 # fmt: on
 OpenAIFormatter = OpenAIChatFormatter

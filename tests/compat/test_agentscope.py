@@ -24,6 +24,7 @@ from lazyprompt.compat.agentscope import (
     Formatter,
     GeminiChatFormatter,
     GeminiChatWrapper,
+    ImageBlock,
     MessageList,
     Msg,
     OllamaGenerationWrapper,
@@ -31,14 +32,15 @@ from lazyprompt.compat.agentscope import (
     OpenAIChatWrapper,
     OpenAIFormatter,
     PromptEngine,
+    TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    URLSource,
     Wrapper,
 )
 from lazyprompt.errors import BudgetError, FormatError
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.formatters.media import MediaResolver
-from lazyprompt.messages import ImageBlock, TextBlock, URLSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +188,7 @@ def test_a_system_message_apart_comes_first() -> None:
 
 def test_the_report_is_at_hand() -> None:
     picture = Msg("user", [TextBlock("Look"), ImageBlock(URLSource("https://x.org/a.png"))], "user")
-    report = agentscope.DeepSeekChatFormatter().formatter.format(picture).report
+    report = agentscope.DeepSeekChatFormatter().formatter.format(picture.to_message()).report
     assert [(entry.kind, entry.action) for entry in report] == [("image", "left out")]
 
 

@@ -1,0 +1,173 @@
+"""AgentScope's messages: blocks that are dicts, and ``Msg`` with the methods of its version 1."""
+# ruff: noqa: D101 - the blocks that differ in their fields only are a table below
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from uuid import uuid4
+
+from lazyprompt import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Role: TypeAlias = Literal["user", "assistant", "system"]
+# The key under which AgentScope keeps Gemini's thought signature.
+_SIGNATURE = "thought_signature"
+
+
+class Block(dict[str, Any]):
+    """A block as AgentScope 1 has it: a dict of its fields, which are attributes too.
+
+    Args:
+        values: The fields in the order of ``names``.
+        fields: The fields by name; ``type`` may be left out.
+    """
+
+    kind: ClassVar[str]
+    names: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls, kind: str, names: str) -> None:
+        cls.kind, cls.names = kind, tuple(names.split())
+        cls.__doc__ = f"AgentScope's {cls.__name__}: a dict with ``type`` and ``{'``, ``'.join(cls.names)}``."
+
+    def __init__(self, *values: object, **fields: object) -> None:
+        super().__init__({"type": self.kind, **dict(zip(self.names, values, strict=False)), **fields})
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the field holds
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}; it has {', '.join(self)}") from None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), dict(self))
+
+
+def _rebuilt(kind: type[Block], fields: dict[str, Any]) -> Block:
+    return kind(**fields)
+
+
+# fmt: off
+class URLSource(Block, kind="url", names="url"): ...
+class Base64Source(Block, kind="base64", names="media_type data"): ...
+class TextBlock(Block, kind="text", names="text"): ...
+class ThinkingBlock(Block, kind="thinking", names="thinking"): ...
+class ToolUseBlock(Block, kind="tool_use", names="id name input"): ...
+class ToolResultBlock(Block, kind="tool_result", names="id name output"): ...
+class ImageBlock(Block, kind="image", names="source"): ...
+class AudioBlock(Block, kind="audio", names="source"): ...
+class VideoBlock(Block, kind="video", names="source"): ...
+# fmt: on
+
+ContentBlock: TypeAlias = "Mapping[str, Any] | messages.Block"
+
+
+class Msg:
+    """A message as AgentScope 1 has it; its content may change.
+
+    Args:
+        name: The speaker.
+        content: Text, or blocks.
+        role: ``user``, ``assistant`` or ``system``.
+        metadata: JSON values beside the message; they are not sent.
+        timestamp: The time of the message, as ``2026-01-31 09:30:00.000``; by default now.
+        invocation_id: The id of the API call.
+        url: The address of a picture, sound or video that goes with the text, or several (version 0).
+
+    Raises:
+        HistoryError: A field has a wrong shape.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        content: str | Sequence[ContentBlock],
+        role: Role,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: str | None = None,
+        invocation_id: str | None = None,
+        *,
+        url: str | Sequence[str] | None = None,
+    ) -> None:
+        self.name, self.content, self.url = name, content, url
+        self.role: Role = role
+        self.metadata = dict(metadata or {})
+        self.id = uuid4().hex
+        self.timestamp = timestamp or datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        self.invocation_id = invocation_id
+        self.to_message()  # refuses what is no message here, not at its first use
+
+    def to_message(self) -> messages.Msg:
+        """Return the message as lazyprompt has it.
+
+        Raises:
+            HistoryError: A field has a wrong shape.
+        """
+        content = self.content if isinstance(self.content, str) else [_plain(block) for block in self.content]
+        return messages.Msg(self.name, content, self.role, self.url)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as JSON values."""
+        content = self.content if isinstance(self.content, str) else list(self.content)
+        fields = ("id", "name", "role", "metadata", "timestamp", "invocation_id")
+        return {"content": content, **{field: getattr(self, field) for field in fields}}
+
+    @classmethod
+    def from_dict(cls, json_data: Mapping[str, Any]) -> Msg:
+        """Return the message of a dict that :meth:`to_dict` made.
+
+        Args:
+            json_data: The dict; ``id``, ``metadata``, ``timestamp`` and ``invocation_id`` may be missing.
+
+        Raises:
+            KeyError: There is no name, content or role.
+            HistoryError: A field has a wrong shape.
+        """
+        further = {key: json_data.get(key) for key in ("metadata", "timestamp", "invocation_id")}
+        made = cls(json_data["name"], json_data["content"], json_data["role"], **further)
+        made.id = json_data.get("id", made.id)
+        return made
+
+    def get_text_content(self, separator: str = "\n") -> str | None:
+        """Return the text of the message, or None if it has none.
+
+        Args:
+            separator: The text between two text blocks.
+        """
+        texts = [block["text"] for block in self.get_content_blocks("text")]
+        return separator.join(texts) if texts else None
+
+    def get_content_blocks(self, block_type: str | Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """Return the blocks of the message; plain text is one text block.
+
+        Args:
+            block_type: The type of the blocks, or several types; None for all blocks.
+        """
+        if isinstance(self.content, str):
+            blocks: list[dict[str, Any]] = [{"type": "text", "text": self.content}]
+        else:
+            blocks = cast("list[dict[str, Any]]", list(self.content))
+        if block_type is None:
+            return blocks
+        wanted = {block_type} if isinstance(block_type, str) else set(block_type)
+        return [block for block in blocks if block["type"] in wanted]
+
+    def has_content_blocks(self, block_type: str | Iterable[str] | None = None) -> bool:
+        """Return True if the message has a block of a type.
+
+        Args:
+            block_type: As of :meth:`get_content_blocks`.
+        """
+        return bool(self.get_content_blocks(block_type))
+
+    def __repr__(self) -> str:
+        return f"Msg(name={self.name!r}, content={self.content!r}, role={self.role!r})"
+
+
+def _plain(block: ContentBlock) -> messages.BlockLike:
+    """Return a block as lazyprompt has it: Gemini's signature has another name there."""
+    if not isinstance(block, dict) or _SIGNATURE not in block:
+        return block
+    return {"signature" if name == _SIGNATURE else name: value for name, value in block.items()}
