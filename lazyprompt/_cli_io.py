@@ -11,8 +11,12 @@ from typing import NamedTuple, cast
 
 import click
 
-from lazyprompt._whole_file import write_whole
+from lazyprompt._files import read_regular, write_whole
 from lazyprompt.inspect.signs import visible
+
+# The largest file that an option names; and what a shell opens for this process, be it a pipe.
+_MOST = 268_435_456
+_OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
 class WrongUseError(click.ClickException):
@@ -130,12 +134,22 @@ def file_text(where: str, path: str, advice: str = "") -> str:
         WrongUseError: It cannot be read as UTF-8.
     """
     try:
-        data = Path(path).read_bytes() if path else b""
+        data = _bytes_of(path) if path else b""
     except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
         raise WrongUseError(where, f"{path}: {_reason(error)}{advice}") from error
     if not path:
         raise WrongUseError(where, f"the name of the file is empty{advice}")
     return _decoded(data, where, path)
+
+
+def _bytes_of(path: str) -> bytes:
+    if not path.startswith(_OWN_STREAMS):
+        return read_regular(path, _MOST)
+    with Path(path).open("rb") as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise OSError(errno.EFBIG, f"it has more than {_MOST:,} bytes")
+    return data
 
 
 def _decoded(data: bytes, where: str, name: str) -> str:

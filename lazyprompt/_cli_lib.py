@@ -113,6 +113,7 @@ def show(**options: Unpack[_ShowOptions]) -> Output:
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
     """  # noqa: D301 - as above
     from lazyprompt.files.library.names import YAML_SUFFIXES  # noqa: PLC0415 - yaml costs 10 ms
+    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - yaml costs 10 ms
 
     with _blaming("--dir"):
         library = _library(options)
@@ -122,7 +123,7 @@ def show(**options: Unpack[_ShowOptions]) -> Output:
         told: JsonObject = {**_told(entry), "hash": library.hash(*asked)}
         if entry.path.suffix.lower() in YAML_SUFFIXES:
             told["inputs"] = [*library.prompter(*asked).slots]
-            text = entry.path.read_text(encoding="utf-8-sig")
+            text = text_of_file(str(entry.path)).removeprefix("\ufeff")
         else:
             prompt = library.get(*asked)
             fields: JsonObject = prompt.spec.to_dict()

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lazyprompt._cli_io import Output, WrongUseError, json_text
-from lazyprompt.errors import LazyPromptError
+from lazyprompt.errors import LazyPromptError, MissingExtraError
 from lazyprompt.text.chat.template import ChatTemplate
+from lazyprompt.tokens.huggingface import read_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -39,13 +40,9 @@ def checked(path: str, name: str | None, *, as_json: bool) -> Output:
 def _tokenizer_at(path: Path) -> tokenizers.Tokenizer | None:
     """The tokenizer beside a template, where there is one and it can be read."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
-    if not file.is_file():
+    if not file.exists():
         return None
     try:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
-    except ImportError:
+        return read_tokenizer(file)
+    except MissingExtraError:
         return None
-    try:
-        return Tokenizer.from_file(str(file))
-    except Exception as error:  # the package has no other error
-        raise WrongUseError("PATH", f"{file} is no tokenizer that can be read: {error}") from error

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
+from lazyprompt._files import read_regular
 from lazyprompt._frozen import read_only
 from lazyprompt._json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
@@ -24,6 +25,8 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = get_args(Role)
 # What is said in these roles is the developer's.
 SYSTEM_ROLES: tuple[Role, ...] = ("system", "developer")
+# The largest file that is read as media.
+_MOST = 1_073_741_824
 
 
 @read_only
@@ -276,7 +279,7 @@ class _MediaBlock(_Block):
         if media_type is None:
             raise MediaError(f"{str(path)!r}: its ending tells no MIME type; build a Base64Source with media_type=")
         try:
-            data = Path(path).read_bytes()
+            data = read_regular(path, _MOST)
         except OSError as error:
             raise MediaError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
         return cls._of(Base64Source(media_type, b64encode(data).decode("ascii")), Path(path).name)

@@ -20,7 +20,7 @@ HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", 
 # The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
 ROOMS = [
     ("errors", "_version", "secret", "trusted"),
-    ("_json", "_whole_file", "_frozen"),
+    ("_json", "_files", "_frozen"),
     ("messages", "openai_form", "history", "tools"),
     ("encoding",),
     ("prompt",),

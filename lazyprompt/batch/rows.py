@@ -5,15 +5,14 @@ No library of tables is imported for data that is at hand: each is known by the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
+from lazyprompt._files import open_regular
 from lazyprompt.errors import BatchError, did_you_mean
-
-if TYPE_CHECKING:
-    import os
 
 Row: TypeAlias = "Mapping[str, object]"
 Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]
@@ -124,7 +123,7 @@ def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
 
     found = path.path if isinstance(path, RowFile) else Path(path)
     try:
-        with found.open("rb") as file:
+        with os.fdopen(open_regular(found), "rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         raise BatchError(f"{found} cannot be read: {error.strerror or error}") from error

@@ -10,16 +10,13 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
-from errno import EINVAL
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, Final, cast
 
+from lazyprompt._files import read_regular
 from lazyprompt._json import checked
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
-from lazyprompt.files import yaml_nodes
-from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, TOO_LARGE, Node, Reader, Source
-from lazyprompt.formatters.steps import opened
+from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source
 from lazyprompt.secret import SecretText, variable
 
 if TYPE_CHECKING:
@@ -231,35 +228,27 @@ def file_text(path: Path, given: str) -> str:
         ValueError: It is too large, or no UTF-8, or cannot be read.
     """
     try:
-        data = bytes_of_file(path)
+        data = read_resolved(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {given!r}") from None
     except OSError as error:
         raise ValueError(f"{given!r} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{given!r}: {TOO_LARGE}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
 
 
-def bytes_of_file(path: Path) -> bytes:
-    """The bytes of a file whose path was resolved: a link that was made since is not followed, nor a pipe waited for.
+def read_resolved(path: Path) -> bytes:
+    """Read a file whose path was resolved; a link that was made since is not followed.
 
     Args:
         path: The path.
 
     Raises:
-        OSError: It cannot be read, or is no regular file.
+        OSError: It cannot be read, is not a regular file, or is too large.
     """
-    if os.open not in os.supports_dir_fd:
-        return yaml_nodes.bytes_of_file(path)
-    descriptor = opened(path.anchor, str(path))
-    if not S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(EINVAL, "it is no regular file")
-    return yaml_nodes.bytes_of_file(descriptor)
+    return read_regular(path, MAX_BYTES, path.anchor if os.open in os.supports_dir_fd else None)
 
 
 def _content(path: Path, given: str) -> tuple[Node, Source]:

@@ -7,17 +7,15 @@ to it ``no`` is false, ``12:30`` is 750 and ``010`` is 8, none of which anybody 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 from unicodedata import combining, east_asian_width
 
 import yaml
 
+from lazyprompt._files import read_regular
 from lazyprompt._json import well_formed
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.inspect.signs import visible
-
-if TYPE_CHECKING:
-    import os
 
 MAX_BYTES = 5_000_000
 """The largest file, and the most text it may hold once its aliases are written out."""
@@ -28,7 +26,6 @@ MAX_NODES = 100_000
 MAX_DEPTH = 100
 """The deepest nesting in a file."""
 
-_MOST_ARE_SMALLER = 65_536
 TOO_LARGE = f"the file is larger than {MAX_BYTES} bytes"
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NOT_A_BREAK = re.compile(r"[^\r\n]")
@@ -306,16 +303,16 @@ def plain(node: Node) -> object:
 
 
 def text_of_file(name: str) -> str:
-    """The text of a file of prompts.
+    """Read the text of a prompt file.
 
     Args:
         name: Its path.
 
     Raises:
-        PromptFileError: It cannot be read, is too large, or no UTF-8.
+        PromptFileError: It cannot be read, is not a regular file, is too large, or is not UTF-8.
     """
     try:
-        data = bytes_of_file(name)
+        data = read_regular(name, MAX_BYTES)
     except FileNotFoundError as error:
         raise PromptFileMissingError(f"{name}:1:1: there is no such file") from error
     except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
@@ -323,34 +320,16 @@ def text_of_file(name: str) -> str:
     return decoded(data, name)
 
 
-def bytes_of_file(path: str | os.PathLike[str] | int) -> bytes:
-    """The bytes of a file; of one that is too large, so many that it can be seen.
-
-    Args:
-        path: Its path; or a descriptor of it, which is closed.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: Its path has a NUL character.
-    """
-    with open(path, "rb") as file:  # noqa: PTH123 - a Path costs as much as to read a file
-        # To make room for the largest file takes longer than to read most.
-        begin = file.read(_MOST_ARE_SMALLER)
-        return begin if len(begin) < _MOST_ARE_SMALLER else begin + file.read(MAX_BYTES + 1 - len(begin))
-
-
 def decoded(data: bytes, name: str) -> str:
-    """The text of a file.
+    """Decode a file.
 
     Args:
         data: Its bytes.
-        name: How errors call it.
+        name: Its name in errors.
 
     Raises:
-        PromptFileError: It is too large, or no UTF-8.
+        PromptFileError: It is not UTF-8.
     """
-    if len(data) > MAX_BYTES:
-        raise PromptFileError(f"{name}:1:1: {TOO_LARGE}")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

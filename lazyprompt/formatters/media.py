@@ -7,14 +7,14 @@ import re
 from base64 import b64encode
 from binascii import a2b_base64
 from dataclasses import dataclass
+from errno import EFBIG
 from os import PathLike
-from stat import S_ISREG
 from typing import TYPE_CHECKING, cast
 
+from lazyprompt._files import read_regular
 from lazyprompt._frozen import read_only
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters._fetch import Deadline, check_url, checked_host, fetched, refused, scheme_of
-from lazyprompt.formatters.steps import opened
 from lazyprompt.messages import Base64Source
 
 if TYPE_CHECKING:
@@ -340,13 +340,10 @@ def _read(url: str, where: str, roots: tuple[str, ...], max_bytes: int) -> bytes
         root = next((root for root in roots if path.startswith(root.rstrip(os.sep) + os.sep)), None)
         if root is None:
             raise refused(where, url, f"does not lie in {' or '.join(roots)}; add its directory to roots=")
-        descriptor = opened(root, path)
-        try:
-            return _content(descriptor, url, where, max_bytes)
-        finally:
-            os.close(descriptor)
+        return read_regular(path, max_bytes, root)
     except OSError as error:
-        raise refused(where, url, f"cannot be read: {error.strerror}; mend that, or give another path") from error
+        advice = "raise max_bytes= of the media resolver" if error.errno == EFBIG else "mend that"
+        raise refused(where, url, f"cannot be read: {error.strerror}; {advice}, or give another path") from error
 
 
 def _path_of(url: str, where: str) -> str:
@@ -361,17 +358,3 @@ def _path_of(url: str, where: str) -> str:
     if "\0" in path:
         raise refused(where, url, "has a null byte in it; give a path without")
     return path
-
-
-def _content(descriptor: int, url: str, where: str, max_bytes: int) -> bytes:
-    status = os.fstat(descriptor)
-    if not S_ISREG(status.st_mode):
-        raise refused(where, url, "is no regular file; give the path of one")
-    size = status.st_size
-    if size > max_bytes:
-        raise refused(where, url, f"has {size} bytes; max_bytes= of the media resolver allows {max_bytes}")
-    with open(descriptor, "rb", closefd=False) as file:
-        data = file.read(size + 1)
-    if len(data) > size:
-        raise refused(where, url, "grew while it was read; give a file that is complete")
-    return data

@@ -9,8 +9,6 @@ from lazyprompt.errors import EngineError, missing_extra
 from lazyprompt.modules.clients._opened import key_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import tokenizers
 
     from lazyprompt.encoding import TokenizerLike
@@ -73,19 +71,6 @@ def added_by(tokenizer: TokenizerLike) -> list[int]:
         return []
     made = cast("tokenizers.Tokenizer", backend).encode("a")
     return [token for token, _ in takewhile(lambda one: one[1], zip(made.ids, made.special_tokens_mask, strict=True))]
-
-
-def tokenizer_in(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a file ``tokenizer.json``.
-
-    Raises:
-        MissingExtraError: The package tokenizers is not installed.
-    """
-    try:
-        import tokenizers  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_extra("tokenizers", "hf") from error
-    return tokenizers.Tokenizer.from_file(str(path))
 
 
 def address_of(url: str) -> str:

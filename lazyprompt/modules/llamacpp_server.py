@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
 from importlib import import_module
 from os.path import commonprefix
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from lazyprompt._files import open_regular, read_regular
+from lazyprompt.text.chat.source import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +108,7 @@ def _options() -> argparse.ArgumentParser:
 def _no_model(name: str) -> str:
     """What is wrong with a model's file, as far as its first bytes tell."""
     try:
-        with Path(name).open("rb") as file:
+        with os.fdopen(open_regular(name), "rb") as file:
             magic = file.read(len(_MAGIC))
     except OSError as error:
         return f"cannot read the model {name}: {error.strerror}"
@@ -124,7 +127,7 @@ def _own(known: argparse.Namespace) -> Iterator[tuple[str, object]]:
     if known.seed is not None:
         yield "sampling.seed", known.seed
     if known.chat_template is not None:
-        yield "chat_template", Path(known.chat_template).read_text(encoding="utf-8")
+        yield "chat_template", read_regular(known.chat_template, MAX_BYTES).decode()
 
 
 def _pairs(others: Sequence[str]) -> Iterator[tuple[str, object]]:

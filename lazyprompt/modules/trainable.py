@@ -15,12 +15,13 @@ from lazyprompt.modules._base import ChatModule
 from lazyprompt.modules._layout import Given, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, TextReader
 from lazyprompt.modules._sending import Limits, Sender
-from lazyprompt.modules._served import Served, added_by, address_of, checked, tokenizer_in
+from lazyprompt.modules._served import Served, added_by, address_of, checked
 from lazyprompt.modules.bridged import Asked, Bridged, Local, answer_ids
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.secret import Secret
+from lazyprompt.tokens.huggingface import read_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -355,9 +356,9 @@ class TrainableModule(ChatModule):
     @cached_property
     def _known_tokenizer(self) -> TokenizerLike | None:
         path = Path(self.base_model) / "tokenizer.json"
-        if self._tokenizer is not None or not self.base_model or not path.is_file():
+        if self._tokenizer is not None or not self.base_model or not path.exists():
             return self._tokenizer
-        return tokenizer_in(path)
+        return read_tokenizer(path)
 
     def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
         lost = self._running.process is not None and fault.kind in ("connection", "cut")

@@ -14,11 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazyprompt._whole_file import write_whole
+from lazyprompt._files import write_whole
 from lazyprompt.batch.lock import Lock
 from lazyprompt.errors import BatchError, PromptFileError, PromptFileMissingError
 from lazyprompt.files.library.names import SUFFIXES, directories, entry_of
-from lazyprompt.files.references import bytes_of_file
+from lazyprompt.files.references import read_resolved
 from lazyprompt.files.yaml_nodes import MAX_BYTES, TOO_LARGE, decoded
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Workspace:
         place = self.place(path)
         try:
             # A link that is made from here on is not followed.
-            data = bytes_of_file(Path(os.path.realpath(place)))
+            data = read_resolved(Path(os.path.realpath(place)))
         except FileNotFoundError as error:
             raise PromptFileMissingError(f"{path}: there is no such file") from error
         except OSError as error:

@@ -7,8 +7,8 @@ from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from lazyprompt._files import write_whole
 from lazyprompt._version import __version__
-from lazyprompt._whole_file import write_whole
 from lazyprompt.errors import TokenizerError
 
 if TYPE_CHECKING:
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 
     from urllib3 import PoolManager
 
-# The largest vocabulary that OpenAI gives has 3.6 MB.
-_MOST: Final = 33_554_432
 # Little at a time: a server that drips is left after one of these.
 _CHUNK: Final = 4_096
 _SHOWN: Final = 200
 
 
-def downloaded(url: str, timeout: float, ways_out: str) -> bytes:
+def downloaded(url: str, most: int, timeout: float, ways_out: str) -> bytes:
     """What is at an address.
 
     Args:
         url: The address.
+        most: The limit of its size, in bytes.
         timeout: How many seconds all of it may take.
         ways_out: What an error says can be done instead.
 
@@ -40,7 +39,7 @@ def downloaded(url: str, timeout: float, ways_out: str) -> bytes:
     answers: list[bytes | str] = []
     late = Event()
     # A name server and a proxy know no deadline, so they are asked beside, and left to themselves where they are late.
-    asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
+    asking = Thread(target=lambda: answers.append(_asked(url, most, timeout, late)), daemon=True)
     asking.start()
     asking.join(timeout)
     late.set()
@@ -70,7 +69,7 @@ def write_file(path: Path, content: bytes) -> None:
         ) from error
 
 
-def _asked(url: str, timeout: float, late: Event) -> bytes | str:
+def _asked(url: str, most: int, timeout: float, late: Event) -> bytes | str:
     """The bytes, or what went wrong."""
     from http.client import HTTPException  # noqa: PLC0415 - only a download needs it
 
@@ -91,8 +90,8 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
             size = 0
             while chunk := response.read(_CHUNK):
                 size += len(chunk)
-                if size > _MOST:
-                    return f"it has more than {_MOST} bytes"
+                if size > most:
+                    return f"it has more than {most} bytes"
                 if late.is_set() or monotonic() > end:
                     return f"it did not come within {timeout:g} s"
                 chunks.append(chunk)

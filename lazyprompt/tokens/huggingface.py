@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from lazyprompt._files import read_regular
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 from lazyprompt.tokens.media import media_in, media_tokens
 from lazyprompt.tokens.said import forms, json_text, said
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.said import Form
 
 _FILE = "tokenizer.json"
+# The largest in use have some 35 MB.
+_MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 # What makes a message one of another form than OpenAI's, and who speaks in it.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
@@ -70,7 +73,7 @@ class HuggingFaceTokenCounter:
         self.chat_template = chat_template
         path = Path(tokenizer)
         file = path / _FILE if path.is_dir() else path
-        if not file.is_file():
+        if not file.exists():
             raise TokenizerError(
                 f"there is no tokenizer at {file}; give the path of a model's {_FILE}, or of the directory it lies in "
                 "(nothing is downloaded)"
@@ -165,12 +168,10 @@ class HuggingFaceTokenCounter:
 
 
 def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:
+    tokenizer = read_tokenizer(file)
+    from tokenizers import AddedToken  # noqa: PLC0415 - an extra
+
     try:
-        from tokenizers import AddedToken, Tokenizer  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_extra("tokenizers", "hf") from error
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         there = tokenizer.get_added_tokens_decoder().values()
@@ -181,11 +182,39 @@ def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:
         added += [AddedToken(text, special=True) for text in source.whole_tokens if text not in contents]
         cast("Any", tokenizer).add_tokens(added)
     except Exception as error:  # the package has no other error
-        raise TokenizerError(
-            f"{file} is no tokenizer that the package tokenizers can read: {error}; copy it again from where the model "
-            "is kept, or install a newer tokenizers"
-        ) from error
+        raise _unreadable(file, error) from error
     return tokenizer
+
+
+def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
+    """Read a file ``tokenizer.json``.
+
+    Args:
+        file: Its path.
+
+    Raises:
+        TokenizerError: It is not a tokenizer, not a regular file, or too large.
+        MissingExtraError: The package tokenizers is not installed.
+    """
+    try:
+        from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_extra("tokenizers", "hf") from error
+    try:
+        data = read_regular(file, _MOST)
+    except OSError as error:
+        raise TokenizerError(f"{file} cannot be read: {error.strerror}; give a model's {_FILE}") from error
+    try:
+        return Tokenizer.from_buffer(data)
+    except Exception as error:  # the package has no other error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> TokenizerError:
+    return TokenizerError(
+        f"{file} is no tokenizer that the package tokenizers can read: {error}; copy it again from where the model is "
+        "kept, or install a newer tokenizers"
+    )
 
 
 def _flags(token: Mapping[str, object]) -> dict[str, Any]:

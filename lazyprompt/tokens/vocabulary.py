@@ -16,6 +16,7 @@ from threading import Lock
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from lazyprompt._files import read_regular
 from lazyprompt.errors import TokenizerError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
 _LOADING: Final = Lock()
+# The largest vocabulary that OpenAI gives has 3.6 MB.
+_MOST: Final = 33_554_432
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
 
 
@@ -139,9 +142,9 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
     files = _files(name)
     for file in files:
         path = _cached(folder, file)
-        if path.is_file() and not _fault(file, path.read_bytes()):
+        if path.is_file() and not _fault(file, read_regular(path, _MOST)):
             continue
-        content = downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
+        content = downloaded(file.url, _MOST, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
         if fault := _fault(file, content):
             raise TokenizerError(
                 f"what came from {file.url} is not the vocabulary {name}: {fault}; a proxy may have put something in "
@@ -319,7 +322,7 @@ def _missing(name: str, why: str) -> TokenizerError:
 def _content(file: File, path: Path, way_out: str) -> bytes:
     """The bytes of a file, which must be those of the vocabulary."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path, _MOST)
     except OSError as error:
         raise TokenizerError(f"{path} cannot be read ({error.strerror or error}); {way_out}") from error
     if fault := _fault(file, content):

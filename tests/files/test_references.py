@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lazyprompt._files import read_regular
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.yaml_nodes import bytes_of_file
 
 
 def made(front: str, base: Path | None = None, **more: Any) -> dict[str, Any]:
@@ -142,13 +142,13 @@ def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:
 def test_a_file_may_be_read_often_and_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def opening(path: Path | str) -> bytes:
+    def opening(path: Path | str, most: int, root: str | None = None) -> bytes:
         opened.append(Path(path).name)
-        return bytes_of_file(path)
+        return read_regular(path, most, root)
 
     (folder / "p.prompty").write_text("---\nmetadata: {a: '${file:b.yaml}', b: '${file:b.yaml}'}\n---\n")
-    monkeypatch.setattr("lazyprompt.files.yaml_nodes.bytes_of_file", opening)
-    monkeypatch.setattr("lazyprompt.files.references.bytes_of_file", opening)
+    monkeypatch.setattr("lazyprompt.files.yaml_nodes.read_regular", opening)
+    monkeypatch.setattr("lazyprompt.files.references.read_regular", opening)
     metadata = Prompty.load(folder / "p.prompty").metadata
     assert opened == ["p.prompty", "b.yaml"]
     assert metadata["a"] == metadata["b"]

@@ -213,7 +213,7 @@ def test_a_huge_file_is_refused_before_it_is_in_the_memory(tmp_path: Path, way: 
     assert peak_of(path.read_bytes) >= 100_000_000
 
     def load() -> None:
-        with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
+        with pytest.raises(PromptFileError, match="it has 100,000,000 bytes; the limit is 5,000,000"):
             FILE_WAYS[way](path)
 
     assert peak_of(load) < 20_000_000
@@ -224,7 +224,7 @@ def test_a_huge_medium_is_refused_before_it_is_in_the_memory(tmp_path: Path) -> 
     resolver = MediaResolver(roots=[tmp_path])
 
     def load() -> None:
-        with pytest.raises(LazyPromptError, match=r"^messages\[0\]: .*has 100000000 bytes"):
+        with pytest.raises(LazyPromptError, match=r"^messages\[0\]: .*it has 100,000,000 bytes"):
             resolver.load(URLSource(str(path)), "messages[0]")
 
     assert peak_of(load) < 5_000_000

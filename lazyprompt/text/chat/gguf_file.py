@@ -11,8 +11,9 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._files import open_regular
 from lazyprompt.errors import TokenizerError, missing_extra
-from lazyprompt.text.chat.source import ChatSource
+from lazyprompt.text.chat.source import MAX_BYTES, ChatSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +38,9 @@ _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 # What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
 _CUT = "it ends too early"
+# Models in use have about a quarter of a million tokens and half a million merges.
+_MOST_ITEMS = 4_194_304
+_MOST_FIELDS = 65_536
 # The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
@@ -59,11 +63,23 @@ def read_gguf(path: Path) -> ChatSource:
     except ImportError as error:
         raise missing_extra("gguf", "gguf") from error
     try:
+        _check_head(path)
         return _source(reader(os.fspath(path)))
     except (OSError, ValueError, LookupError, ArithmeticError, struct.error) as error:
+        why = getattr(error, "strerror", None) or error
         raise TokenizerError(
-            f"{path} is no GGUF file, or no sound one ({error}); copy it again from where the model is kept"
+            f"{path} is no GGUF file, or no sound one ({why}); copy it again from where the model is kept"
         ) from error
+
+
+def _check_head(path: Path) -> None:
+    """Check what the package gguf would wait for, or fill the memory with."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        head = file.read(24)
+    # The version, which is small, tells the order of bytes.
+    counts = struct.unpack(">8xQQ" if head[4:6] == b"\0\0" else "<8xQQ", head)
+    if max(counts) > _MOST_FIELDS:
+        raise ValueError(f"it has more than {_MOST_FIELDS:,} fields or tensors")
 
 
 def _reader() -> type[GGUFReader]:
@@ -84,6 +100,8 @@ def _reader() -> type[GGUFReader]:
                 return field
             parts: list[NDArray[Any]] = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
             kind, count, at = GGUFValueType(int(parts[0][0])), int(parts[1][0]), orig_offs + 12
+            if count > _MOST_ITEMS:
+                raise ValueError(f"a list in it has {count:,} items; the limit is {_MOST_ITEMS:,}")
             content = np.asarray(self.data)  # slices of a memmap are slow
             if kind in self.gguf_scalar_to_np:
                 parts.append(self._get(at, self.gguf_scalar_to_np[kind], count))
@@ -110,6 +128,8 @@ def _source(reader: GGUFReader) -> ChatSource:
             text = _value(reader, key)
             if not isinstance(text, str):
                 raise ValueError(f"{key} is a {type(text).__name__}, not text")
+            if len(text) > MAX_BYTES:
+                raise ValueError(f"{key} has {len(text):,} characters; the limit is {MAX_BYTES:,}")
             templates["default" if key == _TEMPLATE else key.removeprefix(f"{_TEMPLATE}.")] = text
     token = _tokens(reader)
     numbers = {name: _value(reader, f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from lazyprompt._files import read_regular
 from lazyprompt.errors import TemplateError, TokenizerError
 from lazyprompt.text.chat.jinja import ChatJinja
 
@@ -24,6 +25,8 @@ _CONFIG = "tokenizer_config.json"
 _TOKENS_MAP = "special_tokens_map.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATES = "additional_chat_templates"
+MAX_BYTES = 16_777_216
+"""The most that a configuration, or all templates beside a tokenizer, may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def read_source(source: str | Path) -> ChatSource:
     if isinstance(source, str) and ("{{" in source or "{%" in source):
         return ChatSource({"default": source})
     path = Path(source)
-    if path.suffix == ".gguf" and path.is_file():
+    if path.suffix == ".gguf" and path.exists() and not path.is_dir():
         from lazyprompt.text.chat.gguf_file import read_gguf  # noqa: PLC0415 - an extra
 
         return read_gguf(path)
@@ -121,10 +124,15 @@ def read_chat_source(path: str | Path) -> ChatSource:
     )
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, most: int = MAX_BYTES) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        # As text files are read: each line ends with a line feed.
+        text = read_regular(path, most).decode()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        why = error.strerror
+        raise TokenizerError(f"{path} cannot be read: {why}; copy it again from where the model is kept") from error
+    except ValueError as error:
         raise TokenizerError(f"{path} cannot be read: {error}; copy it again from where the model is kept") from error
 
 
@@ -146,7 +154,11 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
     if (directory / _TEMPLATE).exists():
         files = {"default": directory / _TEMPLATE} | files
     if files:
-        return {name: _read(path) for name, path in files.items()}
+        left, templates = MAX_BYTES, dict[str, str]()
+        for name, path in files.items():
+            templates[name] = _read(path, left)
+            left -= len(templates[name].encode())
+        return templates
     where = f"the chat_template of {directory / _CONFIG}"
     given = config.get("chat_template")
     if given is None:
@@ -155,7 +167,7 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
         return {"default": given}
     if not isinstance(given, list):
         raise TemplateError(f"{where} is a {type(given).__name__}, neither text nor a list of templates")
-    templates: dict[str, str] = {}
+    templates = {}
     for at, item in enumerate(cast("list[object]", given)):
         entry = cast("dict[str, object]", item if isinstance(item, dict) else {})
         name, text = entry.get("name"), entry.get("template")

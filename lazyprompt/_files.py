@@ -1,0 +1,215 @@
+"""Files opened safely: no pipe is waited for, no link is followed to another file, nothing endless is read.
+
+Every module of the package that reads a file whole, or writes one, does it with these functions.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from errno import EFBIG, EINVAL, EISDIR, ELOOP, EMLINK, ENOTSUP
+from stat import S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_IMODE, S_ISREG
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KINDS: Final = {
+    S_IFDIR: "a directory",
+    S_IFIFO: "a pipe",
+    S_IFSOCK: "a socket",
+    S_IFCHR: "a device",
+    S_IFBLK: "a device",
+    S_IFLNK: "a link",
+}
+
+
+def read_regular(path: str | os.PathLike[str], most: int, root: str | None = None) -> bytes:
+    """Read a regular file of bounded size.
+
+    Args:
+        path: The file, or a link to it.
+        most: The limit of its size, in bytes.
+        root: A directory of the path, which is resolved: then no link is followed, see :func:`open_nofollow`.
+
+    Raises:
+        OSError: It cannot be read, is not a regular file, has more bytes, or grows meanwhile.
+        ValueError: The path has a NUL character.
+    """
+    descriptor = open_regular(path) if root is None else open_nofollow(root, os.fspath(path))
+    try:
+        status = os.fstat(descriptor)
+        _check_regular(status)
+        if status.st_size > most:
+            raise OSError(EFBIG, f"it has {status.st_size:,} bytes; the limit is {most:,}")
+        data = os.read(descriptor, status.st_size + 1)
+        while len(data) < status.st_size and (more := os.read(descriptor, status.st_size + 1 - len(data))):
+            data += more
+        if len(data) > status.st_size:
+            raise OSError(EINVAL, "it grew while it was read")
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Open a regular file, or a link to one, for reading.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file.
+        ValueError: The path has a NUL character.
+    """
+    # Looked at before: to open a device may change it, and a system without O_NONBLOCK would wait for a pipe.
+    _check_regular(os.stat(path))  # noqa: PTH116 - a Path costs as much as the call
+    descriptor = os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY"))
+    try:
+        _check_regular(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_nofollow(root: str, path: str) -> int:
+    """Open a resolved path below a root for reading, without following links.
+
+    Each step is opened from the one before, so that a link put in its place since the path was resolved leads nowhere.
+    A pipe is opened too, without waiting for its other end.
+
+    Args:
+        root: The directory that the steps begin in, resolved.
+        path: The path, resolved, with the root before it.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: It cannot be opened, or a step is a link now, or this system has no such steps.
+    """
+    if os.open not in os.supports_dir_fd:
+        raise OSError(ENOTSUP, "this system cannot open files in steps")
+    step = getattr(os, "O_PATH", os.O_RDONLY) | _flags("O_DIRECTORY", "O_NOFOLLOW")
+    *above, name = path.removeprefix(root).strip("/").split("/")
+    directory = os.open(root, step)
+    try:
+        for part in above:
+            below = os.open(part, step, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        return os.open(name, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"), dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+def open_own(path: Path, flags: int = 0) -> int:
+    """Open a file of ours for reading and writing; make it where there is none.
+
+    Its name can be guessed, so somebody else may have put a link there.
+
+    Args:
+        path: The file.
+        flags: Further flags of :func:`os.open`.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: It cannot be opened, is not a regular file, or has other names beside this one.
+    """
+    # A system without O_NOFOLLOW has this look alone.
+    with suppress(FileNotFoundError):
+        _check_regular(path.lstat())
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"), 0o666)
+    try:
+        _check_own(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_new(path: Path, mode: int = 0o666) -> int:
+    """Make a file and open it for reading and writing.
+
+    Args:
+        path: The file.
+        mode: Its permissions, without those that the process masks.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: It cannot be made, or something has that name, be it a link.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW"), mode)
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file in one step.
+
+    A process that ends within it leaves the old file, and one with a hidden name. A device or a pipe is written to,
+    never replaced.
+
+    Args:
+        path: The file, made where there is none.
+        data: Its bytes.
+        mode: The permissions of a new file; one that is there keeps its own.
+
+    Raises:
+        OSError: It cannot be written, or is a link to a file; then nothing has changed.
+        ValueError: The path has a NUL character.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        status = None
+    if status is not None and not S_ISREG(status.st_mode):
+        path.write_bytes(data)
+        return
+    check_no_link(path)
+    temporary = path.with_name(f".lazyprompt-{os.urandom(16).hex()}.tmp")
+    try:
+        with os.fdopen(open_new(temporary, mode), "wb") as file:
+            if status is not None:  # before there is anything to be read in it
+                temporary.chmod(S_IMODE(status.st_mode))
+            file.write(data)
+            file.flush()
+            # Or else a machine that fails may have the new name on its disk, and nothing below it.
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_no_link(path: Path) -> None:
+    """Check that a file to be written is not a link, which somebody else may have put there.
+
+    Raises:
+        OSError: It is one.
+    """
+    if path.is_symlink():
+        raise OSError(ELOOP, f"it is a link; give the path that it leads to, {os.path.realpath(path)}, or remove it")
+
+
+def _check_regular(status: os.stat_result) -> None:
+    kind = S_IFMT(status.st_mode)
+    if kind != S_IFREG:
+        what = _KINDS.get(kind, "something else")
+        raise OSError(EISDIR if kind == S_IFDIR else EINVAL, f"it is {what}, not a regular file")
+
+
+def _check_own(status: os.stat_result) -> None:
+    _check_regular(status)
+    if status.st_nlink > 1:
+        raise OSError(EMLINK, "it has a second name, so it may be somebody else's file; remove this name")
+
+
+def _flags(*names: str) -> int:
+    """Return the flags of these names that this system has, and those of every file."""
+    flags = 0
+    for name in ("O_CLOEXEC", "O_BINARY", *names):
+        flags |= getattr(os, name, 0)
+    return flags

@@ -1,0 +1,287 @@
+"""Files are read only if they are regular and not too large: nothing waits, nothing fills the memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+import tracemalloc
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tiny_model import CHATML, write_model
+
+from lazyprompt import (
+    Chat,
+    ChatTemplate,
+    HuggingFaceTokenCounter,
+    ImageBlock,
+    OnlineChatModule,
+    PromptLibrary,
+    Prompty,
+    TiktokenCounter,
+    TrainableModule,
+)
+from lazyprompt.batch.rows import fingerprint, read_rows
+from lazyprompt.cli import main
+from lazyprompt.errors import LazyPromptError, TokenizerError
+from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.modules.llamacpp_server import main as serve
+from lazyprompt.studio.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HUGE = 1_500_000_000
+VOCABULARY: dict[str, Any] = {
+    "version": "1.0",
+    "added_tokens": [],
+    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+}
+
+
+def on_the_command_line(*arguments: str) -> None:
+    """Run a command; one line says what is wrong, and is raised."""
+    written = TextIOWrapper(BytesIO(), write_through=True)
+    with redirect_stdout(written), redirect_stderr(written):
+        status = main([*arguments])
+    if status:
+        written.seek(0)
+        raise LazyPromptError(written.read())
+
+
+def counted(path: Path) -> None:
+    HuggingFaceTokenCounter(path.parent)
+
+
+def loaded(path: Path) -> None:
+    ChatTemplate.load(path.parent)
+
+
+def loaded_by_name(path: Path) -> None:
+    ChatTemplate.load(path)
+
+
+def loaded_of_more(path: Path) -> None:
+    ChatTemplate.load(path.parents[1])
+
+
+def trainable(path: Path) -> None:
+    with TrainableModule(str(path.parent), url="http://127.0.0.1:1") as module:
+        module.payload("hi")
+
+
+def trained_tokenizer(path: Path) -> None:
+    with TrainableModule(str(path.parent), url="http://127.0.0.1:1", markers="chatml") as module:
+        assert module.tokenizer is not None
+
+
+def saved_chat(path: Path) -> None:
+    try:
+        Chat(OnlineChatModule("openai", model="m", api_key="k")).load(path)
+    except OSError as error:
+        raise LazyPromptError(f"{path}: {error.strerror}") from error
+
+
+# What reads, and the name of the file.
+WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "template": (loaded, "chat_template.jinja"),
+    "template by name": (loaded_by_name, "own.jinja"),
+    "more templates": (loaded_of_more, "additional_chat_templates/rag.jinja"),
+    "configuration": (loaded, "tokenizer_config.json"),
+    "map of tokens": (loaded, "special_tokens_map.json"),
+    "GGUF": (loaded_by_name, "model.gguf"),
+    "tokenizer": (counted, "tokenizer.json"),
+    "tokenizer's configuration": (counted, "tokenizer_config.json"),
+    "tokenizer's template": (counted, "chat_template.jinja"),
+    "vocabulary": (lambda path: TiktokenCounter("o200k_base", bpe_file=path), "o200k_base.tiktoken"),
+    "local model": (trainable, "chat_template.jinja"),
+    "local model's tokenizer": (trained_tokenizer, "tokenizer.json"),
+    "prompty": (Prompty.load, "x.prompty"),
+    "prompt file": (PromptFile.load, "x.yaml"),
+    "library": (lambda path: PromptLibrary(path.parent).get("x"), "x.prompty"),
+    "workspace": (lambda path: Workspace(path.parent).read(path.name), "x.prompty"),
+    "conversation": (saved_chat, "chat.json"),
+    "image": (ImageBlock.from_file, "x.png"),
+    "history of a command": (
+        lambda path: on_the_command_line("render", "--history", str(path), "--input", "x"),
+        "x.json",
+    ),
+    "tools of a command": (lambda path: on_the_command_line("render", "--tools", str(path), "--input", "x"), "x.json"),
+    "input of a command": (lambda path: on_the_command_line("render", "--input", f"@{path}"), "x.txt"),
+    "prompt of a command": (lambda path: on_the_command_line("render", str(path), "--input", "x"), "x.yaml"),
+    "checked template": (lambda path: on_the_command_line("check-template", str(path)), "own.jinja"),
+    "checked tokenizer": (lambda path: on_the_command_line("check-template", str(path.parent)), "tokenizer.json"),
+    "checked prompt": (lambda path: on_the_command_line("check", str(path)), "x.prompty"),
+}
+EVERY_WAY = pytest.mark.parametrize("way", WAYS)
+# Whose files are as large as models and media are.
+LARGE = {"GGUF"}
+
+
+@pytest.fixture
+def place(tmp_path: Path, way: str) -> Path:
+    """The file that is read, which is not there yet, among all that a reader needs beside it."""
+    path = tmp_path / "model" / WAYS[way][1]
+    path.parent.mkdir(parents=True)
+    directory = tmp_path / "model"
+    (directory / "tokenizer.json").write_text(json.dumps(VOCABULARY))
+    (directory / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
+    path.unlink(missing_ok=True)
+    return path
+
+
+def refusal(way: str, path: Path) -> str:
+    """What the error says; it comes by itself."""
+    told: list[str] = []
+
+    def run() -> None:
+        try:
+            WAYS[way][0](path)
+        except LazyPromptError as error:
+            told.append(str(error))
+
+    reading = Thread(target=run, daemon=True)
+    reading.start()
+    reading.join(60)
+    assert not reading.is_alive(), "it waits"
+    assert told, "it is read"
+    return told[0]
+
+
+@EVERY_WAY
+def test_a_pipe_is_refused(place: Path, way: str) -> None:
+    """The naive version ``path.read_text()`` waits for somebody to write into it."""
+    os.mkfifo(place)
+    told = refusal(way, place)
+    assert "not a regular file" in told or "there is no prompt" in told
+    assert place.name in told or way == "library"
+
+
+@EVERY_WAY
+def test_a_link_to_a_device_is_refused(place: Path, way: str) -> None:
+    """The naive version reads ``/dev/zero`` until the memory is full."""
+    place.symlink_to("/dev/zero")
+    told = refusal(way, place)
+    assert "it is a device, not a regular file" in told or "no prompt" in told
+
+
+@EVERY_WAY
+def test_a_socket_and_a_directory_are_refused(place: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.parent)
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(place.name)
+        told = refusal(way, place)
+        assert "it is a socket" in told or "No such device" in told or "no prompt" in told
+    place.unlink()
+    place.mkdir()
+    if way not in {"checked prompt", "checked template", "template by name", "GGUF"}:  # which take directories, too
+        told = refusal(way, place)
+        assert "it is a directory" in told or "no prompt" in told
+
+
+@EVERY_WAY
+def test_a_file_of_a_gigabyte_and_a_half_is_refused_before_it_is_read(place: Path, way: str) -> None:
+    place.touch()
+    os.truncate(place, HUGE)
+    tracemalloc.start()
+    try:
+        told = refusal(way, place)
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+    assert way in LARGE or "it has 1,500,000,000 bytes; the limit is " in told
+
+
+@pytest.mark.parametrize("way", ["template", "configuration", "tokenizer", "tokenizer's template", "local model"])
+def test_a_link_to_a_regular_file_is_followed(tmp_path: Path, place: Path, way: str) -> None:
+    """As the caches of Hugging Face have it: a snapshot is a directory of links to blobs."""
+    contents = {"tokenizer.json": json.dumps(VOCABULARY), "tokenizer_config.json": "{}", "chat_template.jinja": CHATML}
+    for number, (name, content) in enumerate(contents.items()):
+        (tmp_path / f"blob{number}").write_text(content)
+        (place.parent / name).unlink(missing_ok=True)
+        (place.parent / name).symlink_to(f"../blob{number}")
+    WAYS[way][0](place)
+
+
+@pytest.mark.parametrize("way", ["template"])
+def test_a_hundred_templates_together_are_bounded(place: Path) -> None:
+    more = place.parent / "additional_chat_templates"
+    more.mkdir()
+    for number in range(4):
+        (more / f"{number}.jinja").write_text("{#" + "x" * 5_000_000 + "#}")
+    with pytest.raises(TokenizerError, match=r"3.jinja cannot be read: it has 5,000,004 bytes; the limit is 1,777,204"):
+        ChatTemplate.load(place.parent)
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40), "more than 65,536 fields or tensors"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 1 << 60, 1), "more than 65,536 fields or tensors"),
+        (struct.pack(">4sIQQ", b"GGUF", 3, 0, 100_000), "more than 65,536 fields or tensors"),
+        (
+            struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 8, 100_000_000),
+            "a list in it has 100,000,000 items; the limit is 4,194,304",
+        ),
+        (struct.pack("<4sIQQQ24sI", b"GGUF", 3, 0, 1, 23, b"tokenizer.chat_template\0", 8), "GGUF"),
+    ],
+)
+def test_a_gguf_file_that_says_that_it_holds_much_is_refused(tmp_path: Path, head: bytes, told: str) -> None:
+    """The package gguf makes an object for each of them: 1.5 GB of zeros become a hundred million."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(head)
+    os.truncate(path, HUGE)
+    with pytest.raises(TokenizerError, match=told):
+        ChatTemplate.load(path)
+
+
+def test_a_template_in_a_gguf_file_is_bounded(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "model.gguf", {"default": CHATML + "{#" + "x" * 17_000_000 + "#}"}, weights=False)
+    with pytest.raises(TokenizerError, match=r"chat_template has 17,\d+,\d+ characters; the limit is 16,777,216"):
+        ChatTemplate.load(path)
+
+
+def test_rows_from_a_pipe_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.jsonl")
+    for read in (fingerprint, read_rows):
+        with pytest.raises(LazyPromptError, match="rows.jsonl"):
+            read(tmp_path / "rows.jsonl")
+
+
+def test_an_engine_waits_for_no_pipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "m.gguf")
+    assert serve(["--model", str(tmp_path / "m.gguf"), "--port", "0"]) == 1
+    assert "it is a pipe, not a regular file" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/fd for pipes")
+def test_what_the_shell_has_opened_is_read() -> None:
+    """As ``--history <(jq . chat.json)`` is: the shell names a pipe of this very process."""
+    reading, writing = os.pipe()
+    os.write(writing, b'[["Hi", "Ho"]]')
+    os.close(writing)
+    on_the_command_line("render", "--history", f"/dev/fd/{reading}", "--input", "x")
+    os.close(reading)
+
+
+def test_without_the_abilities_of_posix_a_pipe_is_refused_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC"):
+        monkeypatch.delattr(os, flag)
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    os.mkfifo(tmp_path / "x.prompty")
+    with pytest.raises(LazyPromptError, match="it is a pipe"):
+        Prompty.load(tmp_path / "x.prompty")
+    with pytest.raises(LazyPromptError, match="it is a pipe"):
+        Prompty.loads("---\nmetadata: {a: '${file:x.prompty}'}\n---\n", tmp_path)
+    (tmp_path / "x.prompty").unlink()
+    (tmp_path / "x.prompty").write_text("user:\nhi")
+    assert Prompty.load(tmp_path / "x.prompty").render() == "user:\nhi"
