@@ -90,6 +90,13 @@ def calls_of(
     return CallJob(job, OnlineChatModule(source, base_url=url, **given), rates or Rates(), params or {})
 
 
+def answer_line(row: int, **fields: Json) -> bytes:
+    """The line of an answer in the log of a run, with some fields otherwise."""
+    usage: Json = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    line: dict[str, Json] = {"row": row, "custom_id": f"row-{row}", "text": "so", "thinking": "", "tool_calls": []}
+    return json.dumps({**line, "usage": usage, "finish": "stop", "model": "m", **fields}).encode() + b"\n"
+
+
 def lines(path: Path) -> list[dict[str, Any]]:
     """A file of JSON lines."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

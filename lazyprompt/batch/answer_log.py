@@ -6,16 +6,34 @@ import asyncio
 import json
 import os
 from array import array
+from bisect import bisect_left
+from contextlib import ExitStack
+from io import FileIO
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
-from lazyprompt.batch.state import BatchStoppedError
+from lazyprompt._files import open_own
+from lazyprompt.batch.state import ANEW, BatchStoppedError, check_fields
+from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
-    from lazyprompt._json import Json
+    from lazyprompt._json import Json, JsonObject
+
+# The fields of lines, with the types of their values.
+_ANSWER: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "thinking": (str,),
+    "tool_calls": (list,),
+    "usage": (dict, type(None)),
+    "finish": (str, type(None)),
+    "model": (str,),
+}
+_LINE: dict[str, tuple[type, ...]] = {"row": (int,), "custom_id": (str,), **_ANSWER}
+_REJECT: dict[str, tuple[type, ...]] = {"row": (int,), "line": (int, type(None)), "reason": (str,), "data": ()}
+_LONGEST = 268_435_456
 
 
 class Entry(NamedTuple):
@@ -41,6 +59,7 @@ class AnswerLog:
 
     Args:
         path: The file; one that is there is gone on with.
+        rows: The numbers of the rows that are asked, in their order; read only if the file has lines.
         keeps_rejects: Whether rows that were rejected stay so; else they count as not asked.
 
     Attributes:
@@ -49,10 +68,11 @@ class AnswerLog:
         tokens: How many tokens all of them took.
 
     Raises:
+        BatchError: A line of the file is not what came of one of the rows.
         BatchStoppedError: The file cannot be read or written.
     """
 
-    def __init__(self, path: Path, *, keeps_rejects: bool) -> None:
+    def __init__(self, path: Path, rows: Iterable[int], *, keeps_rejects: bool) -> None:
         self.path = path
         self.answered = self.rejected = self.tokens = 0
         self._keeps_rejects = keeps_rejects
@@ -61,10 +81,13 @@ class AnswerLog:
         self._syncing = asyncio.Lock()
         try:
             # Without a buffer: what could not be written is not tried again when the file is closed.
-            self._file = path.open("r+b" if path.exists() else "x+b", buffering=0)
-            self._end = self._synced = self._read()
-            self._file.truncate(self._end)
-            self._file.seek(self._end)
+            self._file = FileIO(open_own(path), "r+b")
+            with ExitStack() as opened:
+                opened.callback(self._file.close)
+                self._end = self._synced = self._read(rows)
+                self._file.truncate(self._end)
+                self._file.seek(self._end)
+                opened.pop_all()
         except OSError as error:
             raise self._stopped(error) from error
 
@@ -119,7 +142,10 @@ class AnswerLog:
             for row in range(behind + 1, len(self._places)):
                 if place := self._places[row]:
                     file.seek(abs(place) - 1)
-                    entry = _entry(file.readline())
+                    try:
+                        entry = _entry(file.readline())
+                    except BatchError:
+                        entry = None
                     if entry is None or entry.row != row:
                         raise BatchStoppedError(f"{self.path}: the answer of row {row:,} was changed by somebody else")
                     yield entry
@@ -137,16 +163,25 @@ class AnswerLog:
                 await asyncio.to_thread(os.fsync, self._file.fileno())
                 self._synced = reached
 
-    def _read(self) -> int:
+    def _read(self, rows: Iterable[int]) -> int:
         """Find all lines; where the last whole one ends is where to go on."""
         end = 0
+        if not os.fstat(self._file.fileno()).st_size:
+            return end
+        asked = array("q", rows)
         with self.path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
+                if not line.endswith(b"\n") and len(line) < _LONGEST:
                     break
-                entry = _entry(line)
-                if entry is not None and (self._keeps_rejects or not entry.rejected):
-                    self._note(entry, end)
+                # Zeros are what a file system leaves in the place of blocks that were lost with the power.
+                if b"\0" not in line:
+                    try:
+                        entry = _entry(line, asked)
+                    except BatchError as error:
+                        told = f"{self.path}:{number}: not an answer of this run: {error}"
+                        raise BatchError(f"{told}; remove the line to ask its row again, or {ANEW}") from error
+                    if self._keeps_rejects or not entry.rejected:
+                        self._note(entry, end)
                 end += len(line)
         return end
 
@@ -169,13 +204,32 @@ def tokens_of(usage: Mapping[str, int] | None) -> int:
     return (usage or {}).get("total_tokens") or 0
 
 
-def _entry(line: bytes) -> Entry | None:
-    """A line that was read; None where it is none, for the power was cut while it was written."""
+def _entry(line: bytes, rows: array[int] | None = None) -> Entry:
+    """Parse a line.
+
+    Args:
+        line: The line.
+        rows: The numbers of the rows that are asked, in their order; None for any.
+
+    Raises:
+        BatchError: It is not what came of such a row.
+    """
     try:
-        found: dict[str, Json] = json.loads(line)
-        row, rejected = cast("int", found["row"]), "reason" in found
-        told = cast("dict[str, Json]", (found.get("answer") if rejected else found) or {})
-        entry = Entry(row, line, rejected, tokens_of(cast("dict[str, int] | None", told.get("usage"))))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return entry
+        found: Json = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BatchError(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BatchError("not an object")
+    rejected = "reason" in found
+    answer = found.pop("answer", None) if rejected else found
+    check_fields(found, _REJECT if rejected else _LINE)
+    usage: Json = None
+    if answer is not None:
+        check_fields(answer, _ANSWER if rejected else _LINE)
+        usage = cast("JsonObject", answer)["usage"]
+        if usage is not None:
+            check_fields(usage, dict.fromkeys(cast("JsonObject", usage), (int,)))
+    row = cast("int", found["row"])
+    if rows is not None and row not in rows[(at := bisect_left(rows, row)) : at + 1]:
+        raise BatchError(f"there is no row {row:,} in this run")
+    return Entry(row, line, rejected, tokens_of(cast("dict[str, int] | None", usage)))

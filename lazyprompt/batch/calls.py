@@ -108,7 +108,8 @@ def call_batch(
         if not journal.state.done:
             if not journal.resumed:
                 answers.unlink(missing_ok=True)
-            with AnswerLog(answers, keeps_rejects=job.rejects is not None) as log:
+            asked = (number for number, _ in job.choice.unread(job.rows))
+            with AnswerLog(answers, asked, keeps_rejects=job.rejects is not None) as log:
                 journal.save()  # which makes the name of the log safe too
                 before = log.answered
                 _ask(calls, log, journal.state.number, progress, stopped, grace)

@@ -11,17 +11,18 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from io import FileIO
 from shutil import copymode
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
+from lazyprompt._files import check_no_link, open_new, open_own
 from lazyprompt.batch.lock import Lock
 from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside, part_of, read_state
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
-    from io import FileIO
     from pathlib import Path
     from types import TracebackType
     from typing import TypeAlias
@@ -73,7 +74,7 @@ class Journal:
                 self.resumed = True
             if not self.state.done:
                 held.callback(self._close)
-                self._open()
+                self._open(restart=restart)
             self._held = held.pop_all()
         self._saved = monotonic()
 
@@ -135,8 +136,10 @@ class Journal:
             for file in (self._output, self._rejects):
                 if file is not None:
                     os.fsync(file.fileno())
+            # Its name is always the same, so that nothing is left of a run that was killed.
             temporary = beside(self.files.state, ".tmp")
-            with temporary.open("wb") as written:
+            temporary.unlink(missing_ok=True)
+            with os.fdopen(open_new(temporary), "wb") as written:
                 written.write(self.state.to_json())
                 written.flush()
                 os.fsync(written.fileno())
@@ -196,14 +199,17 @@ class Journal:
     def _lock(self, held: ExitStack) -> None:
         """Hold the output, and the rejects."""
         for path in filter(None, (self.files.output, self.files.rejects)):
+            lock = beside(path, ".lock")
             try:
-                held.enter_context(Lock(beside(path, ".lock"), str(path)))
+                held.enter_context(Lock(lock, str(path)))
             except OSError as error:
-                raise BatchError(f"{path} cannot be written: {error.strerror}") from error
+                raise BatchError(f"{lock} cannot be written: {error.strerror}") from error
 
-    def _open(self) -> None:
+    def _open(self, *, restart: bool) -> None:
         """Open the parts, cut to what is safe; those of no use are removed."""
         if not self.resumed:
+            if not restart:
+                self._refuse_foreign()
             # The state goes first: without it parts mean nothing, with it they must be whole.
             self.files.state.unlink(missing_ok=True)
         *full, last = self.state.files
@@ -215,6 +221,13 @@ class Journal:
         if self.files.rejects is not None:
             self._rejects = self._opened(part_of(self.files.rejects), self.state.rejects)
         self.save()
+
+    def _refuse_foreign(self) -> None:
+        """Refuse to empty files that no state says to be parts of a run."""
+        rejects = () if self.files.rejects is None else (part_of(self.files.rejects),)
+        for path in (self.files.part(0), *rejects):
+            if path.is_file() and path.stat().st_size:
+                raise BatchError(f"{path} is there, and there is no state of a run; move it away, or {ANEW}")
 
     def _next(self, index: int) -> None:
         """Go over to the next output file; the one that is full is safe from here on."""
@@ -231,7 +244,7 @@ class Journal:
             if found < size:
                 raise BatchError(f"{path} has {found:,} of the {size:,} bytes that the run before has written; {ANEW}")
             # Without a buffer: what could not be written is not tried again when the file is closed.
-            file = path.open("r+b" if path.exists() else "x+b", buffering=0)
+            file = FileIO(open_own(path), "r+b")
             file.truncate(size)
             file.seek(size)
         return file
@@ -270,6 +283,7 @@ class Journal:
 
 def _move(part: Path, final: Path) -> None:
     """Give a part its name."""
+    check_no_link(part)
     if part.exists():
         if final.exists():
             copymode(final, part)

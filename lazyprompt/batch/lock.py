@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
+from errno import EEXIST
 from typing import TYPE_CHECKING, Self
 
+from lazyprompt._files import open_own
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+_HOLDER = re.compile(rb"\d{0,20}")
+
+
 class Lock:
     """A file that one process at a time holds; the system lets go of it when that process ends, however it ends.
 
@@ -35,7 +41,7 @@ class Lock:
 
     Raises:
         BatchError: Another process holds it.
-        OSError: The file cannot be made.
+        OSError: The file cannot be made; or a file of that name is not a lock.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -43,6 +49,7 @@ class Lock:
         self._descriptor = _claimed(path, what)
         # Who holds it is for messages alone: a full disk shows itself where something is lost by it.
         with suppress(OSError):
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, str(os.getpid()).encode())
 
@@ -64,9 +71,10 @@ def _claimed(path: Path, what: str) -> int:
     """The file, open and held."""
     while True:
         # Not to be inherited: a worker that outlives the run would go on holding it.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        descriptor = open_own(path)
         try:
             _claim(descriptor)
+            _check_holder(descriptor)
         except (BlockingIOError, PermissionError) as error:  # the second is what Windows says
             holder = os.read(descriptor, 20).decode(errors="replace")
             os.close(descriptor)
@@ -81,9 +89,14 @@ def _claimed(path: Path, what: str) -> int:
         os.close(descriptor)
 
 
+def _check_holder(descriptor: int) -> None:
+    if not _HOLDER.fullmatch(os.read(descriptor, 21)):
+        raise OSError(EEXIST, "it is not a lock; move it away")
+
+
 def _is_still(path: Path, descriptor: int) -> bool:
     """Whether a path still leads to an open file."""
     try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False

@@ -8,6 +8,7 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from lazyprompt._files import check_no_link
 from lazyprompt._version import __version__
 from lazyprompt.batch.choice import Choice, about_rows
 from lazyprompt.batch.journal import Journal
@@ -273,8 +274,11 @@ def files_of(job: BatchJob) -> Files:
 
 
 def _written_to(path: Path, job: BatchJob) -> Path:
-    """A file that is to be written, if it can be; what a link leads to is, and the link stays."""
-    path = path.resolve() if path.is_symlink() else path
+    """A file that is to be written, if it can be."""
+    try:
+        check_no_link(path)
+    except OSError as error:
+        raise BatchError(f"{path} cannot be written: {error.strerror}") from error
     if path.exists() and not path.is_file():
         raise BatchError(f"{path} is no file; a run that can be gone on with writes to a file")
     if not path.parent.is_dir():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field, fields, replace
+import zlib
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._files import read_regular
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lazyprompt._json import Json, JsonObject
     from lazyprompt.batch.rows import RowFault
@@ -19,7 +22,15 @@ if TYPE_CHECKING:
 ANEW = "--restart begins anew"
 """What to do where a run cannot be gone on with."""
 
-_VERSION = 1
+_VERSION = 2
+_MOST = 16_777_216
+_FIELDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("version", "number", "written", "rejected", "tokens", "lines", "rejects"), (int,)),
+    "asked": (dict,),
+    "rejects_to": (str, type(None)),
+    "files": (list,),
+    "done": (bool,),
+}
 _HASH = re.compile(r"(sha256:)?[0-9a-f]{32,}")
 
 
@@ -71,8 +82,9 @@ class State:
         return self.written + self.rejected
 
     def to_json(self) -> bytes:
-        """What the file of the state holds."""
-        return json.dumps({"version": _VERSION, **asdict(self)}, ensure_ascii=False).encode()
+        """Return the content of the state's file; its checksum shows any damage."""
+        held: JsonObject = {"version": _VERSION, **asdict(self), "files": [*self.files]}
+        return json.dumps({**held, "checksum": _checksum(held)}, ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +156,12 @@ def read_state(files: Files, asked: State) -> State | None:
         BatchError: It was asked for something else, which the message tells; or the file is no state.
     """
     try:
-        begun = _parsed(files.state.read_bytes())
+        begun = _parsed(read_regular(files.state, _MOST))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise BatchError(f"{files.state} cannot be read: {error.strerror}; {ANEW}") from error
+    except (ValueError, RecursionError) as error:
         raise BatchError(f"{files.state} is not the state of a run ({error}); {ANEW}") from error
     changed = [*_changes(begun.asked, asked.asked)]
     if begun.rejects_to != asked.rejects_to:
@@ -155,7 +169,7 @@ def read_state(files: Files, asked: State) -> State | None:
         if begun.rejected or begun.done:
             changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": asked.rejects_to})
         elif begun.rejects_to is not None:
-            part_of(Path(begun.rejects_to)).unlink(missing_ok=True)
+            _remove_empty(part_of(Path(begun.rejects_to)))
         begun = replace(begun, rejects_to=asked.rejects_to, rejects=0)
     if changed:
         raise BatchError(
@@ -165,14 +179,44 @@ def read_state(files: Files, asked: State) -> State | None:
 
 
 def _parsed(data: bytes) -> State:
-    """What a file of a state holds."""
-    found: JsonObject = json.loads(data)
-    if found.pop("version") != _VERSION:
-        raise BatchError("it is of another version of lazyprompt")
-    missing = {each.name for each in fields(State)} - found.keys()
-    if missing:
-        raise BatchError(f"it lacks {', '.join(sorted(missing))}")
+    """Parse the content of a state's file."""
+    found: Json = json.loads(data)
+    if not isinstance(found, dict) or found.get("version") != _VERSION:
+        raise BatchError("it is not written by this version of lazyprompt")
+    if found.pop("checksum", None) != _checksum(found):
+        raise BatchError("it was damaged: its checksum is another one")
+    check_fields(found, _FIELDS)
+    del found["version"]
     return State(**cast("Any", found | {"files": (*cast("list[int]", found["files"]),)}))
+
+
+def check_fields(found: Json, kinds: Mapping[str, tuple[type, ...]]) -> None:
+    """Check the fields of an object.
+
+    Args:
+        found: The object.
+        kinds: The types that each field may have; none for any type.
+
+    Raises:
+        BatchError: It is not an object, or a field is missing, unknown, or of another type.
+    """
+    fields = found if isinstance(found, dict) else {}
+    wrong = kinds.keys() ^ fields.keys()
+    wrong |= {name for name, value in fields.items() if (types := kinds.get(name)) and type(value) not in types}
+    if wrong:
+        names = ", ".join(repr(name)[:40] for name in sorted(wrong)[:3])
+        raise BatchError(f"missing, unknown, or of a wrong type: {names}")
+
+
+def _checksum(held: JsonObject) -> int:
+    return zlib.crc32(json.dumps(held).encode())
+
+
+def _remove_empty(path: Path) -> None:
+    """Remove a file if nothing is in it: what somebody else may have written stays."""
+    with suppress(FileNotFoundError):
+        if not path.lstat().st_size:
+            path.unlink()
 
 
 def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:

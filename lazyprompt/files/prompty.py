@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
 
+from lazyprompt._files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.content_hash import content_hash
 from lazyprompt.files.dialects.table import dialect_named
@@ -583,7 +584,7 @@ class Prompty:
             FormatError: As of :meth:`dumps`.
             OSError: It cannot be written.
         """
-        Path(path).write_bytes(self.dumps(to).encode())
+        write_whole(Path(path), self.dumps(to).encode())
 
     @property
     def _called(self) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, get_args, runtime_checkable
 
+from lazyprompt._files import read_regular, write_whole
 from lazyprompt.errors import HistoryError
 from lazyprompt.history import messages_from
 from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._base import ChatModule
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from lazyprompt.prompt_maker import ToolsLike
 
 _FORMAT = "lazyprompt.chat/1"
+# The largest saved conversation that is read.
+_MOST = 1_073_741_824
 _BLOCKS = get_args(Block)
 
 
@@ -143,17 +144,7 @@ class Chat:
         """
         saved = {"format": _FORMAT, "messages": [_written(message) for message in self._history]}
         text = json.dumps(saved, ensure_ascii=False, indent=1)
-        target = Path(path)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=target.parent, prefix=f".{target.name}.", encoding="utf-8", delete=False
-        ) as file:
-            beside = Path(file.name)
-            with _removed(beside):
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        with _removed(beside):
-            beside.replace(target)
+        write_whole(Path(path), text.encode(), 0o600)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on with the conversation of a file that :meth:`save` wrote.
@@ -167,7 +158,7 @@ class Chat:
         """
         name = os.fspath(path)
         try:
-            saved: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+            saved: Any = json.loads(read_regular(path, _MOST))
             form, messages = saved["format"], saved["messages"]
             if form == _FORMAT:
                 self._history = tuple(Msg(**message) for message in messages)
@@ -206,13 +197,3 @@ def _output(output: object, name: str) -> str | list[Block]:
         return json.dumps(output, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error
-
-
-@contextmanager
-def _removed(path: Path) -> Generator[None]:
-    """Remove a file if what is done fails."""
-    try:
-        yield
-    except BaseException:
-        path.unlink()
-        raise

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 
+from lazyprompt._files import open_own
 from lazyprompt.errors import EngineError
 from lazyprompt.modules._engine_log import advice, how, tail
 from lazyprompt.modules.engines import Engine, engine_named
@@ -197,7 +198,7 @@ class EngineProcess:
         _, *arguments = self.engine.command(self.model, HOST, port, self._options)
         variables = self.engine.variables_for(HOST, port, self._options)
         with self._opened_log() as file:
-            log, offset = Path(file.name), file.seek(0, os.SEEK_END)
+            log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
                 # Isolated and without site, it is up in a hundredth of a second, whatever lies in our directory.
                 [sys.executable, "-I", "-S", str(_GUARD), "--", program, *arguments],
@@ -218,7 +219,7 @@ class EngineProcess:
     def _opened_log(self) -> IO[bytes]:
         try:
             if self._log is not None:
-                return self._log.open("ab")
+                return os.fdopen(open_own(self._log, os.O_APPEND), "ab")
             prefix = f"lazyprompt-{self.engine.name}-"
             return tempfile.NamedTemporaryFile("ab", prefix=prefix, suffix=".log", delete=False)
         except OSError as error:

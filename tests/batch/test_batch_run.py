@@ -230,7 +230,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Pat
     os.mkfifo(tmp_path / "fifo")
     before = sorted(tmp_path.iterdir())
     for job in (job_of(rows, output=name), job_of(rows, rejects=name)):
-        with pytest.raises(BatchError, match=r"the input cannot be|is no file|there is no directory"):
+        with pytest.raises(BatchError, match=r"the input cannot be|is no file|there is no directory|it is a link"):
             run_batch(job)
     assert sorted(tmp_path.iterdir()) == before
     assert len(rows.path.read_text().splitlines()) == 3
@@ -241,13 +241,13 @@ def test_one_name_for_two_files_is_refused(tmp_path: Path) -> None:
         run_batch(job_of(rows_file(tmp_path, 3), rejects="out.jsonl"))
 
 
-def test_what_a_link_leads_to_is_written(tmp_path: Path) -> None:
+def test_an_output_that_is_a_link_is_refused(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 3)
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "out.jsonl").symlink_to(tmp_path / "sub" / "real.jsonl")
-    run_batch(job_of(rows))
-    assert (tmp_path / "out.jsonl").is_symlink()
-    assert numbers((tmp_path / "sub" / "real.jsonl").read_bytes()) == [1, 2, 3]
+    (tmp_path / "real.jsonl").write_text("precious")
+    (tmp_path / "out.jsonl").symlink_to(tmp_path / "real.jsonl")
+    with pytest.raises(BatchError, match=r"it is a link; give the path that it leads to, .*real.jsonl, or remove it"):
+        run_batch(job_of(rows))
+    assert (tmp_path / "real.jsonl").read_text() == "precious"
 
 
 def test_a_file_without_rows(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
 
 def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl.lock").mkdir()
-    with pytest.raises(BatchError, match=r"out.jsonl cannot be written: Is a directory$"):
+    with pytest.raises(BatchError, match=r"out.jsonl.lock cannot be written: it is a directory, not a regular file$"):
         opened(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.lock"]
 
@@ -335,7 +335,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "_write", half)
-        for owner, name in ((Path, "replace"), (Path, "unlink"), (Path, "open"), (os, "fsync"), (module, "copymode")):
+        for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "open"), (os, "fsync"), (module, "copymode")):
             patched.setattr(owner, name, stepping(getattr(owner, name)))
         yield
 

@@ -141,5 +141,6 @@ def _taken(member: Traversable, path: Path) -> int | None:
     with member.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) <= MAX_BYTES:  # A larger one is no prompt, nor anything that one can refer to.
-        path.write_bytes(data)
+        with path.open("xb") as made:
+            made.write(data)
     return len(data)

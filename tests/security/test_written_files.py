@@ -1,0 +1,240 @@
+"""No file that somebody has put in the place of one that is written here leads to another file.
+
+A cloned repository, an archive or a shared directory may hold links, pipes and files by any name.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from batch_call_helpers import answer_line
+from batch_run_helpers import job_of, rows_file
+from engine_helpers import script_engine
+
+from lazyprompt import Chat, OnlineChatModule, Prompty
+from lazyprompt.batch.answer_log import AnswerLog
+from lazyprompt.batch.lock import Lock
+from lazyprompt.batch.run import run_batch
+from lazyprompt.errors import BatchError, EngineError, LazyPromptError
+from lazyprompt.modules.process import EngineProcess
+from lazyprompt.studio.workspace import Workspace
+from lazyprompt.tokens._download import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PRECIOUS = b'{"precious": true}\n'
+
+
+def batch(base: Path) -> None:
+    run_batch(job_of(rows_file(base, 3), rejects="bad.jsonl"))
+
+
+def batch_anew(base: Path) -> None:
+    run_batch(job_of(rows_file(base, 3), rejects="bad.jsonl"), restart=True)
+
+
+def answers(base: Path) -> None:
+    with AnswerLog(base / "out.jsonl.answers", range(1, 4), keeps_rejects=True):
+        pass
+
+
+def studio(base: Path) -> None:
+    Workspace(base).save("x.prompty", "new", None)
+
+
+def command(base: Path) -> None:
+    from lazyprompt._cli_io import Output  # noqa: PLC0415 - click costs time
+
+    Output("new", str(base / "out.txt")).write()
+
+
+def prompty(base: Path) -> None:
+    Prompty.loads("user:\nhi").dump(base / "out.txt")
+
+
+def chat(base: Path) -> None:
+    Chat(OnlineChatModule("openai", model="m", api_key="k")).save(base / "out.txt")
+
+
+def vocabulary(base: Path) -> None:
+    write_file(base / "out.txt", b"new")
+
+
+def engine_log(base: Path) -> None:
+    EngineProcess(script_engine("print('new')"), "m", log=base / "out.txt").start()
+
+
+def lock_of_studio(base: Path) -> str:
+    """The name of the lock that the studio takes for ``x.prompty``."""
+    seen: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Lock, "__exit__", lambda *_: seen.extend(each.name for each in base.glob(".*.lock")))
+        studio(base)
+    for each in base.iterdir():
+        each.unlink()
+    return seen[0]
+
+
+# What writes, and the names that somebody else may have taken.
+WAYS: dict[Callable[[Path], object], tuple[str, ...]] = {
+    batch: (
+        *("out.jsonl", "out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "out.jsonl.state.tmp"),
+        *("bad.jsonl", "bad.jsonl.lock", "bad.jsonl.part"),
+    ),
+    batch_anew: (
+        *("out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "out.jsonl.state.tmp"),
+        *("bad.jsonl.lock", "bad.jsonl.part", "out-00002.jsonl.part"),
+    ),
+    answers: ("out.jsonl.answers",),
+    studio: ("lock of the studio",),
+    command: ("out.txt",),
+    prompty: ("out.txt",),
+    chat: ("out.txt",),
+    vocabulary: ("out.txt",),
+    engine_log: ("out.txt",),
+}
+CASES = [pytest.param(way, name, id=f"{way.__name__}-{name}") for way, names in WAYS.items() for name in names]
+PLANTS: dict[str, Callable[[Path, Path], object]] = {
+    "link": lambda place, victim: place.symlink_to(victim),
+    "link of a link": lambda place, victim: (
+        place.with_name("between").symlink_to(victim),
+        place.symlink_to("between"),
+    ),
+    "second name": lambda place, victim: place.hardlink_to(victim),
+}
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    made = tmp_path / "cloned"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    made = tmp_path / "victim"
+    made.write_bytes(PRECIOUS)
+    made.chmod(0o600)
+    return made
+
+
+def put(base: Path, name: str, plant: Callable[[Path, Path], object], victim: Path) -> Path:
+    place = base / (lock_of_studio(base) if name == "lock of the studio" else name)
+    plant(place, victim)
+    return place
+
+
+def end(way: Callable[[Path], object], base: Path) -> Exception | None:
+    """Let it end; what it raises, if anything."""
+    caught: list[Exception] = []
+
+    def run() -> None:
+        try:
+            way(base)
+        except Exception as error:  # noqa: BLE001 - looked at by the caller
+            caught.append(error)
+
+    running = Thread(target=run, daemon=True)
+    running.start()
+    running.join(60)
+    assert not running.is_alive()
+    return caught[0] if caught else None
+
+
+@pytest.mark.parametrize("system", ["posix", "without O_NOFOLLOW"])
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize(("way", "name"), CASES)
+def test_nothing_is_written_through_a_planted_link(
+    base: Path,
+    victim: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: Callable[[Path], object],
+    name: str,
+    plant: str,
+    system: str,
+) -> None:
+    """The naive version opens the name: ``.<hash>.lock`` of the studio and ``out.jsonl.lock`` emptied any file."""
+    if system != "posix":
+        for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC"):
+            monkeypatch.delattr(os, flag)
+    put(base, name, PLANTS[plant], victim)
+    error = end(way, base)
+    assert victim.read_bytes() == PRECIOUS
+    assert victim.stat().st_mode & 0o777 == 0o600
+    assert error is None or isinstance(error, LazyPromptError | OSError | click_error())
+    assert error is None or "\n" not in str(error) or isinstance(error, EngineError)
+
+
+def click_error() -> type[Exception]:
+    from lazyprompt._cli_io import WrongUseError  # noqa: PLC0415 - click costs time
+
+    return WrongUseError
+
+
+@pytest.mark.parametrize(
+    ("way", "name"), [case for case in CASES if case.values[1] != "out.txt" or case.values[0] is engine_log]
+)
+def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], object], name: str) -> None:
+    """The naive version waits for somebody at the other end."""
+    place = put(base, name, lambda place, _: os.mkfifo(place), base)
+    error = end(way, base)
+    # What is of no use is removed by its name.
+    assert place.is_fifo() is (error is not None)
+    assert error is None or "it is a pipe" in str(error) or "no file" in str(error)
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "bad.jsonl.part"])
+def test_a_file_of_somebody_else_by_such_a_name_stays(base: Path, name: str) -> None:
+    """The naive version takes it for its own, and empties it."""
+    (base / name).write_bytes(PRECIOUS)
+    with pytest.raises(BatchError, match=f"{name} .*(move it away|--restart begins anew)"):
+        batch(base)
+    assert (base / name).read_bytes() == PRECIOUS
+
+
+def test_answers_of_somebody_else_stay(base: Path) -> None:
+    (base / "out.jsonl.answers").write_bytes(PRECIOUS + b"and no end of a line")
+    with pytest.raises(BatchError, match=r"out.jsonl.answers:1: not an answer of this run: missing, unknown"):
+        answers(base)
+    assert (base / "out.jsonl.answers").read_bytes() == PRECIOUS + b"and no end of a line"
+
+
+def test_the_rejects_of_another_run_are_removed_only_if_they_are_empty(base: Path) -> None:
+    """The name stands in the state, which may be anybody's: what it named was removed, wherever it was."""
+    rows = rows_file(base, 3)
+    with pytest.raises(BatchError):
+        run_batch(job_of(rows, rejects="old.jsonl"), stopped=lambda: "enough")
+    (base / "old.jsonl.part").write_bytes(PRECIOUS)
+    run_batch(job_of(rows))
+    assert (base / "old.jsonl.part").read_bytes() == PRECIOUS
+
+
+def test_a_link_that_leads_to_a_device_is_written_to(base: Path) -> None:
+    # As /dev/stdout is one.
+    (base / "out.txt").symlink_to("/dev/null")
+    command(base)
+    assert (base / "out.txt").is_symlink()
+
+
+def test_a_saved_conversation_is_read_by_nobody_else(base: Path) -> None:
+    chat(base)
+    assert (base / "out.txt").stat().st_mode & 0o077 == 0
+
+
+def test_answers_of_a_run_are_read_again(base: Path) -> None:
+    """What all this must not break."""
+    (base / "out.jsonl.answers").write_bytes(answer_line(1) + answer_line(3))
+    with AnswerLog(base / "out.jsonl.answers", range(1, 4), keeps_rejects=True) as log:
+        found: Any = [entry.row for entry in log.entries(0)]
+    assert found == [1, 3]
