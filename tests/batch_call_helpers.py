@@ -90,7 +90,7 @@ def calls_of(
     return CallJob(job, OnlineChatModule(source, base_url=url, **given), rates or Rates(), params or {})
 
 
-def answer_line(row: int, **fields: Json) -> bytes:
+def answer_line(row: int, /, **fields: Json) -> bytes:
     """The line of an answer in the log of a run, with some fields otherwise."""
     usage: Json = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
     line: dict[str, Json] = {"row": row, "custom_id": f"row-{row}", "text": "so", "thinking": "", "tool_calls": []}
