@@ -34,3 +34,17 @@ def directory() -> Path:
     for link, target in (("in/link.txt", "../secret.txt"), ("in/up", ".."), ("in/itself", "itself")):
         (around / link).symlink_to(target)
     return around / "in"
+
+
+@cache
+def scratch(name: str) -> Path:
+    """Make an empty directory for a target, removed when the process ends; in memory if the system has such a place."""
+    memory = Path("/dev/shm")  # noqa: S108 - the directory in it is new, and nobody else's
+    made = Path(mkdtemp(prefix=f"lazyprompt-fuzz-{name}-", dir=memory if memory.is_dir() else None))
+    atexit.register(rmtree, made, ignore_errors=True)
+    return made
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text, of half a surrogate pair too."""
+    return text.encode("utf-8", "surrogatepass")

@@ -8,6 +8,7 @@ from fuzz.targets.answers import ANSWERS
 from fuzz.targets.chat import CHAT
 from fuzz.targets.formatters import FORMATTERS
 from fuzz.targets.from_text import FROM_TEXT
+from fuzz.targets.journals import JOURNALS
 from fuzz.targets.prompter import PROMPTER
 from fuzz.targets.prompty import PROMPTY
 from fuzz.targets.references import REFERENCES
@@ -15,6 +16,7 @@ from fuzz.targets.roles import ROLES
 from fuzz.targets.slots import SLOTS
 from fuzz.targets.strict import STRICT
 from fuzz.targets.templates import HANDLEBARS, JINJA, MUSTACHE
+from fuzz.targets.tokenizers import TOKENIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +27,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     each.name: each
     for each in (
         *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, JINJA, MUSTACHE, HANDLEBARS),
-        *(ANSWERS, FORMATTERS, CHAT, PROMPTER),
+        *(ANSWERS, FORMATTERS, CHAT, PROMPTER, JOURNALS, TOKENIZERS),
     )
 }
 """The targets."""

@@ -99,12 +99,16 @@ WAYS: dict[Callable[[Path], object], tuple[str, ...]] = {
     engine_log: ("out.txt",),
 }
 CASES = [pytest.param(way, name, id=f"{way.__name__}-{name}") for way, names in WAYS.items() for name in names]
+
+
+def link_of_a_link(place: Path, victim: Path) -> None:
+    place.with_name("between").symlink_to(victim)
+    place.symlink_to("between")
+
+
 PLANTS: dict[str, Callable[[Path, Path], object]] = {
     "link": lambda place, victim: place.symlink_to(victim),
-    "link of a link": lambda place, victim: (
-        place.with_name("between").symlink_to(victim),
-        place.symlink_to("between"),
-    ),
+    "link of a link": link_of_a_link,
     "second name": lambda place, victim: place.hardlink_to(victim),
 }
 

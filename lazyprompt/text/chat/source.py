@@ -154,11 +154,11 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
     if (directory / _TEMPLATE).exists():
         files = {"default": directory / _TEMPLATE} | files
     if files:
-        left, templates = MAX_BYTES, dict[str, str]()
-        for name, path in files.items():
-            templates[name] = _read(path, left)
-            left -= len(templates[name].encode())
-        return templates
+        left, read = MAX_BYTES, dict[str, str]()
+        for key, path in files.items():
+            read[key] = _read(path, left)
+            left -= len(read[key].encode())
+        return read
     where = f"the chat_template of {directory / _CONFIG}"
     given = config.get("chat_template")
     if given is None:
@@ -167,7 +167,7 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
         return {"default": given}
     if not isinstance(given, list):
         raise TemplateError(f"{where} is a {type(given).__name__}, neither text nor a list of templates")
-    templates = {}
+    templates: dict[str, str] = {}
     for at, item in enumerate(cast("list[object]", given)):
         entry = cast("dict[str, object]", item if isinstance(item, dict) else {})
         name, text = entry.get("name"), entry.get("template")
