@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 from lazyprompt._files import check_no_link, open_new, open_own
 from lazyprompt.batch.lock import Lock
-from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside, part_of, read_state
+from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside, check_free, part_of, read_state
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
@@ -209,7 +209,9 @@ class Journal:
         """Open the parts, cut to what is safe; those of no use are removed."""
         if not self.resumed:
             if not restart:
-                self._refuse_foreign()
+                rejects = () if self.files.rejects is None else (part_of(self.files.rejects),)
+                for path in (self.files.part(0), *self.files.parts_beyond(1), *rejects):
+                    check_free(path)
             # The state goes first: without it parts mean nothing, with it they must be whole.
             self.files.state.unlink(missing_ok=True)
         *full, last = self.state.files
@@ -221,13 +223,6 @@ class Journal:
         if self.files.rejects is not None:
             self._rejects = self._opened(part_of(self.files.rejects), self.state.rejects)
         self.save()
-
-    def _refuse_foreign(self) -> None:
-        """Refuse to empty files that no state says to be parts of a run."""
-        rejects = () if self.files.rejects is None else (part_of(self.files.rejects),)
-        for path in (self.files.part(0), *rejects):
-            if path.is_file() and path.stat().st_size:
-                raise BatchError(f"{path} is there, and there is no state of a run; move it away, or {ANEW}")
 
     def _next(self, index: int) -> None:
         """Go over to the next output file; the one that is full is safe from here on."""

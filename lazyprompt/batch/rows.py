@@ -105,7 +105,7 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
         raise BatchError(f"start is {start}; it is how many rows to pass over, from 0")
     found = path if isinstance(path, RowFile) else row_file(path)
     if not found.path.is_file():
-        what = "is a directory" if found.path.is_dir() else "is not there"
+        what = "is not a regular file" if found.path.exists() else "is not there"
         raise BatchError(f"{found.path} {what}; rows are read from a file")
     return row_files.READERS[found.kind](found.path, start)
 

@@ -142,6 +142,16 @@ def part_of(path: Path) -> Path:
     return beside(path, ".part")
 
 
+def check_free(path: Path) -> None:
+    """Check that a part that will be emptied holds nothing yet: no state says that a run has written it.
+
+    Raises:
+        BatchError: It does.
+    """
+    if path.is_file() and path.stat().st_size:
+        raise BatchError(f"{path} is there, and no run is known to have left it; move it away, or {ANEW}")
+
+
 def read_state(files: Files, asked: State) -> State | None:
     """The state of a run that was begun.
 
@@ -170,6 +180,8 @@ def read_state(files: Files, asked: State) -> State | None:
             changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": asked.rejects_to})
         elif begun.rejects_to is not None:
             _remove_empty(part_of(Path(begun.rejects_to)))
+        if asked.rejects_to is not None:
+            check_free(part_of(Path(asked.rejects_to)))
         begun = replace(begun, rejects_to=asked.rejects_to, rejects=0)
     if changed:
         raise BatchError(

@@ -290,7 +290,7 @@ def test_files_are_told_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match="start is -1"):
         read_rows(tmp_path / "none.csv", start=-1)
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(BatchError, match="is a directory"):
+    with pytest.raises(BatchError, match="is not a regular file"):
         read_rows(tmp_path / "folder.csv")
     (tmp_path / "none.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(BatchError, match="none.parquet cannot be read"):

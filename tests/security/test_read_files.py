@@ -251,7 +251,7 @@ def test_a_template_in_a_gguf_file_is_bounded(tmp_path: Path) -> None:
 def test_rows_from_a_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rows.jsonl")
     for read in (fingerprint, read_rows):
-        with pytest.raises(LazyPromptError, match="rows.jsonl"):
+        with pytest.raises(LazyPromptError, match=r"rows.jsonl .*not a regular file"):
             read(tmp_path / "rows.jsonl")
 
 

@@ -198,13 +198,26 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
     assert error is None or "it is a pipe" in str(error) or "no file" in str(error)
 
 
-@pytest.mark.parametrize("name", ["out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "bad.jsonl.part"])
+FOREIGN = ("out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "out-00002.jsonl.part", "bad.jsonl.part")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_of_somebody_else_by_such_a_name_stays(base: Path, name: str) -> None:
     """The naive version takes it for its own, and empties it."""
     (base / name).write_bytes(PRECIOUS)
     with pytest.raises(BatchError, match=f"{name} .*(move it away|--restart begins anew)"):
         batch(base)
     assert (base / name).read_bytes() == PRECIOUS
+
+
+def test_a_file_by_the_name_of_new_rejects_stays(base: Path) -> None:
+    rows = rows_file(base, 40)
+    with pytest.raises(BatchError):
+        run_batch(job_of(rows), stopped=lambda: "enough")
+    (base / "bad.jsonl.part").write_bytes(PRECIOUS)
+    with pytest.raises(BatchError, match="bad.jsonl.part is there, and no run is known to have left it"):
+        run_batch(job_of(rows, rejects="bad.jsonl"))
+    assert (base / "bad.jsonl.part").read_bytes() == PRECIOUS
 
 
 def test_answers_of_somebody_else_stay(base: Path) -> None:
