@@ -107,7 +107,11 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
             (".", "--name", "tooluse"),
             "'tooluse' (did you mean 'tool_use'?); there are 'default', 'tool_use': give name=",
         ),
-        ({"t.jinja": PLAIN, "tokenizer.json": "{"}, ("t.jinja",), "tokenizer.json is no tokenizer that can be read: "),
+        (
+            {"t.jinja": PLAIN, "tokenizer.json": "{"},
+            ("t.jinja",),
+            "tokenizer.json is no tokenizer that the package tokenizers can read: ",
+        ),
         ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is no GGUF file"),
     ],
 )
