@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from jinja2 import ChainableUndefined
@@ -38,7 +39,7 @@ def _empty(_: str) -> object:
 
 
 ENGINES: Final[Mapping[str, Engine]] = {
-    "jinja2": Engine(JinjaTemplate, _undefined),
+    "jinja2": Engine(partial(JinjaTemplate, is_portable=True), _undefined),
     "mustache": Engine(MustacheTemplate, _empty),
     "handlebars": Engine(HandlebarsTemplate, _empty),
 }

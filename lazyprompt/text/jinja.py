@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from itertools import zip_longest
 from keyword import iskeyword
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes, pass_eval_context
 from jinja2.exceptions import UndefinedError
+from jinja2.filters import make_attrgetter
 
 from lazyprompt._json import JsonText, checked, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from jinja2.compiler import Frame
+    from jinja2.nodes import EvalContext
 
 
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
@@ -35,8 +37,28 @@ _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 _NAMED = " named"
 
 
-def _finalize(value: object, source: str = "") -> Value:
-    """What Jinja calls with the value of each expression, before it becomes output."""
+def portable(value: object) -> object:
+    """Return a scalar as the text that a template prints in every language: ``true``, ``1``, nothing for None.
+
+    Source: Prompty's Jinja subset, section 10.2, rows 1 to 4.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # Zero is added because a negative zero is written without its sign.
+    return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
+
+
+def _finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
+    """Turn the value of an expression into output; Jinja calls this for each expression.
+
+    Args:
+        value: The value.
+        source: The name that the expression is.
+        scalar: The text of a scalar; None writes it as ``str()`` does.
+    """
+    value = scalar(value) if scalar else value
     if isinstance(value, Value):
         return value
     if isinstance(value, Opaque):
@@ -72,12 +94,50 @@ class _Environment(KeepingEnvironment):
     code_generator_class = _Generator
 
 
-@lru_cache(maxsize=2)
-def _environment(*, lenient: bool) -> _Environment:
+class _PortableEnvironment(_Environment):
+    """An environment whose ``~`` and text filters write scalars by :func:`portable`."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        super().__init__(**options)
+        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        for name in ("capitalize", "lower", "replace", "string", "title", "trim", "upper"):
+            filters[name] = _of_portable(filters[name])
+        join = filters["join"]
+
+        @pass_eval_context
+        def join_portable(
+            context: EvalContext, values: Iterable[object], d: object = "", attribute: str | None = None
+        ) -> object:
+            values = values if attribute is None else map(make_attrgetter(self, attribute), values)
+            return join(context, list(map(portable, values)), portable(d))
+
+        filters["join"] = join_portable
+
+    @staticmethod
+    def joined(values: Sequence[object]) -> str:
+        """Concatenate the operands of ``~``."""
+        return _Environment.joined(tuple(map(portable, values)))
+
+
+def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a text filter whose subject and arguments are text by :func:`portable`."""
+    at = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @wraps(function)
+    def call(*args: object, **kwargs: object) -> object:
+        return function(*args[:at], portable(args[at]), *args[at + 1 :], **kwargs)
+
+    return call
+
+
+@lru_cache(maxsize=4)
+def _environment(*, lenient: bool, is_portable: bool) -> _Environment:
     """The environment that all templates of a kind share; nothing ever changes it."""
     undefined = ChainableUndefined if lenient else StrictUndefined
-    made = _Environment(undefined=undefined, finalize=_finalize, keep_trailing_newline=True)
-    made.filters[_NAMED] = _finalize
+    finalize = partial(_finalize, scalar=portable) if is_portable else _finalize
+    kind = _PortableEnvironment if is_portable else _Environment
+    made = kind(undefined=undefined, finalize=finalize, keep_trailing_newline=True)
+    made.filters[_NAMED] = finalize
     return made
 
 
@@ -90,18 +150,21 @@ class JinjaTemplate:
         text: The template.
         own: What all of it counts as, among the slots.
         lenient: Whether what is not there is empty text, at any depth; else it is an error.
+        is_portable: True writes scalars by :func:`portable`, as prompt files do; False as Python's ``str()`` does.
 
     Raises:
         TemplateError: It is no text, or the syntax is wrong; the message names the line.
     """
 
-    __slots__ = ("_chunks", "_lenient", "_own", "literals", "outline", "slots", "text")
+    __slots__ = ("_chunks", "_is_portable", "_lenient", "_own", "literals", "outline", "slots", "text")
 
-    def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
+    def __init__(
+        self, text: str, own: str = "instruction", *, lenient: bool = False, is_portable: bool = False
+    ) -> None:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
         well_formed(text, "the template", TemplateError)
-        jinja = _environment(lenient=lenient)
+        jinja = _environment(lenient=lenient, is_portable=is_portable)
         # Most templates only name values; to compile these would take a hundred times as long.
         parsed = _only_names(text, jinja) or _compiled(text, jinja)
         self.literals: tuple[str, ...] = parsed.literals
@@ -109,7 +172,7 @@ class JinjaTemplate:
         """What it gives, with the place of each value in it as the value; None where that differs by the values."""
         self._chunks = parsed.chunks
         self.text = text
-        self._own, self._lenient = own, lenient
+        self._own, self._lenient, self._is_portable = own, lenient, is_portable
         self.slots: tuple[str, ...] = tuple(sorted(parsed.names, key=lambda name: (text.find(name), name)))
 
     @staticmethod
@@ -151,7 +214,7 @@ class JinjaTemplate:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text: compiled code cannot travel."""
-        return partial(JinjaTemplate, lenient=self._lenient), (self.text, self._own)
+        return partial(JinjaTemplate, lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
 
 
 def _bounded(parts: list[str]) -> list[str]:
@@ -248,6 +311,8 @@ def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
     if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):
         return None
 
+    finalize = cast("Callable[[object, str], Value]", jinja.finalize)
+
     def chunks(values: Mapping[str, object]) -> Iterable[str]:
         for literal, path in zip_longest(literals, paths):
             yield literal
@@ -258,7 +323,7 @@ def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
                     value = jinja.getattr(value, attribute)
                 # Text was checked when it was coerced.
                 source = ".".join(path)
-                yield Value(value, source) if type(value) is str else _finalize(value, source)
+                yield Value(value, source) if type(value) is str else finalize(value, source)
 
     outline = [literals[0]]
     for place, (path, literal) in enumerate(zip(paths, literals[1:], strict=True)):

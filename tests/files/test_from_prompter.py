@@ -52,10 +52,16 @@ def test_a_chat_prompter_reads_well() -> None:
     assert [each.required for each in prompty.inputs] == [True, True, False]
 
 
-@pytest.mark.parametrize("value", [3, 2.5, True, [1, {"a": "é"}], {"k": None}])
+@pytest.mark.parametrize("value", [3, 2.5, [1, {"a": "é"}], {"k": None}])
 def test_a_slot_takes_any_value(value: object) -> None:
     # The file took text alone.
     _same(ChatPrompter("Say {x}."), {"x": value})
+
+
+@pytest.mark.parametrize(("value", "text"), [(True, "true"), (1.0, "1")])
+def test_a_file_prints_a_scalar_as_files_do(value: object, text: str) -> None:
+    prompty = Prompty.from_prompter(ChatPrompter("Say {x}.", system=""))
+    assert prompty.messages({"x": value})[0].text.strip() == f"Say {text}."
 
 
 @pytest.mark.parametrize(
