@@ -15,7 +15,7 @@ from lazyprompt.files.dialects.dotprompt import shown_mark
 from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
 from lazyprompt.files.roles import layout_of
-from lazyprompt.files.turns import with_history
+from lazyprompt.files.turns import place_of_history, with_history
 from lazyprompt.history import History
 from lazyprompt.text.values import Value
 
@@ -117,9 +117,10 @@ class Filling:
             tools = tuple(self.dialect.tools(found))
         except PromptFileError as error:
             raise PromptFileError(f"{self.called}: {error}") from error
-        # A thread that the template does not name stands at the end.
-        slots = self.template.slots
-        steps += [
+        # A thread that the template does not name stands in the history's place, or at the end.
+        slots, place = self.template.slots, place_of_history(steps)
+        at = len(steps) if place is None else place
+        steps[at:at] = [
             cast("Thread", held[name]) for name in self._threads if name not in slots and values.get(name) is not None
         ]
         if history is not None and open_thread is None:

@@ -49,13 +49,14 @@ class Thread(list[dict[str, str]], Opaque):
     Args:
         name: The input.
         messages: What was said.
+        left_out: What its section says beside it, and no message can.
     """
 
-    __slots__ = ("messages", "name")
+    __slots__ = ("left_out", "messages", "name")
 
-    def __init__(self, name: str, messages: Sequence[Msg]) -> None:
+    def __init__(self, name: str, messages: Sequence[Msg], left_out: tuple[str, ...] = ()) -> None:
         super().__init__({"role": each.role, "name": each.name, "content": each.text} for each in messages)
-        self.name, self.messages = name, tuple(messages)
+        self.name, self.messages, self.left_out = name, tuple(messages), left_out
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ def as_sent(steps: Iterable[Step], notes: Notes) -> list[Step]:
     at = 0
     for step in steps:
         if isinstance(step, Thread):
+            for what in step.left_out:
+                notes.add(f"messages[{at}]", "metadata", "left out", f"{what} is the template's own")
             found.append(step)
             at += len(step.messages)
             continue

@@ -162,6 +162,11 @@ def said(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None 
     return [Said(tuple(left))] if left else []
 
 
+def place_of_history(steps: Sequence[Step]) -> int | None:
+    """Return the index of the thread without a name, which holds the history's place; None if there is none."""
+    return next((index for index, step in enumerate(steps) if isinstance(step, Thread) and not step.name), None)
+
+
 def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
     """A conversation with what was said before it.
 
@@ -171,9 +176,9 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
             turn, if that is the user's, or at the end.
     """
     made = [*steps]
-    at = next((index for index, step in enumerate(made) if isinstance(step, Thread) and not step.name), None)
+    at = place_of_history(made)
     if at is not None:
-        made[at] = Thread("history", history)
+        made[at] = Thread("history", history, cast("Thread", made[at]).left_out)
         return made
     last = made[-1] if made else None
     end = len(made) - (isinstance(last, Turn) and last.role == "user")

@@ -138,11 +138,9 @@ def test_what_is_given_when_a_prompt_is_loaded_is_not_known_here(fields: str) ->
     assert [code for code, *_ in found(front(fields, "user:\n{{a}}\n"))] == []
 
 
-def test_an_empty_section_of_a_thread_is_no_message() -> None:
-    """It was said to be sent as one; but it cannot be filled."""
-    (finding,) = check("system:\nBe kind.\nthread:\nuser:\nHi.\n", name="p.prompty")
-    assert (finding.code, finding.line) == ("LP032", 3)
-    assert "cannot be filled" in finding.message
+def test_an_empty_section_of_a_thread_is_the_place_of_the_history() -> None:
+    """It was said to be sent as an empty message."""
+    assert check("system:\nBe kind.\nthread:\nuser:\nHi.\n", name="p.prompty") == []
 
 
 def test_dotprompt() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lazyprompt.errors import PromptFileError
+from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.table import DIALECTS
 from lazyprompt.files.prompty import Prompty
 
@@ -144,3 +144,54 @@ def test_a_picture_with_attributes_tells_the_dialect() -> None:
     made = Prompty.loads('user:\n![type="image", quality="high"](https://example.com/a.png)')
     assert made.dialect == "agentschema"
     assert Prompty.loads("user:\n![image](https://example.com/a.png)").dialect == "v2"
+
+
+DOCUMENTED = """tools:
+  - id: query
+    type: dataverse
+    options:
+      query: SELECT * FROM {{table}} WHERE firstName = '{{firstName}}'
+
+system:
+You are an AI assistant who helps people find information.
+
+# Customer
+You are helping {{firstName}} {{lastName}} to find answers to their questions.
+
+thread[key="value"]:
+content
+
+user[name="{{firstName}} {{lastName}}"]:
+{{question}}
+"""
+ASKED = {"table": "people", "firstName": "Ada", "lastName": "Byron", "question": "Where?"}
+
+
+def test_the_documented_thread_section_is_the_place_of_the_history() -> None:
+    """The document's own example was refused, because its thread holds no slot."""
+    prompt = Prompty.loads(DOCUMENTED)
+    assert prompt.dialect == "agentschema"
+    assert [(each.role, each.name) for each in prompt.messages(ASKED)] == [("system", "system"), ("user", "Ada Byron")]
+    made = prompt.generate_prompt(ASKED, [("Hi.", "Hello.")], format="openai")
+    assert [each["content"] for each in made["messages"][1:]] == ["Hi.", "Hello.", "Where?"]
+    # What the section says beside the thread is in the report, and so is an error with strict=True.
+    told = " ".join(entry.reason for entry in made.report)
+    assert "attribute 'key'" in told
+    assert "text 'content'" in told
+
+
+@pytest.mark.parametrize("section", ["thread:\n", "thread:\ncontent\n", 'thread[key="value"]:\n{# here #}\n'])
+def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> None:
+    front = "---\ninputSchema: {properties: {chat: {kind: thread}, more: {kind: thread}}}\n---\n"
+    prompt = Prompty.loads(f"{front}system:\nBe kind.\n{section}user:\nNow.\n")
+    chat = {"chat": [{"role": "user", "content": "1"}], "more": [{"role": "user", "content": "2"}]}
+    assert [each.text for each in prompt.messages(chat)] == ["Be kind.", "1", "2", "Now."]
+    del chat["chat"]
+    made = prompt.generate_prompt(chat, [("3", "4")], format="openai")
+    assert [each["content"] for each in made["messages"]] == ["Be kind.", "3", "4", "2", "Now."]
+
+
+def test_a_thread_section_without_a_slot_is_no_section_of_v2() -> None:
+    """Its text became the system's."""
+    with pytest.raises(FormatError, match="no section for the history"):
+        Prompty.loads(DOCUMENTED.partition("\n\n")[2]).dumps("v2")

@@ -85,6 +85,7 @@ LEFT_OUT = {
     "agent/weather-desk.prompty": ["forecast", "search"],
     "agent/weather-desk.zh.prompty": ["forecast"],
     "shop/stock-agent.zh.prompty": ["stock"],
+    "travel/booking-agent.prompty": ["the attribute 'source' is the template's own"],
     "support/triage-agent.zh.prompty": ["the attribute 'channel' is the template's own"],
 }
 # It would begin turns of all dialects, were it the template's own text.

@@ -34,9 +34,9 @@ _NO_TYPOS = frozenset(("users", "uses", "used", "systems", "assistants", "develo
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
 # So much any model takes: the length of a shorter prompt is no matter.
 _SHORT: Final = 4096
-# What becomes of a section that says nothing.
+# What becomes of a section that says nothing; an empty thread is the place of the history.
 _EMPTY: Final[Mapping[str, str]] = {
-    "thread": "holds no input of the kind thread, without which it cannot be filled",
+    "thread": "",
     "tools": "names no tool",
 }
 _STAND_IN: Final[Mapping[str, Json]] = {
@@ -130,8 +130,9 @@ def empty_sections(subject: Subject) -> Iterator[Hit]:
     lines = [*_lines_of_roles(subject)]
     ends = [*(line.begin for line in lines[1:]), len(subject.template)]
     for line, end in zip(lines, ends, strict=False):
-        if not _COMMENT.sub("", subject.template[line.end : end]).strip():
-            meant = _EMPTY.get(line.role, "is sent as an empty message")
+        says = _COMMENT.sub("", subject.template[line.end : end]).strip()
+        meant = _EMPTY.get(line.role, "is sent as an empty message")
+        if not says and meant:
             what = f"the section {line.text.strip()!r} is empty, and {meant}"
             yield Hit(subject.in_body(line.role_at), what, "write what it says, or take it out")
 

@@ -41,7 +41,7 @@ def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
         Turns and threads.
 
     Raises:
-        PromptFileError: A call is no YAML, or a ``thread`` section holds no thread.
+        PromptFileError: A call is no YAML.
     """
     for section in sections:
         if section.role == "tools":
@@ -84,12 +84,22 @@ def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
     return found
 
 
-def _threads(section: Section) -> Iterator[Step]:
+def _threads(section: Section) -> Iterator[Thread]:
+    """Find the threads of a ``thread`` section; one without a slot holds the place of the history.
+
+    Text in it stands for the messages: it is sent nowhere, and the report tells of it.
+    """
     steps = [*steps_of(section)]
+    items = (item for step in steps if isinstance(step, Turn) for item in step.items)
+    texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, Said))
+    left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
+    threads = [step for step in steps if isinstance(step, Thread)]
     # The slot of a thread that is not given is a value with nothing in it.
-    if not any(isinstance(part, Value) for part in section.parts):
-        raise PromptFileError("a thread section holds the slot of an input of the kind thread, as {{conversation}}")
-    yield from (step for step in steps if isinstance(step, Thread))
+    if not threads and any(isinstance(part, Value) for part in section.parts):
+        return
+    for thread in threads or [Thread("", ())]:
+        yield Thread(thread.name, thread.messages, left_out)
+        left_out = ()
 
 
 def _calls(section: Section) -> Iterator[Called]:

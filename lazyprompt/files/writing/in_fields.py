@@ -84,6 +84,13 @@ class _Making:
         kept = [body[: matches[0].start()] if matches else body]
         for match, end in zip(matches, ends, strict=False):
             line, role = match[0], match["role"].lower()
+            if role == "thread" and not _TAG.search(body, match.end(), end):
+                raise self._original.fault(
+                    body,
+                    match.start(),
+                    f"{line.strip()!r}: Prompty v2 has no section for the history; declare an input of the kind thread "
+                    "and write its slot",
+                )
             if role in ("tool", "function") or attributes_in(match["attributes"] or "").get("type") == "tool_call":
                 raise self._original.fault(
                     body,
