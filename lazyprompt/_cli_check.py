@@ -12,7 +12,7 @@ from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_tex
 from lazyprompt.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 _FOUND = 1
 _DIALECTS = ("v2", "agentschema", "v1", "dotprompt")
@@ -32,7 +32,9 @@ class CheckOptions(TypedDict):
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "form", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["plain", "json", "github", "sarif"]), default="plain", show_default=True
+)
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough."
 )
@@ -48,7 +50,7 @@ def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> No
 
     FILE is a .prompty, .prompt or YAML prompt file, or a directory, which is gone through. Each finding is a line
     file:line:column: CODE message. The exit status is 1 where one of them is an error (with --strict, or a warning),
-    2 for wrong use, else 0.
+    2 for wrong use or where nothing was checked, else 0.
 
     In a file, a comment {# lazyprompt: ignore=LP040 #} lets it off.
 
@@ -57,23 +59,32 @@ def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> No
       lazyprompt check prompts/
       lazyprompt check prompts/ --strict --ignore LP07
       lazyprompt check support.prompty --format json
+      lazyprompt check prompts/ --format sarif > check.sarif
     """  # noqa: D301 - \b is how click is told not to wrap
     from lazyprompt.files.check.check import RULES, SEVERITIES, check  # noqa: PLC0415 - no other command checks
-    from lazyprompt.files.check.report import report  # noqa: PLC0415 - as above
+    from lazyprompt.files.check.report import github, report, sarif  # noqa: PLC0415 - as above
 
     select = _codes("--select", options["select"], RULES) or frozenset(RULES)
     chosen = select - _codes("--ignore", options["ignore"], RULES)
     paths = [*dict.fromkeys(path for given in options["files"] for path in _files(given))]
+    if not paths or not chosen:
+        given = ", ".join(options["files"])
+        what = f"no prompt file is in {given}" if chosen else "--select and --ignore leave no rule"
+        raise WrongUseError("FILE", f"nothing was checked: {what}")
     found = [
         each
         for path in paths
         for each in check(path, allowed_roots=options["roots"], dialect=options["dialect"])
         if each.code in chosen
     ]
-    if options["form"] == "json":
-        Output(json_text([asdict(each) for each in found], indent=2, terminal=goes_to_terminal(None))).write()
-    else:
-        Output(report(found, len(paths))).write()
+    terminal = goes_to_terminal(None)
+    forms: dict[str, Callable[[], str]] = {
+        "plain": lambda: report(found, len(paths)),
+        "json": lambda: json_text([asdict(each) for each in found], indent=2, terminal=terminal),
+        "github": lambda: github(found, len(paths)),
+        "sarif": lambda: json_text(sarif(found), indent=2, terminal=terminal),
+    }
+    Output(forms[options["form"]]()).write()
     grave = SEVERITIES[: 2 if options["strict"] else 1]
     if any(each.severity in grave for each in found):
         context.exit(_FOUND)

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 import yaml
 from cli_helpers import Ran, fault
 
 from lazyprompt._cli_check import check_command
+from lazyprompt.files.check.check import RULES
 from lazyprompt.files.dialects.table import DIALECTS
 
 if TYPE_CHECKING:
@@ -80,7 +82,6 @@ def test_json(run: Run) -> None:
         (("wrong.prompty", "--select", "LP030,lp031"), 0),
         (("wrong.prompty", "--select", "LP05"), 1),
         (("wrong.prompty", "--select", "LP05", "--ignore", "LP052"), 0),
-        (("wrong.prompty", "--ignore", "LP"), 0),
     ],
 )
 def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
@@ -97,11 +98,16 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
         (("wrong.prompty", "--ignore", ""), "--ignore: '' is no rule"),
         (("wrong.prompty", "--ignore", "LP052,"), "--ignore: '' is no rule"),
         (("wrong.prompty", "--dialect", "v3"), "--dialect: 'v3' is not one of"),
+        # A run that checked nothing was a success.
+        (("empty",), "FILE: nothing was checked: no prompt file is in empty"),
+        (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
+        (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
         (("notes.txt",), "FILE: notes.txt: prompt files end with .prompty, .prompt, .yaml, .yml"),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(run: Run, argv: tuple[str, ...], blamed: str) -> None:
     Path("notes.txt").write_text("x", encoding="utf-8")
+    Path("empty").mkdir()
     assert fault(run("check", *argv)).startswith(blamed)
 
 
@@ -130,10 +136,15 @@ def test_directories_are_gone_through(run: Run) -> None:
     Path("a/compose.yaml").write_text("services: {web: {image: x}}\n", encoding="utf-8")
     Path("a/broken.yaml").write_text("a: [", encoding="utf-8")
     Path("a/qa.yaml").write_text("instruction: 7\n", encoding="utf-8")
+    # These two were passed over: they are meant as prompts, and one is no YAML.
+    Path("a/slip.yaml").write_text("instuction: Hi.\n", encoding="utf-8")
+    Path("a/torn.yml").write_text("type: chat\nsystem: [\n", encoding="utf-8")
     ran = run("check", "a", "--format", "json")
     assert [(Path(each["file"]).name, each["code"]) for each in found(ran)] == [
         ("Y.PROMPTY", "LP030"),
         ("qa.yaml", "LP001"),
+        ("slip.yaml", "LP001"),
+        ("torn.yml", "LP001"),
         ("x.prompty", "LP030"),
     ]
     # Whoever names a file has it checked.
@@ -247,3 +258,89 @@ def test_the_hook() -> None:
     assert hook.get("pass_filenames", True) is True
     names = {"a.prompty": True, "b/c.prompt": True, "a.promptyx": False, "prompt.txt": False, "prompt": False}
     assert {name: re.search(hook["files"], name) is not None for name in names} == names
+
+
+def test_workflow_commands_of_github(run: Run) -> None:
+    Path("a, 100%:b.prompty").write_text("system:\n<|im_start|>\n{{ a | lowr }}\n", encoding="utf-8")
+    ran = run("check", "a, 100%:b.prompty", "--format", "github")
+    assert ran.status == 1
+    *commands, last = ran.out.decode().splitlines()
+    assert [each.partition("::")[2].partition("::")[0] for each in commands] == [
+        "warning file=a%2C 100%25%3Ab.prompty,line=2,col=1,title=LP040 control-marker",
+        "error file=a%2C 100%25%3Ab.prompty,line=3,col=8,title=LP052 unknown-filter",
+    ]
+    assert last == "1 error, 1 warning in 1 file"
+
+
+def test_a_message_for_github_stays_one_command(run: Run) -> None:
+    """A line break or a percent sign in a name would end the command, or be read as an escape."""
+    Path("n.prompty").write_text('---\n"tempe%0Are\\n::error::x": 1\n---\nuser:\nHi.\n', encoding="utf-8")
+    lines = run("check", "n.prompty", "--format", "github").out.decode().splitlines()
+    assert len(lines) == 2
+    assert "tempe%250Are" in lines[0]
+
+
+# The parts of SARIF 2.1.0 that are written, as its schema has them.
+_TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+_LEVEL = {"enum": ["none", "note", "warning", "error"]}
+_WHOLE = {"type": "integer", "minimum": 1}
+
+
+def _object(**properties: object) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+_LOCATION = _object(
+    physicalLocation=_object(
+        artifactLocation=_object(uri={"type": "string", "format": "uri-reference"}),
+        region=_object(startLine=_WHOLE, startColumn=_WHOLE),
+    )
+)
+_RESULT = _object(
+    ruleId={"type": "string"},
+    ruleIndex={"type": "integer", "minimum": 0},
+    level=_LEVEL,
+    message=_TEXT,
+    locations={"type": "array", "items": _LOCATION, "minItems": 1},
+)
+_RULE = _object(
+    id={"type": "string"},
+    name={"type": "string"},
+    shortDescription=_TEXT,
+    help=_TEXT,
+    defaultConfiguration=_object(level=_LEVEL),
+)
+_DRIVER = _object(
+    name={"type": "string"},
+    version={"type": "string"},
+    rules={"type": "array", "items": _RULE, "uniqueItems": True},
+)
+_RUN = _object(
+    tool=_object(driver=_DRIVER),
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+    results={"type": "array", "items": _RESULT},
+)
+SARIF = _object(
+    **{"$schema": {"type": "string"}, "version": {"const": "2.1.0"}, "runs": {"type": "array", "items": _RUN}}
+)
+
+
+def test_sarif(run: Run) -> None:
+    Path("a b").mkdir()
+    Path("a b/é#1.prompty").write_text(WRONG + "human:\nHi.\n", encoding="utf-8")
+    ran = run("check", str(Path("a b").resolve()), "right.prompty", "--format", "sarif")
+    log = json.loads(ran.out)
+    jsonschema.validate(log, SARIF)
+    (each,) = log["runs"]
+    rules = each["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == [*RULES]
+    assert [(rules[one["ruleIndex"]]["id"], one["level"]) for one in each["results"]] == [
+        ("LP052", "error"),
+        ("LP030", "warning"),
+    ]
+    # The path is relative to the working directory, and an address.
+    places = [one["locations"][0]["physicalLocation"] for one in each["results"]]
+    assert {one["artifactLocation"]["uri"] for one in places} == {"a%20b/%C3%A9%231.prompty"}
+    assert [(one["region"]["startLine"], one["region"]["startColumn"]) for one in places] == [(4, 8), (5, 1)]
+    assert ran.status == 1
+    assert json.loads(run("check", "right.prompty", "--format", "sarif").out)["runs"][0]["results"] == []

@@ -135,7 +135,7 @@ def test_a_default_of_dotprompt_belongs_to_an_input_that_is_required() -> None:
 )
 def test_what_is_given_when_a_prompt_is_loaded_is_not_known_here(fields: str) -> None:
     """It was taken for text, which these fields are not."""
-    assert [code for code, *_ in found(front(fields, "user:\n{{a}}\n"))] == []
+    assert [code for code, *_ in found(front(fields, "user:\n{{a}}\n")) if code != "LP027"] == []
 
 
 def test_an_empty_section_of_a_thread_is_the_place_of_the_history() -> None:
@@ -278,3 +278,27 @@ def test_a_file_loads_or_has_an_error(text: str) -> None:
     else:
         # A filter that there is not is an error too where it stands under an if, and fails when that is true.
         assert not codes & {"LP001", "LP023"}
+
+
+def test_a_line_that_names_a_role_is_text_in_dotprompt() -> None:
+    """A file of that dialect was looked at for no role at all."""
+    (finding,) = check(front("model: gpt-4o", "user:\nHi.\n"), name="p.prompt")
+    assert (finding.code, finding.advice) == ("LP030", 'write {{role "user"}}')
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ("tools:\n  - {name: a, desciption: x}", "tools.a.desciption"),
+        ("tools: {a: {kind: function, paramters: []}}", "tools.a.paramters"),
+        ("template: {fromat: jinja2}", "template.fromat"),
+    ],
+)
+def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str) -> None:
+    """Such fields are kept, so nothing told that they do nothing."""
+    assert [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"] == [
+        f"the field {name} is not known (did you mean {_MEANT[name]!r}?)"
+    ]
+
+
+_MEANT = {"tools.a.desciption": "description", "tools.a.paramters": "parameters", "template.fromat": "format"}

@@ -96,6 +96,7 @@ RULES: Final[dict[str, Rule]] = {
         Rule("LP024", "wrong-example", "warning", fields.wrong_examples),
         Rule("LP025", "wrong-binding", "error", fields.wrong_bindings),
         Rule("LP026", "kind-as-default", "warning", fields.kinds_as_defaults),
+        Rule("LP027", "undeclared-inputs", "info", fields.undeclared_inputs),
         Rule("LP030", "role-typo", "warning", body.role_typos),
         Rule("LP031", "role-in-fence", "warning", body.fenced_roles),
         Rule("LP032", "empty-section", "warning", body.empty_sections),

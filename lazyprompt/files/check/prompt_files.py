@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.check.subject import YAML_FILES
-from lazyprompt.files.yaml_nodes import Reader, Source, text_of_file
+from lazyprompt.files.prompt_file import TYPES
+from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# How much alike two names are of which one is a typing error.
+_ALIKE = 0.85
 SUFFIXES: Final = (".prompty", ".prompt", *YAML_FILES)
 """What the names of prompt files end with."""
 
-# What a YAML file has that is meant as a prompt; any other is left alone.
-_OF_PROMPTS = frozenset(("instruction", "extra_keys", "examples"))
+# Fields that a YAML file has that is meant as a prompt; any other file is left alone.
+_OF_PROMPTS = ("instruction", "extra_keys", "examples")
+_TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
 
 
 def prompt_files(directory: Path) -> Iterator[Path]:
@@ -35,10 +41,11 @@ def prompt_files(directory: Path) -> Iterator[Path]:
 
 
 def _is_prompt(path: Path) -> bool:
-    """Whether a YAML file is meant as a prompt: many others stand beside them."""
+    """Return True if a YAML file is meant as a prompt, by its fields, also where they are misspelt or it is broken."""
     try:
-        node = Reader(Source(text_of_file(str(path)), str(path))).read()
+        fields = _TOP_FIELD.findall(text_of_file(str(path)))
     except PromptFileError:
-        # Another tool's file may be of YAML that is not read here; whoever names it has it checked.
         return False
-    return node is not None and isinstance(node.value, dict) and not _OF_PROMPTS.isdisjoint(node.value)
+    return any(
+        (name == "type" and value in TYPES) or get_close_matches(name, _OF_PROMPTS, 1, _ALIKE) for name, value in fields
+    )

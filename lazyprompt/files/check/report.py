@@ -1,39 +1,112 @@
-"""Findings as text, for people."""
+"""Findings as text: for people, for GitHub's workflow log, and as SARIF for code scanning."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from rich.cells import cell_len
 
-from lazyprompt.files.check.check import SEVERITIES
+from lazyprompt._version import __version__
+from lazyprompt.files.check.check import RULES, SEVERITIES
 from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from lazyprompt.files.check.check import Finding
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.check.check import Finding, Rule, Severity
+
+# Source: GitHub's workflow commands, and their escapes: of a message, and of a property.
+_COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "notice"}
+_OF_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
+# Source: SARIF 2.1.0, section 3.27.10.
+_LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
 # How much of a long line is shown.
 _SHOWN = 100
 
 
-def report(findings: Sequence[Finding], files: int) -> str:
+def report(findings: Sequence[Finding], files: int, counts: Mapping[Severity, int] | None = None) -> str:
     """Findings as lines: each with its place, errors with the line that they are in; and how many there are.
 
     Args:
         findings: The findings.
         files: How many files were looked at.
+        counts: How many findings there are of each severity, where not all are among ``findings``.
     """
-    counts = Counter(each.severity for each in findings)
+    counts = Counter(each.severity for each in findings) if counts is None else counts
     told = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
     return visible(f"{''.join(map(_told, findings))}{', '.join(told)} in {_counted(files, 'file')}\n")
 
 
+def github(findings: Sequence[Finding], files: int) -> str:
+    """Write findings as GitHub's workflow commands, which show each beside its line; then the number of them.
+
+    Args:
+        findings: The findings.
+        files: How many files were looked at.
+    """
+    lines = [
+        f"::{_COMMANDS[each.severity]} file={Path(each.file).as_posix().translate(_OF_PROPERTY)},line={each.line},"
+        f"col={each.column},title={f'{each.code} {RULES[each.code].name}'.translate(_OF_PROPERTY)}"
+        f"::{visible(_message(each)).translate(_OF_MESSAGE)}\n"
+        for each in findings
+    ]
+    return "".join(lines) + report([], files, Counter(each.severity for each in findings))
+
+
+def sarif(findings: Sequence[Finding]) -> JsonObject:
+    """Return findings as a log of SARIF 2.1.0, with paths relative to the working directory.
+
+    Args:
+        findings: The findings.
+    """
+    places = {code: index for index, code in enumerate(RULES)}
+    results: list[Json] = [
+        {
+            "ruleId": each.code,
+            "ruleIndex": places[each.code],
+            "level": _LEVELS[each.severity],
+            "message": {"text": visible(_message(each))},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": quote(Path(os.path.relpath(each.file)).as_posix())},
+                        "region": {"startLine": each.line, "startColumn": each.column},
+                    }
+                }
+            ],
+        }
+        for each in findings
+    ]
+    driver: JsonObject = {"name": "lazyprompt", "version": __version__, "rules": [*map(_sarif_rule, RULES.values())]}
+    run: JsonObject = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
+
+
+def _sarif_rule(rule: Rule) -> JsonObject:
+    # Python leaves docstrings out with -OO; then the name has to do.
+    told = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": told},
+        "help": {"text": f"{told} The page 'Check prompt files' of lazyprompt's manual explains {rule.code}."},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+    }
+
+
+def _message(finding: Finding) -> str:
+    return f"{finding.message}; {finding.advice}" if finding.advice else finding.message
+
+
 def _told(finding: Finding) -> str:
-    advice = f"; {finding.advice}" if finding.advice else ""
-    text = f"{finding.file}:{finding.line}:{finding.column}: {finding.code} {finding.message}{advice}\n"
+    text = f"{finding.file}:{finding.line}:{finding.column}: {finding.code} {_message(finding)}\n"
     return f"{text}{_pointed(finding)}" if finding.severity == "error" and finding.excerpt else text
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import normalize
 
 from jinja2 import nodes
 
@@ -25,12 +27,25 @@ if TYPE_CHECKING:
     from lazyprompt.files.check.subject import Subject
     from lazyprompt.files.properties import Property
 
-_WORD_ALONE = re.compile(
-    r"^[^\S\n]*+(?:#[^\S\n]*+)?([A-Za-z]{4,11})(?:\[[^\]\n]*+\])?[^\S\n]*+:[^\S\n]*+$", re.MULTILINE
+# A line of a word and marks around it, as Markdown and other formats decorate the name of a speaker.
+_SPEAKER = re.compile(
+    r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
-_ROLE_AND_TEXT = re.compile(rf"^[^\S\n]*({'|'.join(ROLES)}):[^\S\n]*\S", re.MULTILINE)
-# Words of one's own that are one letter away from a role.
-_NO_TYPOS = frozenset(("users", "uses", "used", "systems", "assistants", "developers", "developed"))
+_SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
+_SPEAKER_AND_TEXT = re.compile(r"^[\s#*_`>\-]*?([^\W\d_]{2,12}+)[ \t*_]*+[:：](?=[^\n]*\S)", re.MULTILINE)
+# Names that other formats and people have for the roles.
+_ALIASES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
+    **dict.fromkeys(("ai", "assist", "asst", "bot", "chatgpt", "gpt", "model", "助手", "助理"), "assistant"),
+    **dict.fromkeys(("sys", "系统"), "system"),
+    "dev": "developer",
+}
+# Words of one's own that are near a role.
+_NO_TYPOS = frozenset(
+    ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
+)
+# How much alike long words are of which one is a typing error.
+_ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
 # So much any model takes: the length of a shorter prompt is no matter.
 _SHORT: Final = 4096
@@ -80,20 +95,38 @@ def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_Role
 
 
 def role_typos(subject: Subject) -> Iterator[Hit]:
-    """Words alone on a line, with a colon, that are nearly a role."""
+    """Lines that look as if they named a role, and begin no section: ``human:``, ``asistant:``, ``**user:**``."""
     own = subject.own
-    if own is None or not subject.spoken.roles:
+    if own is None:
         return
     text = own.scanned.text
     fences = [*closed_fences(text)]
-    for match in _WORD_ALONE.finditer(text):
-        word = match[1].lower()
-        near = next((role for role in ROLES if word != role and _one_slip(word, role)), None)
-        if near is None or word in _NO_TYPOS or word in subject.spoken.roles:
+    begins = {match.start() for match in role_lines(own.scanned, subject.spoken.roles)} if subject.spoken.roles else ()
+    for line in _SHORT_LINE.finditer(text):
+        # Letters and colons of full width become plain ones.
+        match = _SPEAKER.fullmatch(normalize("NFKC", line[0]))
+        if match is None or line.start() in begins or any(begin < line.start() < end for begin, end in fences):
             continue
-        if not any(begin < match.start() < end for begin, end in fences):
-            what = f"{match[1]!r} is no role (did you mean {near!r}?): the line is text, and begins no section"
-            yield Hit(subject.in_body(own.in_body(match.start(1))), what, f"write {near}:")
+        word = match["word"].lower()
+        near = _nearest_role(word)
+        # Without a colon, only the name of a role in a heading or in bold is meant as one.
+        if near and (":" in match["behind"] or (word == near and match["before"].strip())):
+            fault = f"{match['word']!r} is no role (did you mean {near!r}?)"
+            fault = f"{line[0].strip()!r} names no role here" if word == near else fault
+            what = f"{fault}: the line is text, and begins no section"
+            advice = f"write {near}:" if subject.spoken.roles else f'write {{{{role "{near}"}}}}'
+            yield Hit(subject.in_body(own.in_body(line.start() + match.start("word"))), what, advice)
+
+
+def _nearest_role(word: str) -> str | None:
+    """Return the role that a word names, or means by another name or a typing error; None if there is none."""
+    if word in ROLES or word in _NO_TYPOS:
+        return word if word in ROLES else None
+    for role in ROLES:
+        alike = len(word) > len("system") and SequenceMatcher(None, word, role).ratio() >= _ALIKE
+        if alike or (word not in _ALIASES and _one_slip(word, role)):
+            return role
+    return _ALIASES.get(word)
 
 
 def _one_slip(word: str, role: str) -> bool:
@@ -120,9 +153,17 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
     own = subject.own
     if own is None or not subject.spoken.roles or next(_lines_of_roles(subject), None) is not None:
         return
-    if found := _ROLE_AND_TEXT.search(own.scanned.text):
+    named = [(match, role) for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text) if (role := _role_of(match[1]))]
+    # One capital word before a colon may be text of any kind; two speakers are a dialogue.
+    is_dialogue = len({role for _, role in named}) > 1
+    if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES), None):
         what = f"'{found[1]}:' has text behind it: the line is text, and begins no section"
         yield Hit(subject.in_body(own.in_body(found.start(1))), what, "write what is said below it")
+
+
+def _role_of(word: str) -> str | None:
+    """Return the role of a word in any case, or of a common other name."""
+    return word.lower() if word.lower() in ROLES else _ALIASES.get(word.lower())
 
 
 def empty_sections(subject: Subject) -> Iterator[Hit]:
@@ -146,7 +187,7 @@ def text_before_roles(subject: Subject) -> Iterator[Hit]:
         return
     place = subject.in_body(own.in_body(found.start()))
     # A role that is misspelt says so itself.
-    if all(hit.place != place for hit in role_typos(subject)):
+    if all(hit.place.line != place.line for hit in role_typos(subject)):
         what = "text before the first role: it becomes a system message of its own"
         yield Hit(place, what, "put system: before it, or make it a comment")
 

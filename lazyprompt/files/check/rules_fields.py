@@ -13,7 +13,7 @@ from lazyprompt.files.check.subject import Hit, nodes_in
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property
-from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL
+from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
 from lazyprompt.files.yaml_nodes import KINDS
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _FIELDS: Final[Mapping[str, Sequence[str]]] = {
         "metadata",
     ),
 }
+_FIELDS_OF_TEMPLATE = ("format", "parser")
 _TEXTS = ("name", "displayName", "description", "instructions")
 # What a template asks of a variable that need not be there.
 _ASKING = ("defined", "undefined", "default", "d")
@@ -51,7 +52,7 @@ _YAML_1_1: Final = (
 
 def unknown_fields(subject: Subject) -> Iterator[Hit]:
     """Fields whose names are nearly those of others."""
-    for node, name, known, _ in _unknown(subject):
+    for node, name, known in _misspelt(subject):
         if near := did_you_mean(name.rpartition(".")[2], known):
             yield Hit(subject.place(node.key_at), f"the field {name} is not known{near}", "mend its name")
 
@@ -78,6 +79,19 @@ def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]
     for name, node in _options(subject).items():
         if name not in (*OPTIONS, OTHERS):
             yield node, f"model.options.{name}", (*OPTIONS, OTHERS), f"model.options.{OTHERS}"
+
+
+def _misspelt(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str]]]:
+    """Find the fields that may be misspelt: those that are not known, and those of parts that may have any field."""
+    yield from ((node, name, known) for node, name, known, _ in _unknown(subject))
+    for tool, item in items_of(subject.said.get("tools")):
+        kind = field_of(item, "kind")
+        for name, node in fields_of(item).items() if kind is None or kind.value == "function" else ():
+            if name not in FIELDS_OF_TOOL:
+                yield node, f"tools.{tool}.{name}", FIELDS_OF_TOOL
+    for name, node in fields_of(subject.said.get("template")).items():
+        if name not in _FIELDS_OF_TEMPLATE:
+            yield node, f"template.{name}", _FIELDS_OF_TEMPLATE
 
 
 def wrong_options(subject: Subject) -> Iterator[Hit]:
@@ -177,6 +191,15 @@ def unknown_slots(subject: Subject) -> Iterator[Hit]:
         what = f"{asks} asks for {slot!r}, which is no input{did_you_mean(slot, names[:_MOST_NAMES])}"
         place = subject.in_body(piece.at if piece is not None else at or 0)
         yield Hit(place, what, f"declare it; the inputs are {shown}")
+
+
+def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
+    """Variables of a template whose front matter declares no inputs: nothing checks what is given for them."""
+    if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.said:
+        return
+    named = ", ".join(map(repr, subject.prompt.slots[:_MOST_NAMES]))
+    what = f"the template asks for {named}, and no inputs are declared, so nothing checks them"
+    yield Hit(subject.in_body(0), what, "declare them under inputs")
 
 
 def optional_names(template: str, engine: str) -> frozenset[str]:
