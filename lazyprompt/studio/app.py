@@ -16,7 +16,7 @@ from starlette.routing import Route
 from lazyprompt.errors import LazyPromptError, PromptFileMissingError
 from lazyprompt.studio.guard import STATIC, Guard
 from lazyprompt.studio.looking import Looking, fault
-from lazyprompt.studio.requests import DiffRequest, LookRequest, SaveRequest, WrongRequestError, asked
+from lazyprompt.studio.requests import CheckRequest, DiffRequest, LookRequest, SaveRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Changed
 
 if TYPE_CHECKING:
@@ -91,6 +91,10 @@ def _look(looking: Looking, body: bytes) -> Answer:
     return Answer(HTTPStatus.OK, looking.look(asked(LookRequest, body)))
 
 
+def _check(looking: Looking, body: bytes) -> Answer:
+    return Answer(HTTPStatus.OK, looking.check(asked(CheckRequest, body)))
+
+
 def _diff(looking: Looking, body: bytes) -> Answer:
     return Answer(HTTPStatus.OK, looking.diff(asked(DiffRequest, body)))
 
@@ -111,7 +115,7 @@ def _save(looking: Looking, body: bytes) -> Answer:
 
 
 _GETS: Final[Mapping[str, _Work]] = {"workspace": _about, "file": _file, "versions": _versions}
-_POSTS: Final[Mapping[str, _Work]] = {"look": _look, "diff": _diff, "save": _save}
+_POSTS: Final[Mapping[str, _Work]] = {"look": _look, "check": _check, "diff": _diff, "save": _save}
 
 
 def _gets(looking: Looking, work: _Work) -> Callable[[Request], object]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
+from lazyprompt.files.check.check import check
 from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt.history import HistoryLike
     from lazyprompt.inspect.look import Look
     from lazyprompt.studio.reading import Draft
-    from lazyprompt.studio.requests import DiffRequest, LookRequest
+    from lazyprompt.studio.requests import CheckRequest, DiffRequest, LookRequest
     from lazyprompt.studio.workspace import Workspace
     from lazyprompt.tokens.counter import TokenCounter
 
@@ -60,13 +61,14 @@ class Looking:
     ) -> None:
         self.workspace = workspace
         self._reader = Reader(workspace, params, roots)
+        self._roots = roots
 
     def about(self) -> JsonObject:
         """What there is to choose from.
 
         Returns:
             ``root``, ``files`` (path, key, lang, version), ``families``, ``providers``, ``attacks`` (id, name),
-            ``counters`` and ``version``.
+            ``counters``, ``version``, and ``adds``: True where files can be added.
 
         Raises:
             PromptFileError: As of :meth:`lazyprompt.studio.workspace.Workspace.files`.
@@ -80,6 +82,7 @@ class Looking:
             "attacks": [{"id": each.id, "name": each.name} for each in ATTACKS],
             "counters": [*_PLAIN_COUNTERS, *here],
             "version": __version__,
+            "adds": self.workspace.only is None,
         }
 
     def file(self, path: str) -> JsonObject:
@@ -90,7 +93,8 @@ class Looking:
 
         Returns:
             ``path``, ``text``, ``hash``, ``newline`` (how its lines end: as ``\r\n``, or ``mixed``),
-            ``inputs`` and ``values``, and ``error`` where it is no prompt.
+            ``inputs`` and ``values``, ``form`` and ``model`` where it names a provider, and ``error`` where it is no
+            prompt.
 
         Raises:
             PromptFileError: It cannot be read.
@@ -98,8 +102,10 @@ class Looking:
         content = self.workspace.read(path)
         inputs: tuple[Property, ...] = ()
         error: JsonObject | None = None
+        form: tuple[str | None, str | None] = (None, None)
         try:
-            inputs = self._reader.read(path, content.text).inputs
+            draft = self._reader.read(path, content.text)
+            inputs, form = draft.inputs, draft.form
         except LazyPromptError as wrong:
             error = fault(wrong, path)
         return {
@@ -108,6 +114,8 @@ class Looking:
             "newline": _newline(content.text),
             "inputs": [*map(told, inputs)],
             "values": first_values(inputs),
+            "form": form[0],
+            "model": form[1],
             "error": error,
         }
 
@@ -165,6 +173,24 @@ class Looking:
         except LazyPromptError as error:
             return {"error": fault(error, asked.path), "inputs": inputs}
         return {"look": _seen(seen), "inputs": inputs, "attacked": attacked}
+
+    def check(self, asked: CheckRequest) -> JsonObject:
+        """Check a text as ``lazyprompt check`` would check its file.
+
+        Args:
+            asked: The text.
+
+        Returns:
+            ``findings``: each with ``code``, ``severity``, ``message``, ``advice``, ``line`` and ``column``.
+
+        Raises:
+            PromptFileMissingError: As of :meth:`look`.
+        """
+        place, workspace = self.workspace.place(asked.path), self.workspace
+        roots = self._roots if workspace.only is not None else (workspace.root, *self._roots)
+        found = check(asked.text, name=asked.path, base_dir=place.parent, allowed_roots=roots)
+        keys = ("code", "severity", "message", "advice", "line", "column")
+        return {"findings": [{key: getattr(each, key) for key in keys} for each in found]}
 
     def diff(self, asked: DiffRequest) -> JsonObject:
         """What differs between a file and a text.

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from lazyprompt.errors import FormatError
 from lazyprompt.files.library.file_cache import FileCache
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.library.prompt_diff import outline_of, outline_of_yaml
@@ -15,6 +16,8 @@ from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.references import References
+from lazyprompt.files.targets import target_of
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompters import ChatPrompter
 from lazyprompt.secret import SecretText
 
@@ -44,6 +47,19 @@ class Draft(NamedTuple):
     file: Prompty | PromptFile
     prompter: Prompter
     inputs: tuple[Property, ...]
+
+    @property
+    def form(self) -> tuple[str | None, str | None]:
+        """The form of the file's own provider, and its model there; None and None where it names no provider."""
+        model = self.file.model if isinstance(self.file, Prompty) else {}
+        provider, api, name = (_unsecret(model.get(key)) for key in ("provider", "apiType", "id"))
+        if not isinstance(provider, str):
+            return None, None
+        try:
+            form = target_of(provider, api if isinstance(api, str) else None).profile
+        except FormatError:
+            form = provider
+        return (form, str(name or "") or None) if form in PROVIDERS else (None, None)
 
     def outline(self, text: str, name: str) -> Outline:
         """What of it is compared with others.

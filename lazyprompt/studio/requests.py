@@ -74,8 +74,20 @@ class DiffRequest(_Shown):
     other: str
 
 
-class SaveRequest(_Request):
-    """What is to be saved.
+class CheckRequest(_Request):
+    """A text to be checked.
+
+    Args:
+        path: The path of its file in the workspace.
+        text: The text, as it is in the editor.
+    """
+
+    path: str
+    text: str
+
+
+class SaveRequest(CheckRequest):
+    """A text to be saved.
 
     Args:
         path: The path of the file in the workspace.
@@ -83,8 +95,6 @@ class SaveRequest(_Request):
         hash: The hash of what was read; None where there was no file.
     """
 
-    path: str
-    text: str
     hash: str | None
 
 

@@ -209,6 +209,9 @@ class Workspace:
         if len(data) > MAX_BYTES:
             raise PromptFileError(f"{path}:1:1: {TOO_LARGE}")
         try:
+            # A file that is new may be the first of its directory.
+            if known is None:
+                place.parent.mkdir(parents=True, exist_ok=True)
             with Lock(place.with_name(f".{_hash(place.name.encode())[:16]}.lock"), path):
                 now = self._now(path)
                 if (now.hash if now else None) != known:

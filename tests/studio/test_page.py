@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from browser_helpers import Watch, browser, page, watch
 from studio_helpers import Screen, library, served
 
 from lazyprompt import Prompty
+from lazyprompt.files.check.check import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,28 +119,28 @@ def test_inputs_are_fields_of_their_kinds(screen: Screen) -> None:
     assert screen.page.input_value("#inputs [name=tags]") == json.dumps(["a"], indent=2)
     screen.give("count", 12345678901234567890)
     screen.give("loud", value=True)
-    assert "12345678901234567890 a True" in screen.made
+    assert "12345678901234567890 a true" in screen.made
     before = screen.made
     screen.set("#inputs [name=tags]", '["b",')
     assert screen.made == before
     assert screen.page.is_visible("#stale")
     assert "JSON" in screen.page.locator("#inputs .field.json .fault").inner_text()
     screen.set("#inputs [name=tags]", '["b"]')
-    assert "b True" in screen.made
+    assert "b true" in screen.made
     assert screen.page.is_hidden("#stale")
     screen.page.locator("#inputs .field.number .head input").uncheck()
     screen.idle()
-    assert "3 b True" in screen.made
+    assert "3 b true" in screen.made
     # A slot that is typed has its field at once, and those that were there keep what they hold.
     screen.set("#template", screen.template.replace("{{count}}", "{{count}} {{fresh}}"))
     screen.give("fresh", "new")
-    assert "3 new b True" in screen.made
+    assert "3 new b true" in screen.made
 
 
 def test_history_stands_before_what_is_said(screen: Screen) -> None:
     screen.page.click("#history_fold summary")
     screen.set("#history", '[["Hello", "How can I help?"]]')
-    assert screen.made.index("How can I help?") < screen.made.index("3 a False")
+    assert screen.made.index("How can I help?") < screen.made.index("3 a false")
     screen.set("#history", '{"no": "list"}')
     assert screen.page.is_visible("#history_error")
     assert "How can I help?" in screen.made
@@ -329,3 +331,124 @@ def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watc
     screen.set("#template", f"{SMALL}More.")
     assert "does not answer" in screen.text("#error")
     assert NEUTRAL in screen.made
+
+
+def test_findings_of_check_stand_below_the_editor_before_anything_is_saved(screen: Screen, small: Path) -> None:
+    def checked() -> None:
+        screen.page.locator("#findings[aria-busy=false]").wait_for(state="attached")
+
+    checked()
+    assert screen.page.locator("#findings li").count() == 0
+    screen.set("#template", f"{SMALL}\nhuman:\n{{{{count | safe}}}}\n")
+    checked()
+    rows = screen.page.locator("#findings li")
+    wanted = check(screen.template, name=small.name, base_dir=small.parent)
+    assert [each.code for each in wanted] == ["LP030", "LP053"]
+    assert [row.locator("bdi").inner_text() for row in rows.all()] == [
+        f"{each.code} {each.message}; {each.advice}" for each in wanted
+    ]
+    rows.first.locator("button").click()
+    assert screen.text("#place") == f"{wanted[0].line}:{wanted[0].column}"
+    assert small.read_text(encoding="utf-8") == SMALL
+    # What keeps the file from loading is said once, by the error; what can be read besides is checked as well.
+    screen.set("#template", screen.template.replace("kind: integer", "kind: intger"))
+    checked()
+    assert "intger" in screen.text("#error")
+    assert "intger" not in screen.text("#findings")
+    assert "LP030" in screen.text("#findings")
+    screen.set("#template", SMALL)
+    checked()
+    assert screen.page.locator("#findings li").count() == 0
+
+
+def test_a_file_begins_in_the_form_of_its_own_provider(screen: Screen, place: Path) -> None:
+    """It began as flat text, whatever the file named."""
+    for name, model in (("a", "{id: claude-sonnet-4-5, provider: anthropic}"), ("b", "{id: x, provider: vertexai}")):
+        (place / f"{name}.prompty").write_text(f"---\nmodel: {model}\n---\nuser:\nHi.\n", encoding="utf-8")
+    screen.open("a.prompty")
+    assert (screen.page.input_value("#form"), screen.page.input_value("#model")) == ("anthropic", "claude-sonnet-4-5")
+    assert screen.page.is_visible("#model")
+    assert "max_tokens" in screen.made or '"messages"' in screen.made
+    screen.open("b.prompty")
+    assert (screen.page.input_value("#form"), screen.page.input_value("#model")) == ("gemini", "x")
+    # A file that names none is shown as was chosen last.
+    screen.open("small.prompty")
+    assert screen.page.input_value("#form") == "flat"
+    assert screen.page.is_visible("#family")
+    screen.page.select_option("#form", "ollama")
+    screen.page.evaluate("location.hash = '#a.prompty'")
+    screen.page.locator("#where", has_text="a.prompty").wait_for()
+    screen.idle()
+    assert screen.page.input_value("#form") == "anthropic"
+    screen.page.evaluate("location.hash = '#small.prompty'")
+    screen.page.locator("#where", has_text="small.prompty").wait_for()
+    screen.idle()
+    assert screen.page.input_value("#form") == "ollama"
+
+
+def test_enter_opens_the_highlighted_file(screen: Screen) -> None:
+    """Enter did nothing."""
+    keys = screen.page.keyboard
+    keys.press("Control+k")
+    keys.type("commit")
+    lit = screen.page.locator("#tree a.lit")
+    assert lit.get_attribute("title") == screen.page.locator("#tree a").first.get_attribute("title")
+    keys.press("ArrowDown")
+    wanted = screen.page.locator("#tree a").nth(1).get_attribute("title") or ""
+    assert lit.get_attribute("title") == wanted
+    keys.press("Enter")
+    screen.page.locator("#where", has_text=wanted).wait_for()
+    screen.idle()
+    assert screen.page.evaluate("document.activeElement.id") == "template"
+    assert lit.count() == 0
+    keys.press("Control+k")
+    screen.page.fill("#filter", "no such file")
+    keys.press("Enter")
+    assert screen.text("#where") == wanted
+
+
+def test_a_new_file_is_written_and_opened(screen: Screen, place: Path, watch: Watch) -> None:
+    watch.allow("409|404")
+    screen.page.click("#add")
+    screen.page.keyboard.type("fresh/hello@1.0.0")
+    screen.page.keyboard.press("Enter")
+    screen.page.locator("#where", has_text="fresh/hello@1.0.0.prompty").wait_for()
+    screen.idle()
+    text = (place / "fresh/hello@1.0.0.prompty").read_text(encoding="utf-8")
+    assert text == screen.template
+    assert check(text, name="x.prompty") == []
+    assert screen.page.locator("#tree a[aria-current]").get_attribute("title") == "fresh/hello@1.0.0.prompty"
+    # One that is there is opened, and not written over; one that leads out of the workspace is refused.
+    screen.page.click("#add")
+    screen.page.keyboard.type("small")
+    screen.page.keyboard.press("Enter")
+    screen.page.locator("#where", has_text="small.prompty").wait_for()
+    screen.idle()
+    assert (place / "small.prompty").read_text(encoding="utf-8") == SMALL
+    screen.page.click("#add")
+    screen.page.keyboard.type("../out")
+    screen.page.keyboard.press("Enter")
+    screen.says("is no prompt file of this workspace")
+    assert not (place.parent / "out.prompty").exists()
+
+
+def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Path) -> None:
+    """They were wrapped wherever the line ended, a language beside a version that it is not of."""
+    names = [f"desk/refund{lang}@{version}.prompty" for version in ("1.0.0", "1.1.0") for lang in ("", ".zh", ".pt-BR")]
+    for name in (*names, "desk/refund.zh.prompty", "desk/refund.prompty", "desk/other-key-with-a-long-name.prompty"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("user:\nHi.\n", encoding="utf-8")
+    with served(tmp_path) as address:
+        screen = Screen(page, address)
+        page.goto(address)
+        screen.idle()
+        item = page.locator("#tree li li", has=page.locator("a[title='desk/refund.prompty']"))
+        rows = [[link.get_attribute("title") for link in row.locator("a").all()] for row in item.locator(".row").all()]
+        assert sorted(map(len, rows)) == [1, 3, 3]
+        for row in rows:
+            assert len({str(title).rpartition("@")[2] for title in row}) == 1
+        # Each row is below the one before, and beside the key.
+        boxes = [box for row in item.locator(".row").all() if (box := row.bounding_box())]
+        assert len(boxes) == len(rows)
+        assert all(one["y"] + one["height"] <= other["y"] + 1 for one, other in pairwise(boxes))
+        assert len({box["x"] for box in boxes}) == 1

@@ -358,7 +358,7 @@ def test_both_languages_say_the_same_things() -> None:
     assert {f"attack_{each.id}": each.name for each in ATTACKS}.items() <= WORDS["en"].items()
     # Each key is used, and nothing is asked for that there is no word for.
     used = "".join(path.read_text(encoding="utf-8") for path in STATIC.iterdir() if path.suffix in (".js", ".html"))
-    made = ("caution_", "attack_", "action_", "fate_", "diff_", "state_", "tokens")
+    made = ("caution_", "attack_", "action_", "fate_", "diff_", "state_", "severity_", "tokens")
     assert [key for key in WORDS["en"] if not key.startswith(made) and f'"{key}"' not in used] == []
     asked = re.findall(r'\\b(?:say|sayNodes)\("(\w+)"|data-t(?:-\w+)?="(\w+)"', used)
     assert {"".join(each) for each in asked} <= WORDS["en"].keys()

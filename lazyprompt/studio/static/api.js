@@ -32,6 +32,7 @@ export const versions = (path) => ask(`/api/versions${query(path)}`);
 /** @param {string} json The body, as JSON text: what was typed as JSON goes as it was typed. */
 export const look = (json) => ask("/api/look", { method: "POST", body: json });
 export const diff = (json) => ask("/api/diff", { method: "POST", body: json });
+export const check = (body) => ask("/api/check", { method: "POST", body: JSON.stringify(body) });
 export const save = (body) => ask("/api/save", { method: "POST", body: JSON.stringify(body) });
 
 /** Asks one thing at a time: while an answer is awaited, the newest of all further wishes is what is asked next. */

@@ -28,6 +28,26 @@ export function choose(title, body, choices) {
   });
 }
 
+/**
+ * Ask for the name of a new file.
+ *
+ * @returns {Promise<string | null>} The name, with a suffix; null where none is wanted.
+ */
+export async function askName() {
+  const name = el("input", { type: "text", id: "new_name", spellcheck: "false", autocomplete: "off", translate: "no" });
+  name.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    byId("dialog").close("create");
+  });
+  const label = el("label", { for: "new_name" }, say("new_name"));
+  const answered = choose("add", [label, name], ["create", "cancel"]);
+  name.focus();
+  const path = (await answered) === "create" ? name.value.trim() : "";
+  if (!path) return null;
+  return /\.(prompty|prompt|ya?ml)$/i.test(path) ? path : `${path}.prompty`;
+}
+
 const SHORTCUTS = [
   ["S", "save"],
   ["K", "key_files"],

@@ -3,10 +3,11 @@
 import * as api from "./api.js";
 import { AttackView } from "./attack_view.js";
 import { showCautions } from "./cautions_view.js";
-import { showShortcuts } from "./dialogs.js";
+import { askName, showShortcuts } from "./dialogs.js";
 import { DiffView } from "./diff_view.js";
 import { byId, el, offer } from "./dom.js";
 import { Editor } from "./editor.js";
+import { showFindings } from "./findings_view.js";
 import { FilesView, hashOf, namedFile } from "./files_view.js";
 import { InputsForm, isJson } from "./inputs_form.js";
 import { PromptView } from "./prompt_view.js";
@@ -17,13 +18,18 @@ import { TrimView } from "./trim_view.js";
 import { firstLanguage, number, say, speak, tellHidden } from "./words.js";
 
 // Forms whose model is a family of this library; a provider is told the name of one of its own.
+const NEW_FILE = "system:\nYou are a helpful assistant.\n\nuser:\n{{ question }}\n";
 const OWN_FORMS = new Set(["flat", "openai"]);
 
-const state = { path: null, shown: null, diff: null, lit: null, declared: "" };
+// The form is the file's own where it names a provider, else the one that was chosen last.
+const state = { path: null, shown: null, diff: null, lit: null, declared: "", form: "flat", findings: [], checked: null };
+// How long nothing is typed before the text is checked, in milliseconds.
+const PAUSE = 250;
 const looking = new api.Newest(lookNow);
+const checking = new api.Newest(checkNow);
 const editor = new Editor(changed);
 const form = new InputsForm(byId("inputs"), changed);
-const files = new FilesView();
+const files = new FilesView(() => editor.focus());
 const made = new PromptView(byId("made"));
 const trim = new TrimView(byId("panel_trim"), changed);
 const attack = new AttackView(byId("panel_attack"), changed);
@@ -36,9 +42,36 @@ const isOwn = () => OWN_FORMS.has(byId("form").value);
 async function changed() {
   tellDirty();
   if (state.path === null) return;
+  checkSoon();
   busy(true);
   if (await looking.ask()) busy(false);
 }
+
+/** Check what is in the editor once nothing was typed for a moment. */
+function checkSoon() {
+  if (state.checked === `${state.path}\n${editor.text}`) return;
+  byId("findings").setAttribute("aria-busy", "true");
+  clearTimeout(state.pause);
+  state.pause = setTimeout(() => checking.ask(), PAUSE);
+}
+
+async function checkNow() {
+  const { path } = state;
+  const text = editor.text;
+  try {
+    const { findings } = await api.check({ path, text });
+    if (path !== state.path || text !== editor.text) return;
+    state.checked = `${path}\n${text}`;
+    state.findings = findings;
+    tellFindings();
+    byId("findings").setAttribute("aria-busy", "false");
+  } catch (error) {
+    stale(told(error));
+  }
+}
+
+const tellFindings = () =>
+  showFindings(byId("findings"), state.findings, state.error, (line, column) => editor.goTo(line, column));
 
 const busy = (is) => byId("seen").setAttribute("aria-busy", String(is));
 
@@ -157,6 +190,7 @@ function tokens() {
 function stale(error) {
   byId("seen").classList.toggle("stale", error !== undefined);
   byId("stale").hidden = error === undefined || state.shown === null;
+  state.error = error;
   const box = byId("error");
   const key = error ? JSON.stringify(error) : "";
   if (box.dataset.key === key) return;
@@ -174,14 +208,17 @@ async function open(path) {
     const [file, { versions }] = await Promise.all([api.file(path), api.versions(path)]);
     // Another one may have been asked for meanwhile.
     if (path !== namedFile()) return;
-    Object.assign(state, { path, shown: null, diff: null, lit: null, declared: "" });
+    Object.assign(state, { path, shown: null, diff: null, lit: null, declared: "", findings: [], checked: null });
     byId("where").textContent = written(path);
     document.title = `${written(path)} · lazyprompt studio`;
     byId("history").value = "";
     byId("history_fold").open = false;
     made.clear();
-    for (const id of ["bar", "legend", "cautions"]) byId(id).replaceChildren();
+    for (const id of ["bar", "legend", "cautions", "findings"]) byId(id).replaceChildren();
     trim.begin();
+    byId("form").value = file.form ?? state.form;
+    byId("model").value = (file.form && file.model) ?? "";
+    tellForm();
     saving.begin(path, file.hash);
     editor.begin(file.text);
     form.begin([], {});
@@ -216,10 +253,32 @@ function modeChosen() {
   changed();
 }
 
-function formChosen() {
+function tellForm() {
   byId("family_field").hidden = !isOwn();
   byId("model_field").hidden = isOwn();
+}
+
+function formChosen() {
+  state.form = byId("form").value;
+  tellForm();
   changed();
+}
+
+/** Ask for the name of a new file, write it, and open it. */
+async function add() {
+  if (!(await saving.mayLeave())) return;
+  const path = await askName();
+  if (path === null) return;
+  try {
+    await api.save({ path, text: NEW_FILE, hash: null });
+  } catch (error) {
+    // A file of that name is there already: it is opened.
+    if (error.status !== 409) return tell(told(error).message);
+  }
+  files.show((await api.workspace()).files);
+  history.replaceState(null, "", hashOf(path));
+  await open(path);
+  editor.focus();
 }
 
 const KEYS = {
@@ -251,6 +310,7 @@ async function reword(language, keep) {
   tellUnseen();
   attack.reword();
   diff.reword();
+  tellFindings();
   if (state.diff) diff.show(state.diff);
   if (state.shown) show();
 }
@@ -275,6 +335,8 @@ async function start() {
   byId("made").classList.add("named");
   byId("save").addEventListener("click", () => saving.save());
   byId("copy").addEventListener("click", copy);
+  byId("add").hidden = !found.adds;
+  byId("add").addEventListener("click", add);
   byId("keys").addEventListener("click", showShortcuts);
   byId("language").addEventListener("change", () => reword(byId("language").value, true));
   byId("skip").addEventListener("click", (event) => {
