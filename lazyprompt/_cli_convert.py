@@ -35,7 +35,7 @@ class ConvertOptions(TypedDict):
 @click.option("-o", "--output", metavar="OUT", help="Write to a file, in one step.")
 @partial(with_options, options=FILE_OPTIONS)
 def convert(**options: Unpack[ConvertOptions]) -> Output:
-    """Write a prompt file in another form.
+    """Write a prompt file, or a prompt that LangChain saved as JSON or YAML, in another form.
 
     What that form cannot say is told on the standard error, a line for each. References, such as ${env:KEY}, stay as
     they are, so that no secret is written; but the file is read first, and must find what they lead to.
@@ -44,6 +44,7 @@ def convert(**options: Unpack[ConvertOptions]) -> Output:
     Examples:
       lazyprompt convert old.prompty --to v2 -o new.prompty
       lazyprompt convert qa.prompty --to langchain-json > qa.json
+      lazyprompt convert chain.json --to v2 -o chain.prompty
     """  # noqa: D301 - \b is how click is told not to wrap
     return converted(options)
 
@@ -60,24 +61,31 @@ def converted(options: ConvertOptions) -> Output:
     from lazyprompt.files.writing.convert import convert as written  # noqa: PLC0415 - no other command needs it
 
     try:
-        made = written(_prompt(options), options["to"])
+        prompt, left_out = _prompt(options)
+        made = written(prompt, options["to"])
     except LazyPromptError as error:
         raise WrongUseError("FILE", str(error)) from error
-    for note in made.notes:
+    for note in (*left_out, *made.notes):
         click.echo(visible(f"lazyprompt: note: {options['file']}: {note}"), err=True)
     output = options["output"]
     # A terminal obeys what it is shown; a file is to be as it is.
     return Output(visible(made.text) if goes_to_terminal(output) else made.text, output)
 
 
-def _prompt(options: ConvertOptions) -> Prompty:
-    """The prompt of a file; one of a YAML prompt file is what its prompter says."""
+def _prompt(options: ConvertOptions) -> tuple[Prompty, tuple[str, ...]]:
+    """Read the prompt of a file, of a prompter's YAML or of what LangChain saved; and what that leaves out."""
     from lazyprompt.files.library.names import YAML_SUFFIXES  # noqa: PLC0415 - no other command needs it
     from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - as above
     from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - as above
+    from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data  # noqa: PLC0415 - as above
+    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - as above
 
     path = Path(options["file"])
+    text = text_of_file(str(path))
+    if (data := langchain_data(text, str(path))) is not None:
+        made = from_langchain(data, path.name.partition(".")[0])
+        return Prompty.loads(made.text, path.parent, name=str(path)), made.notes
     if path.suffix.lower() not in YAML_SUFFIXES:
-        return Prompty.load(path, settings("--param", options["params"]), options["roots"])
+        return Prompty.load(path, settings("--param", options["params"]), options["roots"]), ()
     read = PromptFile.load(path)
-    return Prompty.from_prompter(read.prompter, name=path.stem, model=read.model)
+    return Prompty.from_prompter(read.prompter, name=path.stem, model=read.model), ()

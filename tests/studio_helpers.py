@@ -92,6 +92,10 @@ class Screen:
         """Wait until all that was typed is shown."""
         self.page.wait_for_function(_IDLE)
 
+    def checked(self) -> None:
+        """Wait until the findings are those of what is in the editor."""
+        self.page.locator("#findings[aria-busy=false]").wait_for(state="attached")
+
     def says(self, what: str) -> None:
         """Wait until the page says something, as that a file is saved."""
         self.page.locator("#status", has_text=what).wait_for()

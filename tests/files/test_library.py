@@ -446,3 +446,27 @@ def test_links_of_a_mounted_volume_are_followed_when_they_turn(tmp_path: Path) -
     (tmp_path / "new").symlink_to("..2")
     (tmp_path / "new").replace(tmp_path / "..data")
     assert said(library, "a") == "2"
+
+
+def test_a_library_is_asked_as_a_mapping_is(lib: Path) -> None:
+    library = PromptLibrary(lib)
+    assert library["refund"] is library.get("refund")
+    assert library["refund@1.0.0"] is library.get("refund", version="1.0.0")
+    assert library["refund@^1"] is library.get("refund", version="^1")
+    assert library["refund.zh@1.2.0"] is library.get("refund", "zh", "1.2.0")
+    assert library["support/bill.zh-CN"] is library.get("support/bill", "zh-CN")
+    # What follows a point is a language only where there is one of that name.
+    assert library["refund.v2"] is library.get("refund.v2")
+    assert [*library] == [*library.keys()]
+    assert len(library) == len(library.keys()) == 4
+    assert "refund" in library
+    assert "refund@1.2.0" in library
+    assert [name for name in ("refund@9.0.0", "refnd", "support", "../lib/refund", "", 3) if name in library] == []
+    with pytest.raises(PromptFileMissingError, match="did you mean 'refund'"):
+        library["refnd"]
+
+
+def test_a_library_without_prompts_is_one_too(tmp_path: Path) -> None:
+    library = PromptLibrary(tmp_path)
+    assert len(library) == 0
+    assert library

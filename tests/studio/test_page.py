@@ -334,13 +334,10 @@ def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watc
 
 
 def test_findings_of_check_stand_below_the_editor_before_anything_is_saved(screen: Screen, small: Path) -> None:
-    def checked() -> None:
-        screen.page.locator("#findings[aria-busy=false]").wait_for(state="attached")
-
-    checked()
+    screen.checked()
     assert screen.page.locator("#findings li").count() == 0
     screen.set("#template", f"{SMALL}\nhuman:\n{{{{count | safe}}}}\n")
-    checked()
+    screen.checked()
     rows = screen.page.locator("#findings li")
     wanted = check(screen.template, name=small.name, base_dir=small.parent)
     assert [each.code for each in wanted] == ["LP030", "LP053"]
@@ -352,12 +349,12 @@ def test_findings_of_check_stand_below_the_editor_before_anything_is_saved(scree
     assert small.read_text(encoding="utf-8") == SMALL
     # What keeps the file from loading is said once, by the error; what can be read besides is checked as well.
     screen.set("#template", screen.template.replace("kind: integer", "kind: intger"))
-    checked()
+    screen.checked()
     assert "intger" in screen.text("#error")
     assert "intger" not in screen.text("#findings")
     assert "LP030" in screen.text("#findings")
     screen.set("#template", SMALL)
-    checked()
+    screen.checked()
     assert screen.page.locator("#findings li").count() == 0
 
 
@@ -452,3 +449,4 @@ def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Pat
         assert len(boxes) == len(rows)
         assert all(one["y"] + one["height"] <= other["y"] + 1 for one, other in pairwise(boxes))
         assert len({box["x"] for box in boxes}) == 1
+        screen.checked()

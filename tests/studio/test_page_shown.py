@@ -146,6 +146,8 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
         screen.open("<b>bad.prompty")
         assert "<script>" in screen.text("#error")
         assert [piece for piece, is_sign in pieces(screen.text("#error")) if is_sign] == []
+        screen.checked()
+        assert [piece for piece, is_sign in pieces(screen.text("#findings")) if is_sign] == []
         assert page.locator("script, img, b").count() == 1
         assert page.evaluate("window.ran") is None
 

@@ -19,7 +19,7 @@ from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_m
 from lazyprompt.files.content_hash import content_hash
 from lazyprompt.files.library.file_cache import FileCache
 from lazyprompt.files.library.layers import Layers
-from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, Entry, directories, entries_in, fallbacks
+from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, Entry, directories, entries_in, entry_of, fallbacks
 from lazyprompt.files.library.prompt_diff import compared, outline_of, outline_of_yaml, yaml_fields
 from lazyprompt.files.library.versions import Range, Version
 from lazyprompt.files.prompt_file import PromptFile
@@ -29,7 +29,7 @@ from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lazyprompt.files.library.file_cache import Trace
     from lazyprompt.files.library.layers import LayerLike
@@ -198,6 +198,44 @@ class PromptLibrary:
                 }
             )
         )
+
+    def __getitem__(self, name: str) -> Prompty:
+        """Return the prompt of a name, as files have it: ``support/refund``, ``support/refund.zh@1.0.0``.
+
+        Args:
+            name: ``key[.language][@version]``; the version may be a range.
+
+        Raises:
+            PromptFileError: As of :meth:`get`.
+        """
+        return self.get(*self._parts(name))
+
+    def __contains__(self, name: object) -> bool:
+        """Return True if there is a file of a name, as :meth:`__getitem__` takes it."""
+        try:
+            return isinstance(name, str) and bool(self.entry(*self._parts(name)))
+        except PromptFileMissingError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over all keys, by the alphabet."""
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self.keys())
+
+    def __bool__(self) -> bool:
+        """Return True: a library without prompts is one, too."""
+        return True
+
+    def _parts(self, name: str) -> tuple[str, str | None, str | None]:
+        """Split a name into key, language and version."""
+        stem, at, version = name.partition("@")
+        directory, slash, last = stem.rpartition("/")
+        named = entry_of(f"{last}.prompty", directory + slash, self._layers.paths[0])
+        key, lang = (named.key, named.lang) if named else (stem, "")
+        return key, lang or None, version if at else None
 
     def versions(self, key: str, lang: str | None = None) -> tuple[str, ...]:
         """The versions of a prompt, the newest last; files without one do not count.

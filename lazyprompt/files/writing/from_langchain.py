@@ -1,0 +1,341 @@
+"""Prompts that LangChain saved, in JSON or YAML, read as prompt files of Prompty v2.
+
+LangChain has two forms: that of ``dumps`` (``lc: 1``, constructors), and that of ``save`` (``_type: prompt``).
+What a prompt file cannot say is refused with its reason, or noted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import TYPE_CHECKING, Final, cast
+
+from lazyprompt.errors import FormatError, TemplateError
+from lazyprompt.files.roles import ROLES
+from lazyprompt.files.writing.conversion import Converted
+from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, safe, turn
+from lazyprompt.files.writing.yaml_edit import written
+from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.text.jinja import JinjaTemplate
+from lazyprompt.text.slots import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.writing.turn_text import Piece
+
+_ROLES: Final[Mapping[str, str]] = {
+    **{role: role for role in ROLES},
+    "human": "user",
+    "ai": "assistant",
+    "tool": "tool",
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+}
+_TEMPLATES: Final = "MessagePromptTemplate"
+_SAVED: Final[Mapping[str, str]] = {"prompt": "PromptTemplate", "few_shot": "FewShotPromptTemplate"}
+# Fields that say nothing of the text.
+_MUSTACHE_NAME: Final = re.compile(r"\{\{\{?&?\s*(\w+)\s*\}?\}\}")
+_OTHERS: Final = ("output_parser", "metadata", "tags", "schema_", "example_selector", "additional_kwargs")
+
+
+def langchain_data(text: str, name: str) -> JsonObject | None:
+    """Parse the text of a prompt that LangChain saved.
+
+    Args:
+        text: The text, JSON or YAML.
+        name: The name of the file, for errors.
+
+    Returns:
+        The data; None if the text is no JSON, and is YAML of another kind or no YAML.
+
+    Raises:
+        FormatError: It is JSON, and no prompt of LangChain's.
+    """
+    is_json = text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
+    try:
+        # JSON may write a character as two escapes, which YAML does not read.
+        data = json.loads(text.removeprefix("\ufeff")) if is_json else _yaml(text, name)
+    except (ValueError, RecursionError):
+        if name.lower().endswith(".json"):
+            raise FormatError(f"{name}: this is neither JSON nor YAML that can be read") from None
+        return None
+    if isinstance(data, dict) and ({"lc", "_type"} & data.keys() or {"template", "input_variables"} <= data.keys()):
+        return cast("JsonObject", data)
+    if is_json or name.lower().endswith(".json"):
+        raise FormatError(f"{name}: this is JSON, and no prompt that LangChain saved: it has neither 'lc' nor '_type'")
+    return None
+
+
+def _yaml(text: str, name: str) -> object:
+    node = Reader(Source(text, name)).read()
+    return None if node is None else plain(node)
+
+
+def from_langchain(data: Mapping[str, Json], name: str) -> Converted:
+    """Write a prompt that LangChain saved as a prompt file.
+
+    Args:
+        data: The data, of :func:`langchain_data`.
+        name: The name of the prompt.
+
+    Returns:
+        The text of the file, and what it leaves out.
+
+    Raises:
+        FormatError: A prompt file cannot say it.
+    """
+    kind, fields = _constructed(dict(data))
+    prompt = _Prompt(json.dumps(data, ensure_ascii=False))
+    if kind in _SAVED.values():
+        prompt.add("user", prompt.text(kind, fields))
+    elif kind in ("ChatPromptTemplate", "StructuredPrompt"):
+        for message in _items(fields.get("messages")):
+            prompt.add_message(*_constructed(message))
+    else:
+        known = (*_SAVED.values(), "ChatPromptTemplate")
+        raise FormatError(f"LangChain's {kind} is no prompt that can be read; those are {listed(known)}")
+    prompt.note_others(fields)
+    partial = _mapping(fields.get("partial_variables"))
+    optional = _strings(fields.get("optional_variables"))
+    return prompt.written(name, partial, optional)
+
+
+def _constructed(data: Json) -> tuple[str, JsonObject]:
+    """Return the class that data was saved from, and its arguments."""
+    if not isinstance(data, dict):
+        raise FormatError(f"a part of LangChain's prompt is {json.dumps(data)[:60]}, and must be an object")
+    if "lc" not in data:
+        kind = str(data.get("_type", "prompt"))
+        return _SAVED.get(kind, kind), {key: value for key, value in data.items() if key != "_type"}
+    ids = data.get("id")
+    kind = str(ids[-1]) if isinstance(ids, list) and ids else "object without an id"
+    if data.get("type") == "not_implemented":
+        raise FormatError(f"LangChain's dumps() writes only the repr of a {kind}, which cannot be read; write it out")
+    if data.get("type") != "constructor":
+        raise FormatError(f"LangChain's {kind} is of the type {data.get('type')!r}, and must be a constructor")
+    return kind, _mapping(data["kwargs"]) if "kwargs" in data else {}
+
+
+def _jinja(text: str) -> JinjaTemplate:
+    """Parse a template in Jinja."""
+    try:
+        return JinjaTemplate(text)
+    except TemplateError as error:
+        raise FormatError(f"LangChain's template cannot be read: {error}") from error
+
+
+def _mapping(value: Json | None) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Json | None) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _strings(value: Json | None) -> list[str]:
+    return [each for each in _items(value) if isinstance(each, str)]
+
+
+@dataclass
+class _Prompt:
+    """A prompt file that is being put together.
+
+    Args:
+        taken: A text with all names of the prompt, which no name that is made here may be.
+    """
+
+    taken: str
+    turns: list[list[Piece]] = field(default_factory=list["list[Piece]"])
+    inputs: dict[str, JsonObject] = field(default_factory=dict[str, "JsonObject"])
+    notes: list[str] = field(default_factory=list[str])
+    _setting: list[Code] = field(default_factory=list[Code])
+
+    def add(self, role: str, pieces: Sequence[Piece], *, is_safe: bool = False) -> None:
+        """Add a turn."""
+        self.turns.append([*self._setting, *turn(role, [pieces if is_safe else safe(pieces)])])
+        self._setting = []
+
+    def add_message(self, kind: str, fields: JsonObject) -> None:
+        """Add a message, the template of one, or a place of several."""
+        if kind == "MessagesPlaceholder":
+            self._add_thread(fields)
+            return
+        role = _ROLES.get(str(fields["role"]).lower() if "role" in fields else kind.replace(_TEMPLATES, "Message"))
+        if role is None:
+            raise FormatError(f"a prompt file has no {kind} with the role {fields.get('role', kind)!r}")
+        if "prompt" in fields:
+            prompts = fields["prompt"]
+            parts = [_constructed(each) for each in (prompts if isinstance(prompts, list) else [prompts])]
+            # A turn of text and media is divided by them.
+            pieces = [piece for part in parts for piece in self.text(*part)]
+            self.add(role, pieces)
+        elif isinstance(fields.get("content"), str) and role != "tool" and not fields.get("tool_calls"):
+            name = fields.get("name")
+            if name:
+                self._add_fixed(role, fields)
+            else:
+                self.add(role, [str(fields["content"])])
+        else:
+            self._add_fixed(role, fields)
+        self.note_others(fields)
+
+    def _add_fixed(self, role: str, fields: JsonObject) -> None:
+        """Add a message that no section can say, as the default of a thread."""
+        if not isinstance(fields.get("content"), str):
+            raise FormatError("a fixed message of several blocks is no turn of a prompt file; make it a template")
+        calls: list[Json] = []
+        for call in map(_mapping, _items(fields.get("tool_calls"))):
+            arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
+            function: JsonObject = {"name": call.get("name"), "arguments": arguments}
+            calls.append({"id": call.get("id"), "type": "function", "function": function})
+        made: JsonObject = {"role": role, "content": fields["content"], "tool_calls": calls}
+        made |= {key: fields.get(key) for key in ("name", "tool_call_id")}
+        made = {key: value for key, value in made.items() if value or key == "content"}
+        last = next(reversed(self.inputs), "")
+        fixed = _items(self.inputs[last].get("default")) if last.startswith("fixed") else []
+        # Messages that follow one another are one thread.
+        if fixed and self.turns[-1] == [Code(f"{{{{ {last} }}}}\n")]:
+            self.inputs[last]["default"] = [*fixed, made]
+            return
+        name = free_name("fixed", (self.taken, *self.inputs))
+        self.inputs[name] = {"name": name, "kind": "thread", "default": [made]}
+        self.turns.append([Code(f"{{{{ {name} }}}}\n")])
+
+    def _add_thread(self, fields: JsonObject) -> None:
+        name = self._slot(str(fields.get("variable_name")), kind="thread", required=not fields.get("optional")).name
+        self.turns.append([Code(f"{{{{ {name} }}}}\n")])
+        if fields.get("n_messages"):
+            self.notes.append(f"n_messages={fields['n_messages']} of {name} is left out: give no more than that many")
+
+    def _slot(self, name: str, kind: str = "union", *, required: bool = True) -> Slot:
+        """Return the slot of a variable, which becomes an input."""
+        try:
+            known = _jinja(f"{{{{ {name} }}}}").slots == (name,)
+        except FormatError:
+            known = False
+        if not known:
+            raise FormatError(f"LangChain's {{{name}}} is no name of an input: write a name alone, as {{city}}")
+        made: JsonObject = {"name": name, "kind": kind}
+        self.inputs.setdefault(name, made | ({"required": True} if required else {}))
+        if self.inputs[name]["kind"] != kind:
+            raise FormatError(f"LangChain's {{{name}}} is both a {kind} and a {self.inputs[name]['kind']}")
+        return Slot(name)
+
+    def text(self, kind: str, fields: JsonObject) -> list[Piece]:
+        """Return the pieces of a template of text, of few shots, or of a picture."""
+        syntax = str(fields.get("template_format") or "f-string")
+        if kind == "ImagePromptTemplate":
+            return [self._picture(_mapping(fields.get("template")), syntax)]
+        if kind == "FewShotPromptTemplate":
+            return self._few_shot(fields, syntax)
+        template = fields.get("template")
+        if not isinstance(template, str):
+            path = fields.get("template_path")
+            why = f"is in another file, {path}" if path else "is missing"
+            raise FormatError(f"the template of LangChain's {kind} {why}; write it out")
+        if syntax == "f-string":
+            return self._f_string(template)
+        if syntax == "jinja2":
+            # LangChain's Jinja takes a line break away at the end.
+            text = template.removesuffix("\n")
+            for slot in _jinja(text).slots:
+                self._slot(slot)
+            inner = free_name("text", (self.taken, *(each.text for each in self._setting)))
+            self._setting.append(Code(f"{{% set {inner} %}}{text}{{% endset %}}\n"))
+            return [Slot(inner)]
+        if syntax == "mustache":
+            return self._mustache(template)
+        raise FormatError(f"LangChain's template format {syntax!r} is unknown; it has f-string, jinja2 and mustache")
+
+    def _f_string(self, template: str) -> list[Piece]:
+        pieces: list[Piece] = []
+        try:
+            parsed = [*Formatter().parse(template)]
+        except ValueError as error:
+            raise FormatError(f"LangChain's template {template[:60]!r} is no f-string: {error}") from error
+        for literal, name, spec, conversion in parsed:
+            pieces.append(literal)
+            if name is not None:
+                if spec or conversion:
+                    what = f"LangChain's {{{name}}} has the format {spec or conversion!r}, which no prompt file has"
+                    raise FormatError(f"{what}; format the value before")
+                pieces.append(self._slot(name))
+        return [piece for piece in pieces if piece]
+
+    def _mustache(self, template: str) -> list[Piece]:
+        found = _MUSTACHE_NAME.split(template)
+        if any("{{" in literal for literal in found[::2]):
+            raise FormatError("LangChain's template in Mustache has more than names; write it in f-strings or Jinja")
+        pieces = [self._slot(piece) if at % 2 else piece for at, piece in enumerate(found) if piece]
+        self.notes.append("LangChain escapes values in Mustache as HTML; they are written as they are here")
+        return pieces
+
+    def _few_shot(self, fields: JsonObject, syntax: str) -> list[Piece]:
+        """Return prefix, examples and suffix as one text; values of examples are text."""
+        examples = fields.get("examples")
+        if fields.get("example_selector") is not None or not isinstance(examples, list):
+            raise FormatError("the examples of LangChain's few-shot prompt are selected, or in a file; write them out")
+        if "example_prompt" not in fields or syntax != "f-string":
+            raise FormatError("LangChain's few-shot prompt is read with its example_prompt, in f-strings")
+        example_prompt = _mapping(fields["example_prompt"])
+        # The prompt of the examples is saved without its type, where LangChain wrote it itself.
+        shot = _constructed(example_prompt)[1]
+        separator = fields.get("example_separator")
+        inner = _Prompt(self.taken)
+        template = inner.text("PromptTemplate", shot)
+        parts: list[list[Piece]] = [self._f_string(str(fields.get("prefix") or ""))]
+        for index, example in enumerate(map(_mapping, examples)):
+            try:
+                parts.append([str(example[each.name]) if isinstance(each, Slot) else each for each in template])
+            except KeyError as error:
+                raise FormatError(f"examples[{index}] of LangChain's few-shot prompt has no {error}") from error
+        parts.append(self._f_string(str(fields.get("suffix") or "")))
+        said = [part for part in parts if part]
+        between = "\n\n" if separator is None else str(separator)
+        return [piece for at, part in enumerate(said) for piece in ([between, *part] if at else part)]
+
+    def _picture(self, template: JsonObject, syntax: str) -> Slot:
+        """Return the slot of a picture; one with an address of its own is an input with that default."""
+        address = template.get("url")
+        if not isinstance(address, str) or syntax != "f-string":
+            raise FormatError("LangChain's picture is read by its url, as an f-string")
+        if template.get("detail"):
+            self.notes.append(f"detail={template['detail']} of a picture is left out")
+        pieces = list(Formatter().parse(address))
+        if len(pieces) == 1 and pieces[0][1] and not pieces[0][0]:
+            return self._slot(pieces[0][1], kind="image")
+        if any(each[1] is not None for each in pieces):
+            raise FormatError(
+                f"the url of LangChain's picture is more than a name: {address[:60]!r}; make it one value"
+            )
+        name = free_name("picture", (self.taken, *self.inputs))
+        self.inputs[name] = {"name": name, "kind": "image", "default": address}
+        return Slot(name)
+
+    def note_others(self, fields: JsonObject) -> None:
+        """Note the fields that a prompt file leaves out."""
+        self.notes += [f"{key} is left out" for key in _OTHERS if fields.get(key)]
+
+    def written(self, name: str, partial: Mapping[str, Json], optional: Sequence[str]) -> Converted:
+        """Return the text of the file.
+
+        Args:
+            name: The name of the prompt.
+            partial: Values that are given already: defaults.
+            optional: The variables that need not be given.
+        """
+        for key, each in self.inputs.items():
+            if key in partial or key in optional:
+                each.pop("required", None)
+            if partial.get(key) not in (None, []):
+                each["default"] = partial[key]
+            check_references(each.get("default"), f"the value of {key!r}")
+        fields: JsonObject = {"name": name, "inputs": [*self.inputs.values()]}
+        front = written({key: value for key, value in fields.items() if value})
+        return Converted(f"---\n{front}---\n{body_of(self.turns, [*self.inputs])}", tuple(dict.fromkeys(self.notes)))

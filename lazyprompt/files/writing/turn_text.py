@@ -1,0 +1,170 @@
+"""Turns of a prompt file written so that own text means nothing to the file.
+
+A value begins no section, opens no fence and keeps its line breaks. So the one character of a text that would mean
+something is written as the value of a variable, which the file sets itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+
+from lazyprompt.errors import FormatError
+from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
+from lazyprompt.files.roles import role_lines, sections
+from lazyprompt.files.scanned import PLACE, Scanned
+from lazyprompt.text.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lazyprompt._json import Json
+
+_SIGNS: Final[Mapping[str, str]] = {"newline": "\n", "colon": ":", "tick": "`", "tilde": "~"}
+_NAMES: Final = {sign: name for name, sign in _SIGNS.items()}
+# What may begin a section or a fence: rather too much than too little, for text that was found to do so.
+_ROLE_LINE: Final = re.compile(
+    rf"^([^\S\n]*+(?:#[^\S\n]*+)?(?:{'|'.join(AGENT_ROLES)}|{PLACE})[^\n]*?)(:)(?=[^\S\n]*$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FENCE: Final = re.compile(r"^([^\S\n]*)([`~])(?=\2\2)", re.MULTILINE)
+# What Jinja would read, and what YAML or a file cannot hold.
+_SPECIAL: Final = re.compile(r"\{(?=[{%#\r\0]|\Z)|[\r\0]")
+_REFERENCE: Final = re.compile(r"\$\{(?:env|file|params):", re.IGNORECASE)
+
+
+class Slot(NamedTuple):
+    """The place of an input."""
+
+    name: str
+
+
+class Sign(NamedTuple):
+    """One sign that is written as a value."""
+
+    sign: str
+
+
+class Code(NamedTuple):
+    """Jinja, as it is."""
+
+    text: str
+
+
+Piece: TypeAlias = "str | Slot | Sign | Code"
+
+
+def turn(role: str, runs: Iterable[Sequence[Piece]]) -> list[Piece]:
+    """Return the pieces of a turn.
+
+    Args:
+        role: Its role, with attributes.
+        runs: Its text, made by :func:`safe`.
+    """
+    return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
+
+
+def safe(pieces: Sequence[Piece]) -> list[Piece]:
+    """Join own text and slots, with what would mean something to a file written as values."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += piece
+        elif piece:
+            joined.append(piece)
+    if not _is_one_section(joined):
+        joined = _without_lines(joined)
+    return _with_edges(joined)
+
+
+def _is_one_section(pieces: Sequence[Piece]) -> bool:
+    """Whether a file finds in it no role, in whatever dialect, and no fence that goes on."""
+    parts = [piece if isinstance(piece, str) else Value("", getattr(piece, "name", "")) for piece in pieces]
+    filled = Scanned(parts)
+    if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
+        return False
+    # A fence that is open would hide the role behind it, if another one closed it.
+    ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
+    return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
+
+
+def _without_lines(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces in which no line begins a section or a fence."""
+    text = "".join(piece.replace(PLACE, " ") if isinstance(piece, str) else PLACE for piece in pieces)
+    places = {match.start(2) for pattern in (_ROLE_LINE, _FENCE) for match in pattern.finditer(text)}
+    found: list[Piece] = []
+    at = 0
+    for piece in pieces:
+        if not isinstance(piece, str):
+            found.append(piece)
+            at += 1
+            continue
+        begin = 0
+        for place in sorted(place - at for place in places if at <= place < at + len(piece)):
+            found += (piece[begin:place], Sign(piece[place]))
+            begin = place + 1
+        found.append(piece[begin:])
+        at += len(piece)
+    return [piece for piece in found if piece]
+
+
+def _with_edges(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces whose first and last line break are values, also beside slots that may be empty: a file drops its own."""
+    found = [*pieces]
+    first = next((index for index, piece in enumerate(found) if not isinstance(piece, Slot)), None)
+    own = "" if first is None else found[first]
+    if isinstance(own, str) and own.startswith("\n"):
+        found[first : cast("int", first) + 1] = [Sign("\n"), own[1:]]
+    found = [piece for piece in found if piece]
+    last = next((index for index in reversed(range(len(found))) if not isinstance(found[index], Slot)), None)
+    own = "" if last is None else found[last]
+    if isinstance(own, str) and own.endswith("\n"):
+        found[last : cast("int", last) + 1] = [own[:-1], Sign("\n")]
+    return [piece for piece in found if piece]
+
+
+def body_of(turns: Sequence[Sequence[Piece]], slots: Sequence[str]) -> str:
+    """The template."""
+    pieces = [piece for turn in turns for piece in turn]
+    taken = (*slots, *(piece.text for piece in pieces if isinstance(piece, Code)))
+    names = {sign: free_name(name, taken) for sign, name in _NAMES.items()}
+    used = dict.fromkeys(piece.sign for piece in pieces if isinstance(piece, Sign))
+    setting = "".join(f"{{% set {names[sign]} = {json.dumps(sign)} %}}\n" for sign in used)
+    return setting + "\n".join("".join(_written(piece, names) for piece in turn) for turn in turns if turn)
+
+
+def _written(piece: Piece, names: Mapping[str, str]) -> str:
+    if isinstance(piece, str):
+        return _SPECIAL.sub(_constant, piece)
+    if isinstance(piece, Code):
+        return piece.text
+    return f"{{{{ {names[piece.sign] if isinstance(piece, Sign) else piece.name} }}}}"
+
+
+def _constant(match: re.Match[str]) -> str:
+    return f"{{{{ {json.dumps(match[0])} }}}}"
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """A name that is in none of some texts."""
+    texts = [*taken]
+    while any(name in text for text in texts):
+        name += "_"
+    return name
+
+
+def check_references(value: Json, where: str) -> None:
+    """Refuse text that a front matter would look up.
+
+    Args:
+        value: The value of a field.
+        where: How errors call it.
+
+    Raises:
+        FormatError: A text in it is a reference.
+    """
+    if isinstance(value, str) and (found := _REFERENCE.search(value)):
+        raise FormatError(f"{where} has the text {found[0]}…, which a prompt file would look up; write it otherwise")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        check_references(item, where)
