@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 import pytest
 import yaml
 from cli_helpers import Ran, fault

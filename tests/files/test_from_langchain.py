@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lazyprompt import Prompty
-from lazyprompt.errors import FormatError
+from lazyprompt.errors import FormatError, LazyPromptError
 from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data
 from lazyprompt.openai_form import to_openai
 
@@ -103,35 +105,35 @@ def test_names_of_a_prompt_are_never_those_that_the_file_sets() -> None:
     assert texts == ["1 A", "2 A3", "T F"]
 
 
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        ({"a": 1}, "no prompt that LangChain saved"),
-        ([1], "no prompt that LangChain saved"),
-        (chat(human("{n:>5}")), "has the format '>5'"),
-        (chat(human("{n!r}")), "has the format 'r'"),
-        (chat(human("{a.b}")), "is no name of an input"),
-        (chat(human("{0}")), "is no name of an input"),
-        (chat(human("{")), "is no f-string"),
-        (chat(human("{% if %}", "jinja2")), "cannot be read"),
-        (chat(human("{{#a}}x{{/a}}", "mustache")), "more than names"),
-        (chat(human("x", "handlebars")), "'handlebars' is unknown"),
-        (chat(lc("ChatMessagePromptTemplate", role="critic", prompt={})), "with the role 'critic'"),
-        (chat("text"), "must be an object"),
-        (chat(lc("HumanMessage", content=[{"type": "text", "text": "x"}])), "several blocks"),
-        (chat(lc("MessagesPlaceholder", variable_name="a"), human("{a}")), "is both a union and a thread"),
-        (lc("PipelinePromptTemplate"), "is no prompt that can be read"),
-        ({"lc": 1, "type": "not_implemented", "id": ["x", "FewShotPromptTemplate"], "repr": "x"}, "only the repr"),
-        ({"lc": 1, "type": "secret", "id": ["KEY"]}, "must be a constructor"),
-        ({"_type": "prompt", "template_path": "a.txt"}, "is in another file, a.txt"),
-        (
-            {"_type": "few_shot", "examples": "a.json", "example_prompt": {"template": "x"}},
-            "are selected, or in a file",
-        ),
-        ({"_type": "few_shot", "examples": [{}], "example_prompt": {"template": "{q}"}}, "has no 'q'"),
-        (chat(human("{a}"), partial_variables={"a": "${env:HOME}"}), "would look up"),
-    ],
-)
+REFUSED: list[tuple[object, str]] = [
+    ({"a": 1}, "no prompt that LangChain saved"),
+    ([1], "no prompt that LangChain saved"),
+    (chat(human("{n:>5}")), "has the format '>5'"),
+    (chat(human("{n!r}")), "has the format 'r'"),
+    (chat(human("{a.b}")), "is no name of an input"),
+    (chat(human("{0}")), "is no name of an input"),
+    (chat(human("{")), "is no f-string"),
+    (chat(human("{% if %}", "jinja2")), "cannot be read"),
+    (chat(human("{{#a}}x{{/a}}", "mustache")), "more than names"),
+    (chat(human("x", "handlebars")), "'handlebars' is unknown"),
+    (chat(lc("ChatMessagePromptTemplate", role="critic", prompt={})), "with the role 'critic'"),
+    (chat("text"), "must be an object"),
+    (chat(lc("HumanMessage", content=[{"type": "text", "text": "x"}])), "several blocks"),
+    (chat(lc("MessagesPlaceholder", variable_name="a"), human("{a}")), "is both a union and a thread"),
+    (lc("PipelinePromptTemplate"), "is no prompt that can be read"),
+    ({"lc": 1, "type": "not_implemented", "id": ["x", "FewShotPromptTemplate"], "repr": "x"}, "only the repr"),
+    ({"lc": 1, "type": "secret", "id": ["KEY"]}, "must be a constructor"),
+    ({"_type": "prompt", "template_path": "a.txt"}, "is in another file, a.txt"),
+    (
+        {"_type": "few_shot", "examples": "a.json", "example_prompt": {"template": "x"}},
+        "are selected, or in a file",
+    ),
+    ({"_type": "few_shot", "examples": [{}], "example_prompt": {"template": "{q}"}}, "has no 'q'"),
+    (chat(human("{a}"), partial_variables={"a": "${env:HOME}"}), "would look up"),
+]
+
+
+@pytest.mark.parametrize(("data", "why"), REFUSED)
 def test_what_no_file_can_say_is_refused_with_a_reason(data: object, why: str) -> None:
     with pytest.raises(FormatError, match=why):
         read(data)
@@ -148,3 +150,35 @@ def test_a_broken_file_is_refused(text: str, name: str) -> None:
 )
 def test_other_text_is_left_to_other_readers(text: str) -> None:
     assert langchain_data(text, "a.prompty") is None
+
+
+NAMES = (
+    "template prompt content role messages variable_name examples example_prompt prefix template_format "
+    "partial_variables tool_calls name url n_messages optional"
+)
+KINDS = (
+    "PromptTemplate ChatPromptTemplate HumanMessagePromptTemplate MessagesPlaceholder AIMessage ImagePromptTemplate "
+    "ToolMessage FewShotPromptTemplate StructuredPrompt"
+)
+TEXT = st.text(st.sampled_from("{}ab :!\n\ud800\x00`é"), max_size=6)
+FIELDS = st.sampled_from(NAMES.split())
+
+
+def constructed(part: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Constructors and mappings whose fields are such parts."""
+    fields = st.dictionaries(FIELDS, part | st.lists(part, max_size=2), max_size=4)
+    kinds = st.sampled_from(KINDS.split())
+    return fields | st.tuples(kinds, fields).map(lambda made: lc(made[0], **made[1]))
+
+
+PARTS = st.recursive(st.none() | st.booleans() | st.integers(-2, 2) | TEXT, constructed, max_leaves=12)
+
+
+@given(constructed(PARTS), st.sampled_from(KINDS.split()))
+def test_whatever_stands_in_a_file_it_is_read_or_refused(fields: dict[str, Any], kind: str) -> None:
+    try:
+        made = from_langchain(lc(kind, **fields), "x")  # type: ignore[arg-type]
+        Prompty.loads(made.text)
+    except LazyPromptError:
+        return
+    assert made.text.startswith("---\n")
