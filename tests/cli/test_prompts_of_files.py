@@ -146,9 +146,9 @@ def test_values_are_read_as_the_kinds_that_are_declared(run: Callable[..., Ran],
     (tmp_path / "place.json").write_text('{"city": "Ulm"}\n')
     values = ("count=2", "ratio=1", "urgent=true", 'tags=["a","b"]', "place=@place.json", "either=7", "code=007")
     argv = [each for value in values for each in ("--set", value)]
-    assert said(run("render", kinds, *argv, "--format", "openai")) == '3|1|True|["a", "b"]|Ulm|False|007'
+    assert said(run("render", kinds, *argv, "--format", "openai")) == '3|1|true|["a", "b"]|Ulm|false|007'
     text = run("render", kinds, "--set", "count=2", "--set", 'either="7"', "--format", "openai")
-    assert said(text) == "3|0.5|False|||True|"
+    assert said(text) == "3|0.5|false|||true|"
 
 
 def test_a_picture_is_an_address_or_a_file(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
