@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
+# A mapping that nobody has checked yet.
+Fields: TypeAlias = "Mapping[str, object]"
 
 # Deeper nesting than any schema has; well below the interpreter's recursion limit.
 MAX_DEPTH = 200

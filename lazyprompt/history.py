@@ -6,20 +6,39 @@ messages of them costs four times as much as the whole prompt. What messages are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import HistoryError
+from lazyprompt.histories.roles import LANGCHAIN_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._json import Fields, JsonObject
     from lazyprompt.messages import Msg
-    from lazyprompt.openai_form import Fields
 
 Pair: TypeAlias = "tuple[str, str] | list[str]"
-HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields]"
+
+
+class _HasContent(Protocol):
+    @property
+    def content(self) -> object: ...
+
+
+class _HasParts(Protocol):
+    @property
+    def parts(self) -> object: ...
+
+
+class _HasType(Protocol):
+    @property
+    def type(self) -> str: ...
+
+
+# The message objects of official clients, LangChain and AgentScope, by what they have.
+MessageObject: TypeAlias = "_HasContent | _HasParts | _HasType"
+HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields | MessageObject]"
 
 
 class History:
@@ -44,7 +63,8 @@ class History:
         """Read a history.
 
         Args:
-            history: Pairs, OpenAI dicts and Msg in any mixture; ``None`` is an empty one. It is copied.
+            history: Pairs, messages of any provider or of LangChain, and Msg in any mixture; ``None`` is an empty one.
+                It is copied.
 
         Returns:
             The history as a value.
@@ -62,7 +82,7 @@ class History:
             plain = _plain_turns(history)
             if plain is not None:
                 return plain
-        from lazyprompt.openai_form import messages_of  # noqa: PLC0415 - only such a history needs it
+        from lazyprompt.histories.read import messages_of  # noqa: PLC0415 - only such a history needs it
 
         return cls(messages=messages_of(history))
 
@@ -130,16 +150,19 @@ EMPTY_HISTORY = History()
 
 
 def messages_from(history: HistoryLike | None) -> list[Msg]:
-    """Messages from a history in any accepted form.
+    """Read a history in any accepted form into messages.
 
     Args:
-        history: Pairs, OpenAI dicts (tool calls and results too) and Msg in any mixture.
+        history: In any mixture: pairs ``[question, answer]``; Msg; message dicts of OpenAI (Chat Completions and
+            Responses), Anthropic and Gemini, and the objects of their clients; LangChain's tuples and messages; the Msg
+            of AgentScope. Fields of content parts that no block has a place for, as ``cache_control``, are in the metadata
+            under ``part_fields``.
 
     Returns:
         A new list of messages.
 
     Raises:
-        HistoryError: An item has no accepted shape; the message names its index.
+        HistoryError: An item has no accepted shape, or could be of two; the message names its index.
     """
     return list(History.of(history).messages)
 
@@ -172,6 +195,8 @@ def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:
         question, answer = pair
         questions.append(question)
         answers.append(answer)
+    if not LANGCHAIN_WORDS.isdisjoint(questions):
+        raise ValueError("no pair of question and answer, perhaps")
     return questions, answers
 
 

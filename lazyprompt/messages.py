@@ -205,6 +205,7 @@ class ToolResultBlock(_Block):
         name: The tool.
         output: Text, or blocks of text and media (dicts of the same fields are accepted).
         type: Always ``"tool_result"``.
+        is_error: True if the output tells why the tool failed.
 
     Raises:
         HistoryError: A field has a wrong shape.
@@ -215,6 +216,7 @@ class ToolResultBlock(_Block):
     name: str
     output: str | tuple[Block, ...]
     type: Literal["tool_result"]
+    is_error: bool
 
     def __init__(
         self,
@@ -222,6 +224,8 @@ class ToolResultBlock(_Block):
         name: str = "",
         output: str | Sequence[BlockLike] = "",
         type: Literal["tool_result"] = "tool_result",  # noqa: A002 - the name of the documents
+        *,
+        is_error: bool = False,
     ) -> None:
         _text(id, "the id of a ToolResultBlock")
         _text(name, "the name of a ToolResultBlock")
@@ -232,7 +236,7 @@ class ToolResultBlock(_Block):
             output = blocks_from(output, where)
         else:
             raise HistoryError(f"{where} is a {output.__class__.__name__}; give text or a list of blocks")
-        for key, value in (("id", id), ("name", name), ("output", output), ("type", type)):
+        for key, value in (("id", id), ("name", name), ("output", output), ("type", type), ("is_error", is_error)):
             object.__setattr__(self, key, value)
         super(ToolResultBlock, self).__post_init__()
 

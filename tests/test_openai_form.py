@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
+from lazyprompt.histories.openai import message_from_openai
 from lazyprompt.history import messages_from
 from lazyprompt.messages import (
     AudioBlock,
@@ -21,7 +22,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.openai_form import message_from_openai, to_openai
+from lazyprompt.openai_form import to_openai
 
 PNG = "data:image/png;base64,aGVsbG8="
 PDF = "data:application/pdf;base64,aGVsbG8="
@@ -239,7 +240,7 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
         ({"role": "user", "content": ["x"]}, r"here\.content\[0\] is a str, not a block"),
         ({"role": "user", "content": [{"type": "txt"}]}, r"here\.content\[0\] has type 'txt'"),
         ({"role": "user", "content": [{"type": ["text"]}]}, r"here\.content\[0\] has type \['text'\]"),
-        ({"role": "user", "content": [{"type": "image_url", "image_url": "u"}]}, r"here\..*\.image_url is a str, not"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": 5}]}, r"here\..*\.image_url is a int, not"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, r"here\..*\.url is missing or empty"),
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, r"here\..*\.data is missing or"),
         ({"role": "user", "content": [{"type": "file", "file": {"file_id": "1"}}]}, r"here\..*file has no 'file_data'"),

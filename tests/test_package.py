@@ -20,8 +20,8 @@ HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", 
 # The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
 ROOMS = [
     ("errors", "_version", "secret", "trusted"),
-    ("_json", "_files", "_frozen"),
-    ("messages", "openai_form", "history", "tools"),
+    ("_json", "_files", "_frozen", "client_objects"),
+    ("messages", "openai_form", "histories", "history", "tools"),
     ("encoding",),
     ("prompt",),
     ("training",),

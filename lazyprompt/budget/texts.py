@@ -60,8 +60,8 @@ def _part(part: object, change: _Change) -> object:
     match part:
         case TextBlock(text):
             return replace(part, text=change(text))
-        case ToolResultBlock(id=call, name=name, output=output):
-            return ToolResultBlock(call, name, _content(output, change))
+        case ToolResultBlock(output=output):
+            return replace(part, output=_content(output, change))
         case dict():
             return dict(_fields(cast("Form", part), change))
         case _:

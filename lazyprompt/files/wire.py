@@ -205,7 +205,7 @@ def _sent_block(block: Block, where: str, target: Target, held: dict[str, str], 
         inner = [
             _sent_block(each, f"{where}.output[{at}]", target, held, notes) for at, each in enumerate(block.output)
         ]
-        return ToolResultBlock(block.id, block.name, inner)
+        return replace(block, output=tuple(inner))
     if not isinstance(block, (ImageBlock, AudioBlock, VideoBlock, FileBlock)):
         return block
     source = block.source

@@ -10,16 +10,12 @@ Sources of the forms: the API references of the providers, and the types of thei
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
-from enum import Enum
 from itertools import chain, count, islice
-from math import inf
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from lazyprompt._json import MAX_DEPTH, MAX_INT_BITS
+from lazyprompt.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import (
     AudioBlock,
@@ -38,12 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import UnionType
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._json import Fields, JsonObject
     from lazyprompt.messages import Block
-    from lazyprompt.openai_form import Fields
-
-# How deep in an answer the arguments of a call may lie, which in turn may be MAX_DEPTH deep.
-_ENVELOPE_DEPTH = 20
 
 # Where the forms count tokens, for the prompt and for what was made; all that is there is added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -62,7 +54,6 @@ _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadat
 # What a thought is called beside an answer: by most, by vLLM and OpenRouter, by Ollama.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
-_ALREADY_PLAIN = frozenset((str, bool, float, type(None)))
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
 
 
@@ -81,8 +72,8 @@ def as_dict(response: object) -> dict[str, object]:
     """
     if type(response) is dict:
         return cast("dict[str, object]", response)
-    if _members(response) is not None:
-        return cast("dict[str, object]", _plain(response))
+    if members_of(response) is not None:
+        return cast("dict[str, object]", plain(response))
     raise FormatError(
         f"an answer is a dict or the object of the provider's official client, whole and awaited; given was a "
         f"{type(response).__name__}"
@@ -108,7 +99,7 @@ def from_openai_chat(answer: Fields, provider: str) -> Msg:
 
 def from_dashscope(answer: Fields, provider: str) -> Msg:
     """The same as :func:`from_openai_chat` for DashScope's own API, of text and of media."""
-    output = _fields(_opened(answer, provider, Mapping, "output"))
+    output = fields_of(_opened(answer, provider, Mapping, "output"))
     _opened(output, provider, object, "choices", "text", where="output.")
     blocks = _first_choice(output.get("choices"), provider, "output.choices") or _said(output.get("text"))
     return _message(blocks, _usage(answer.get("usage"), _INPUT))
@@ -116,7 +107,7 @@ def from_dashscope(answer: Fields, provider: str) -> Msg:
 
 def from_ollama(answer: Fields, provider: str) -> Msg:
     """The same as :func:`from_openai_chat` for Ollama's chat."""
-    message = _fields(_opened(answer, provider, Mapping, "message"))
+    message = fields_of(_opened(answer, provider, Mapping, "message"))
     return _message(_chat_blocks(message, provider), _usage(answer, _OLLAMA))
 
 
@@ -130,7 +121,7 @@ def from_ollama_generate(answer: Fields, provider: str) -> Msg:
 def from_responses(answer: Fields, provider: str) -> Msg:
     """The same as :func:`from_openai_chat` for OpenAI's Responses; what its own tools did is left out."""
     output = _opened(answer, provider, list, "output")
-    blocks = (block for item in _items(output) for block in _response_item(_fields(item)))
+    blocks = (block for item in _items(output) for block in _response_item(fields_of(item)))
     return _message(blocks, _usage(answer.get("usage"), _INPUT))
 
 
@@ -146,21 +137,23 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
     A prompt that was blocked has no candidates: its message is empty.
     """
     _opened(answer, provider, list | Mapping, *_GEMINI_KEYS)
-    answer = _snake(answer)
-    candidate = _fields(next(iter(_items(answer.get("candidates"))), None))
-    parts = _items(_fields(candidate.get("content")).get("parts"))
-    blocks = (block for part in parts for block in _gemini_part(_snake(part)))
-    return _message(blocks, _usage(_snake(answer.get("usage_metadata")), _GEMINI))
+    answer = snake_keys(answer)
+    candidate = fields_of(next(iter(_items(answer.get("candidates"))), None))
+    parts = _items(fields_of(candidate.get("content")).get("parts"))
+    blocks = (block for part in parts for block in _gemini_part(snake_keys(part)))
+    return _message(blocks, _usage(snake_keys(answer.get("usage_metadata")), _GEMINI))
 
 
 def _opened(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
     """What an answer holds in the first of the keys that fits; the one place that says what is no answer."""
-    fields = _fields(answer)
+    fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)
     # DashScope and vLLM have the error's code and message at the top.
     fault = fields.get("error") or (fields if found is None and fields.get("code") and fields.get("message") else None)
     if fault:
-        raise FormatError(f"{provider} answered with an error: {_text(_fields(fault).get('message')) or _text(fault)}")
+        raise FormatError(
+            f"{provider} answered with an error: {json_or_text(fields_of(fault).get('message')) or json_or_text(fault)}"
+        )
     if found is None:
         wanted = f"{_KINDS.get(kind, 'a value')} at {' or '.join(where + key for key in keys)}"
         shown = ", ".join(f"{key!r} ({type(value).__name__})" for key, value in islice(fields.items(), 10))
@@ -193,7 +186,7 @@ def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
     """The tokens an answer tells of; ``None`` where it tells of none."""
-    counts = {key: value for key, value in _fields(given).items() if type(value) is int and value >= 0}
+    counts = {key: value for key, value in fields_of(given).items() if type(value) is int and value >= 0}
     prompt, completion = (sum(counts.get(key, 0) for key in keys) for keys in counters)
     total = next((counts[key] for key in _TOTALS if key in counts), prompt + completion)
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
@@ -203,7 +196,7 @@ def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
 def _first_choice(choices: object, provider: str, where: str) -> list[Block]:
     """What the first choice says; an answer without choices says nothing."""
     for choice in _items(choices):
-        return _chat_blocks(_fields(_opened(choice, provider, Mapping, "message", where=f"{where}[0].")), provider)
+        return _chat_blocks(fields_of(_opened(choice, provider, Mapping, "message", where=f"{where}[0].")), provider)
     return []
 
 
@@ -213,7 +206,7 @@ def _chat_blocks(message: Fields, provider: str) -> list[Block]:
     return [
         *_chat_thinking(message, provider),
         *_parts(message.get("content"), provider),
-        *_said(_fields(message.get("audio")).get("transcript")),
+        *_said(fields_of(message.get("audio")).get("transcript")),
         *_said(message.get("refusal")),
         *(block for block in _parts(message.get("images"), provider) if block.type == "image"),
         *(_chat_call(cast("Fields", call)) for call in calls if isinstance(call, Mapping)),
@@ -223,12 +216,12 @@ def _chat_blocks(message: Fields, provider: str) -> list[Block]:
 def _chat_thinking(message: Fields, provider: str) -> Sequence[Block]:
     """LiteLLM's signed thoughts, which are Anthropic's, or else the text by whichever name it has."""
     signed = [block for block in _parts(message.get("thinking_blocks"), "anthropic") if block.type == "thinking"]
-    return signed or _thought(next(filter(None, (_text(message.get(key)) for key in _THOUGHTS)), ""), provider)
+    return signed or _thought(next(filter(None, (json_or_text(message.get(key)) for key in _THOUGHTS)), ""), provider)
 
 
 def _chat_call(call: Fields) -> ToolUseBlock:
     """A call as it is nested (``function``; ``custom`` for tools that take free text), or flat as the legacy one."""
-    fields = _fields(call.get("function")) or _fields(call.get("custom")) or call
+    fields = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
     return _call(call.get("id"), fields.get("name"), fields.get("arguments", fields.get("input")))
 
 
@@ -248,7 +241,7 @@ def _part(part: Fields, provider: str) -> list[Block]:
         case "text" | "output_text" | "summary_text" | "reasoning_text" | "refusal":
             return _said(part.get("text", part.get("refusal")))
         case "thinking" | "redacted_thinking":
-            text = _text(part.get("thinking"))
+            text = json_or_text(part.get("thinking"))
             return _thought(text, provider, signature=part.get("signature"), redacted=part.get("data"))
         case "tool_use":
             return [_call(part.get("id"), part.get("name"), part.get("input"))]
@@ -274,23 +267,23 @@ def _response_item(item: Fields) -> list[Block]:
 
 
 def _gemini_part(part: Fields) -> list[Block]:
-    signature = _base64(part.get("thought_signature"))
+    signature = standard_base64(part.get("thought_signature"))
     if isinstance(part.get("function_call"), Mapping):
-        call = _fields(part["function_call"])
+        call = fields_of(part["function_call"])
         return [_call(call.get("id"), call.get("name"), call.get("args"), signature or None)]
-    text = _text(part.get("text"))
+    text = json_or_text(part.get("text"))
     if part.get("thought") is True:
         return _thought(text, "gemini", signature=signature)
-    blob = _snake(part.get("inline_data"))
-    if data := _base64(blob.get("data")):
-        media_type = _text(blob.get("mime_type")) or "application/octet-stream"
+    blob = snake_keys(part.get("inline_data"))
+    if data := standard_base64(blob.get("data")):
+        media_type = json_or_text(blob.get("mime_type")) or "application/octet-stream"
         return [_MEDIA.get(media_type.partition("/")[0], FileBlock)(Base64Source(media_type, data))]
     # A signature alone, as the last part often is, must go back as it came: on an empty text.
     return [TextBlock(text, signature=signature or None)] if text or signature else []
 
 
 def _said(value: object) -> list[Block]:
-    return [TextBlock(text)] if (text := _text(value)) else []
+    return [TextBlock(text)] if (text := json_or_text(value)) else []
 
 
 def _thought(
@@ -298,13 +291,13 @@ def _thought(
 ) -> list[Block]:
     if not (text or signature or redacted or own_id):
         return []
-    proof, data, name = (_text(value) or None for value in (signature, redacted, own_id))
+    proof, data, name = (json_or_text(value) or None for value in (signature, redacted, own_id))
     return [ThinkingBlock(text, proof, redacted=data, id=name, provider=provider)]
 
 
 def _picture(address: object) -> list[Block]:
-    url = _fields(address).get("url", address)
-    return [ImageBlock(source_of(_text(url)))] if isinstance(url, str) and url else []
+    url = fields_of(address).get("url", address)
+    return [ImageBlock(source_of(json_or_text(url)))] if isinstance(url, str) and url else []
 
 
 def _call(own_id: object, name: object, arguments: object, signature: str | None = None) -> ToolUseBlock:
@@ -312,100 +305,12 @@ def _call(own_id: object, name: object, arguments: object, signature: str | None
     given = "{}" if arguments is None or (isinstance(arguments, str) and not arguments.strip()) else arguments
     try:
         read: object = json.loads(given) if isinstance(given, str) else given
-        return ToolUseBlock(_text(own_id), _text(name), cast("JsonObject", read), signature=signature)
+        return ToolUseBlock(json_or_text(own_id), json_or_text(name), cast("JsonObject", read), signature=signature)
     except (ValueError, RecursionError):
-        return ToolUseBlock(_text(own_id), _text(name), raw_input=_text(given), signature=signature)
-
-
-def _fields(value: object) -> Fields:
-    # Asking a dict whether it is a Mapping takes ten times as long.
-    return cast("Fields", value) if type(value) is dict or isinstance(value, Mapping) else {}
-
-
-def _snake(value: object) -> Fields:
-    """A dict of Gemini's with the keys of its client, ``function_call`` for ``functionCall``."""
-    return {
-        key if key.islower() else "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in key): item
-        for key, item in _fields(value).items()
-        if isinstance(cast("object", key), str)
-    }
+        return ToolUseBlock(
+            json_or_text(own_id), json_or_text(name), raw_input=json_or_text(given), signature=signature
+        )
 
 
 def _items(value: object) -> Sequence[object]:
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
-
-
-def _text(value: object) -> str:
-    """Text that can be written: lone surrogates are U+FFFD, ``None`` is nothing, other values are their JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        text = str.__str__(value)
-        return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    # In JSON a lone surrogate has an escape, and it is the one Python writes too.
-    written = json.dumps(_plain(value, _ENVELOPE_DEPTH), ensure_ascii=False)
-    return written.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _base64(value: object) -> str:
-    """Bytes, or base64 of either alphabet with or without padding, as standard base64; other text as it is."""
-    if isinstance(value, bytes):
-        return b64encode(value).decode("ascii")
-    text = _text(value)
-    bare = text.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        return b64encode(b64decode(bare + "=" * (-len(bare) % 4), validate=True)).decode("ascii")
-    except ValueError:
-        return text
-
-
-def _plain(value: object, depth: int = 0) -> object:
-    """A value as JSON has it."""
-    # Nearly all are of these types, or objects of pydantic's; the other checks cost ten times as much.
-    kind = type(value)
-    if kind in _ALREADY_PLAIN:
-        return value
-    if kind is list or kind is dict or hasattr(kind, "model_dump"):
-        return _plain_whole(value, depth)
-    return _plain_value(value.value if isinstance(value, Enum) else value, depth)
-
-
-def _plain_value(value: object, depth: int) -> object:
-    """The same as :func:`_plain` for what is rare."""
-    if isinstance(value, bytes):
-        return _base64(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        return inf  # Python refuses to write it; this can be written, and is no valid number either.
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return _plain_whole(value, depth)
-
-
-def _plain_whole(value: object, depth: int) -> object:
-    """The same as :func:`_plain` for what has parts."""
-    if depth > _ENVELOPE_DEPTH + MAX_DEPTH:
-        return "…"
-    if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in cast("Sequence[object]", value)]
-    members = _members(value)
-    if members is None:
-        return f"<{type(value).__name__}>"
-    return {key: _plain(item, depth + 1) for key, item in members.items()}
-
-
-def _members(value: object) -> dict[str, object] | None:
-    """What a dict, or an object of pydantic's as nearly all clients give, holds; ``None`` for all else.
-
-    Objects are read field by field. Their own ``model_dump`` warns of whatever their types did not foresee, and that of
-    Ollama's opens the file that an answer names as its picture.
-    """
-    if hasattr(type(value), "model_dump"):
-        extra: object = getattr(value, "model_extra", None)
-        given = {**vars(value), **_fields(extra)} if extra else vars(value)
-        return {key: item for key, item in given.items() if item is not None and key[:1] != "_"}
-    if not isinstance(value, Mapping):
-        return None
-    items = cast("Mapping[object, object]", value).items()
-    return {key if isinstance(key, str) else repr(key): item for key, item in items}

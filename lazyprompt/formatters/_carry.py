@@ -31,12 +31,12 @@ from lazyprompt.openai_form import source_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from lazyprompt._json import Fields
     from lazyprompt.formatters._turns import MessageLike, Turn
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import Media, MediaKind, Profile
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages import Block, Role, Source
-    from lazyprompt.openai_form import Fields
 
 MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
@@ -231,6 +231,9 @@ class _Carrier:
                 kept = None
             case ToolUseBlock():
                 kept = self._call(block, where)
+            case ToolResultBlock(is_error=True) if not self.profile.error_results:
+                self.notes.add(where, "tool_result", "changed", f"{self.profile.name} has no mark for a failed tool")
+                return self.block(replace(block, is_error=False), role, whose, where)
             case ToolResultBlock(output=tuple(output)):
                 inner = [new for at, each in enumerate(output) for new in self._inner(each, f"{where}.output[{at}]")]
                 kept = replace(block, output=tuple(inner))

@@ -51,6 +51,7 @@ def trusted_result(call_id: str, name: str, output: str) -> ToolResultBlock:
     _result_name(made, name)
     _result_output(made, output)
     _result_type(made, "tool_result")
+    _result_is_error(made, False)  # noqa: FBT003 - a descriptor takes its value so
     return made
 
 
@@ -60,4 +61,4 @@ def _fills(kind: type[Block]) -> tuple[Callable[[object, object], None], ...]:
 
 
 _call_id, _call_name, _call_input, _call_type, _call_raw_input, _call_signature = _fills(ToolUseBlock)
-_result_id, _result_name, _result_output, _result_type = _fills(ToolResultBlock)
+_result_id, _result_name, _result_output, _result_type, _result_is_error = _fills(ToolResultBlock)

@@ -11,9 +11,11 @@ from itertools import pairwise
 from json import JSONDecodeError, JSONDecoder
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
-from lazyprompt._json import well_formed
+from lazyprompt._json import Fields, well_formed
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.formatters._trusted import trusted_call, trusted_result
+from lazyprompt.histories.openai import message_from_openai
+from lazyprompt.histories.read import is_openai, message_fields, read_history
 from lazyprompt.messages import (
     SYSTEM_ROLES,
     Block,
@@ -23,10 +25,9 @@ from lazyprompt.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from lazyprompt.openai_form import Fields, message_from_openai, messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lazyprompt.history import HistoryLike
 
@@ -112,27 +113,45 @@ def flat(messages: Iterable[Messages]) -> list[MessageLike]:
     items = list(messages)
     if _MESSAGES.issuperset(map(type, items)):
         return cast("list[MessageLike]", items)
-    found: list[MessageLike] = []
-    for item in items:
-        if isinstance(item, Msg | dict):
-            found.append(item)
-        elif isinstance(item, list | tuple):
-            inner = cast("list[Messages]", item)
-            pair = len(inner) == 2 and all(isinstance(each, str) for each in inner)  # noqa: PLR2004 - a pair
-            found += messages_of([inner]) if pair else flat(inner)
+    found = list(_items(items))
+    if _MESSAGES.issuperset(map(type, found)):
+        return cast("list[MessageLike]", found)
+    return _as_messages(found)
+
+
+def _items(given: Iterable[object]) -> Iterator[object]:
+    """Yield the items of lists in lists; a pair is one item, and ``None`` none."""
+    for item in given:
+        if isinstance(item, list | tuple):
+            inner = cast("Sequence[object]", item)
+            if len(inner) == 2 and isinstance(inner[0], str):  # noqa: PLR2004 - a pair
+                yield inner
+            else:
+                yield from _items(inner)
+        elif isinstance(item, Msg) or message_fields(item) is not None:
+            yield item
         elif item is not None:
             raise FormatError(
-                f"{item!r} is a {type(item).__name__}; give Msg objects, OpenAI dicts, pairs [question, answer], "
-                "or lists of them"
+                f"{item!r} is a {type(item).__name__}; give Msg objects, message dicts of any provider, pairs "
+                "[question, answer], or lists of them"
             )
-    return found
+
+
+def _as_messages(items: list[object]) -> list[MessageLike]:
+    """Read items of any form; a message that names no speaker has none here, as an OpenAI dict without a name."""
+    return [
+        message
+        if message.name != message.role or isinstance(items[first], Msg)
+        else Msg("", message.content, message.role, message.url, message.metadata)
+        for message, first, _ in read_history(items)
+    ]
 
 
 def read(messages: list[MessageLike]) -> Reading:
     """Read messages into turns.
 
     Args:
-        messages: Msg and OpenAI dicts; left as they are.
+        messages: Msg and dicts; left as they are.
 
     Returns:
         The turns, and whether they can be written as they are.
@@ -140,6 +159,18 @@ def read(messages: list[MessageLike]) -> Reading:
     Raises:
         HistoryError: A dict is no message.
     """
+    try:
+        return _read(messages)
+    except _OtherFormError:
+        return _read(_as_messages(cast("list[object]", messages)))
+
+
+class _OtherFormError(Exception):
+    """A dict is in another form than OpenAI's: the conversation must be read as a whole."""
+
+
+def _read(messages: list[MessageLike]) -> Reading:
+    """Read Msg and OpenAI dicts."""
     reading = Reading(messages)
     turns, names = reading.turns, reading.names
     # The calls without a result yet, by id, with the tool's name.
@@ -183,7 +214,8 @@ def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str]
                 fine = False
                 continue
             # Results stand in the order of their calls.
-            if result.id != next(iter(waiting), None) or not isinstance(result.output, str) or not result.name:
+            in_order = result.id == next(iter(waiting), None)
+            if not in_order or not isinstance(result.output, str) or not result.name or result.is_error:
                 fine = False
             waiting.pop(result.id, None)
         return fine
@@ -221,6 +253,8 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, st
     except (AttributeError, LookupError, TypeError, ValueError, StopIteration):
         # Not of a plain shape; what is wrong with it, if anything is, the careful reading says.
         pass
+    if not is_openai(item):
+        raise _OtherFormError
     where = f"messages[{at}]"
     try:
         message = message_from_openai(item, where, list(waiting))

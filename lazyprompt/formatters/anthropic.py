@@ -166,11 +166,13 @@ def _source(source: Source) -> JsonObject:
 
 def _result(block: ToolResultBlock) -> JsonObject:
     output = block.output
-    if not output:
-        # A result that is empty has no content; an empty text would be refused.
-        return {"type": "tool_result", "tool_use_id": block.id}
-    content: Json = output if isinstance(output, str) else _blocks(output)
-    return {"type": "tool_result", "tool_use_id": block.id, "content": content}
+    form: JsonObject = {"type": "tool_result", "tool_use_id": block.id}
+    # A result that is empty has no content; an empty text would be refused.
+    if output:
+        form["content"] = output if isinstance(output, str) else _blocks(output)
+    if block.is_error:
+        form["is_error"] = True
+    return form
 
 
 def _tool(tool: JsonObject) -> JsonObject:
@@ -328,6 +330,7 @@ ANTHROPIC = Profile(
     source="https://platform.claude.com/docs/en/api/messages",
     media={"image": Media(IMAGES), "file": Media(PDF)},
     result_media=frozenset({"image", "file"}),
+    error_results=True,
     thinking="signed",
     system="apart",
     alternate=True,

@@ -167,7 +167,13 @@ def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObje
 
 
 def _response(block: ToolResultBlock) -> JsonObject:
-    return {"function_response": {"id": block.id, "name": block.name, "response": {"output": block.text}}}
+    return {
+        "function_response": {
+            "id": block.id,
+            "name": block.name,
+            "response": {"error" if block.is_error else "output": block.text},
+        }
+    }
 
 
 def _declaration(tool: JsonObject, index: int) -> JsonObject:
@@ -313,6 +319,7 @@ GEMINI = Profile(
         "video": Media(("video/*",), schemes=("gs",)),
         "file": Media((*PDF, "text/*"), schemes=("gs",)),
     },
+    error_results=True,
     signs_parts=True,
     system="apart",
     alternate=True,

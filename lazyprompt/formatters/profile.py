@@ -101,6 +101,7 @@ class Profile:
         source: Where the rules are written down.
         media: The media it takes from the user, by kind.
         result_media: The kinds of media it takes within a tool's result; others follow in a user's turn.
+        error_results: Whether a result can say that the tool failed.
         url_media: The kinds that the ``url`` of a message may be, for this provider.
         thinking: Which thoughts it wants back: none, those it signed or redacted itself (``signed``), those it gave an
             id (``items``), or all as text (``text``).
@@ -132,6 +133,7 @@ class Profile:
     source: str
     media: Mapping[MediaKind, Media] = field(default_factory=dict[MediaKind, Media])
     result_media: frozenset[str] = frozenset()
+    error_results: bool = False
     url_media: frozenset[str] = frozenset({"image", "audio", "video", "file"})
     thinking: Literal["none", "signed", "items", "text"] = "none"
     signs_parts: bool = False

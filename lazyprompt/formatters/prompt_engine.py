@@ -19,8 +19,8 @@ from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
 from lazyprompt.formatters._merge import inert_text, speaker_of
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.histories.openai import message_from_openai
 from lazyprompt.messages import ROLES, SYSTEM_ROLES, Msg, TextBlock, ThinkingBlock
-from lazyprompt.openai_form import message_from_openai
 from lazyprompt.text.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:

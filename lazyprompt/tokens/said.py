@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from lazyprompt._json import checked, dump
@@ -68,7 +69,7 @@ def _with_homes(blocks: Iterable[Block], homeless: list[str]) -> list[Block]:
             case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
                 homeless.append(block.kind)
             case ToolResultBlock(output=tuple(output)):
-                kept.append(ToolResultBlock(block.id, block.name, _with_homes(output, homeless)))
+                kept.append(replace(block, output=_with_homes(output, homeless)))
             case _:
                 kept.append(block)
     return kept

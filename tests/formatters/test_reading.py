@@ -181,7 +181,7 @@ def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> None:
     with pytest.raises(
-        FormatError, match=r"is a (str|int|float|bytes|object|set); give Msg objects, OpenAI dicts, pairs"
+        FormatError, match=r"is a (str|int|float|bytes|object|set); give Msg objects, message dicts of any provider"
     ):
         kind("openai").format(HI, wrong)
 

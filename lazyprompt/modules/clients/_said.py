@@ -12,8 +12,8 @@ from lazyprompt.formatters._answers import as_dict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lazyprompt._json import Fields
     from lazyprompt.modules.client import FaultKind
-    from lazyprompt.openai_form import Fields
     from lazyprompt.secret import Secret
 
 # A message that quotes the whole of a broken answer is cut here.

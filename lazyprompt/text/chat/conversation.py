@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import TemplateError, ToolsError
+from lazyprompt.histories.read import is_openai, messages_of
 from lazyprompt.messages import Msg, ThinkingBlock
-from lazyprompt.openai_form import messages_of, to_openai
+from lazyprompt.openai_form import to_openai
 from lazyprompt.text.chat.messages import REASONING
 from lazyprompt.tools import ToolSet, function_schema, listed
 
@@ -28,7 +29,8 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[s
     """Messages as dicts.
 
     Args:
-        messages: Dicts, which stay as they are; pairs and Msg, which take the form that the template shows.
+        messages: OpenAI dicts, which stay as they are; all else that a history may hold takes the form that the
+            template shows.
         template: The template.
 
     Returns:
@@ -39,7 +41,9 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[s
         FormatError: A block has no form that a template could be given.
     """
     # A dict is a Mapping, but to ask for that takes long.
-    if isinstance(messages, list | tuple) and all(type(item) is dict or isinstance(item, Mapping) for item in messages):
+    if isinstance(messages, list | tuple) and all(
+        (type(item) is dict or isinstance(item, Mapping)) and is_openai(item) for item in messages
+    ):
         return cast("Sequence[Mapping[str, Any]]", messages)
     return [form for message in messages_of(messages) for form in _dicts(message, template)]
 
