@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.budget.budget import Budget, checked_budget
+from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, Fate, ItemTokens, Tokens, TrimReport
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError, did_you_mean
@@ -177,6 +178,8 @@ def _limited(budget: Budget, slot: str, value: object) -> object:
         return value
     text = value_text(value, slot)
     short = budget.shortened(slot, text)
+    if slot == "input" and text and short in ("", CUT_MARK):
+        raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, and nothing is left of the input; give more")
     return value if short == text else short
 
 

@@ -155,8 +155,8 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
     Args:
         history: In any mixture: pairs ``[question, answer]``; Msg; message dicts of OpenAI (Chat Completions and
             Responses), Anthropic and Gemini, and the objects of their clients; LangChain's tuples and messages; the Msg
-            of AgentScope. Fields of content parts that no block has a place for, as ``cache_control``, are in the metadata
-            under ``part_fields``.
+            of AgentScope. Fields of content parts that no block has a place for, as ``cache_control``, are in the
+            metadata under ``part_fields``.
 
     Returns:
         A new list of messages.

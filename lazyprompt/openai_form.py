@@ -5,6 +5,8 @@ Source of the form: the Chat Completions API reference, "Create chat completion"
 
 from __future__ import annotations
 
+import re
+from hashlib import blake2s
 from typing import TYPE_CHECKING
 
 from lazyprompt._json import Json, JsonObject, checked_object, dump
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
 KNOWN_KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "url"})
 # The key of the metadata for fields of content parts that no block has a place for: those of other providers' forms.
 PART_FIELDS = "part_fields"
+# The names of speakers and tools that the API takes, and the ids of calls.
+NAMES = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+IDS = re.compile(r"[^\x00-\x1f\x7f]{1,40}")
+ID_LENGTH = 40
+# What a call without a result is answered with.
+NO_RESULT = "(no result)"
+_MAPPED_LENGTH = 64
 # The names by which MIME knows the formats that the form calls otherwise.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
 
@@ -40,6 +49,18 @@ def source_of(url: str) -> Source:
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return Base64Source(head.removeprefix("data:").removesuffix(";base64"), data)
     return URLSource(url)
+
+
+def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) -> str:
+    """Return a name or id in a provider's alphabet: the text itself, or what is left of it with a mark of its own.
+
+    The mark is made of the text, so that the same one gives the same name in every process, and another one another.
+    """
+    if pattern.fullmatch(text):
+        return text
+    mark = blake2s(text.encode(), digest_size=4).hexdigest()
+    left = "".join(sign if pattern.fullmatch(f"a{sign}") else "_" for sign in text).strip("_")[: length - 9]
+    return f"{left}_{mark}" if left and pattern.fullmatch(f"{left}_{mark}") else f"x_{mark}"
 
 
 def to_openai(message: Msg) -> list[JsonObject]:

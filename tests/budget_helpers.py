@@ -91,18 +91,20 @@ def _call(call_id: str) -> Form:
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[Form]:
-    """A conversation in OpenAI dicts: each call has its results, sometimes with a message between them."""
+def conversations(draw: st.DrawFn, *, ids: int = 1_000) -> list[Form]:
+    """A conversation in OpenAI dicts: each call has its results, sometimes with a message between them.
+
+    Ids are used again after so many, as some providers do.
+    """
     messages: list[Form] = []
     if draw(st.booleans()):
         messages.append({"role": draw(st.sampled_from(["system", "developer"])), "content": draw(WORDS)})
     for number in range(draw(st.integers(0, 12))):
         kind = draw(st.sampled_from(["user", "assistant", "exchange", "talk"]))
         if kind == "exchange":
-            # Ids are used again, as some providers do.
-            ids = [f"c{(number + at) % 5}" for at in range(draw(st.integers(1, 3)))]
-            messages.append({"role": "assistant", "content": None, "tool_calls": [_call(each) for each in ids]})
-            results = [{"role": "tool", "tool_call_id": each, "content": draw(WORDS)} for each in ids]
+            calls = [f"c{(number * 3 + at) % ids}" for at in range(draw(st.integers(1, 3)))]
+            messages.append({"role": "assistant", "content": None, "tool_calls": [_call(each) for each in calls]})
+            results = [{"role": "tool", "tool_call_id": each, "content": draw(WORDS)} for each in calls]
             between = draw(st.integers(0, len(results)))
             if draw(st.booleans()):
                 results.insert(between, {"role": "user", "content": draw(WORDS)})

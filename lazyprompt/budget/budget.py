@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Coroutine
-from copy import deepcopy
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt.budget.cut import Cut, shortened
 from lazyprompt.budget.fitting import Plan, fitting, role_of
+from lazyprompt.budget.given import Given
+from lazyprompt.budget.sent import sent_forms
 from lazyprompt.budget.summary import Summaries
 from lazyprompt.budget.tally import Tally
 from lazyprompt.budget.units import SlotValue
-from lazyprompt.errors import BudgetError, HistoryError, did_you_mean
+from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages import Msg
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tools import ToolSet
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.said import Form
     from lazyprompt.tools import ToolLike
 
-_M = TypeVar("_M", bound="Msg | Mapping[str, Any]")
+_M = TypeVar("_M")
 
 Policy: TypeAlias = 'Literal["oldest", "priority", "cache"] | Summarizer'
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
@@ -75,6 +75,8 @@ class Budget:
             a provider's cache keeps hitting. Or a summarizer: a function that is given the messages that go, as OpenAI
             dicts, and gives their summary as text, which may have to be awaited; where it fails, the oldest go.
         reserve: How many of the tokens are kept for the answer.
+        start_on: ``"user"`` drops what would stand before the first turn of the user that is left. System text, and
+            what is protected, stay.
         slots: The most tokens of the values of slots, for a prompter: longer values are cut.
         cut: Whether texts that are too long by themselves are cut, at the ``end`` or in the ``middle``: first the one
             that would be the next to stay, and the newest turn of the user rather than be an error. Values of slots
@@ -91,6 +93,7 @@ class Budget:
     """
 
     __slots__ = (
+        "_sent",
         "_summaries",
         "_tally",
         "counter",
@@ -102,6 +105,7 @@ class Budget:
         "protect",
         "reserve",
         "slots",
+        "start_on",
         "summary_tokens",
     )
 
@@ -112,6 +116,7 @@ class Budget:
         policy: Policy = "oldest",
         reserve: int = 0,
         *,
+        start_on: Literal["user"] | None = None,
         slots: Mapping[str, int] | None = None,
         cut: Cut | None = None,
         priority: Priority | None = None,
@@ -124,11 +129,14 @@ class Budget:
         self.policy: Policy = policy
         self.cut: Cut | None = cut
         self.reserve, self.priority, self.low_water = reserve, priority, low_water
+        self.start_on: Literal["user"] | None = start_on
         self.slots = dict(slots or {})
         self.protect = frozenset((protect,) if isinstance(protect, str) else protect)
         self.summary_tokens = summary_tokens
         self._check()
         self._tally = Tally(self.counter)
+        # By itself, a budget counts what ChatFormatter("openai") sends.
+        self._sent = Tally(self.counter, sent_forms)
         self._summaries = Summaries()
 
     @property
@@ -140,12 +148,14 @@ class Budget:
         """Make messages fit.
 
         Args:
-            messages: Msg or OpenAI dicts; left as they are.
+            messages: Msg, OpenAI dicts, or whatever else a history may hold; left as they are.
             tools: The tools that are sent with them: they are counted, and all stay.
 
         Returns:
-            The messages that fit, of the same kind and in the same order, and the report. Results of tools without
-            their call are left out. Nothing that can be changed is shared with what was given.
+            The messages that fit, of the same kind and in the same order, and the report. What is counted is what
+            ``ChatFormatter("openai")`` sends of them. Results of tools without their call are left out. Nothing
+            that can be changed is shared with what was given. Among items of another form, a text that was cut, or a
+            summary, is a Msg; the report's indices are those of ``messages_from(messages)``.
 
         Raises:
             BudgetError: Even what never goes does not fit; the message has the numbers. Or the summarizer must be
@@ -153,13 +163,13 @@ class Budget:
             HistoryError: Something is no message.
             ToolsError: A tool cannot be described.
         """
-        items, forms = self._given(messages, tools)
-        return self._out(items, _driven(self._steps(items, forms), self.policy))
+        given = Given.of(messages)
+        return given.taken(_driven(self._given_steps(given, tools), self.policy))
 
     async def afit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
         """The same as :meth:`fit`; the summarizer is awaited, and counting does not block the event loop."""
-        items, forms = self._given(messages, tools)
-        return self._out(items, await _adriven(self._steps(items, forms), self.policy))
+        given = Given.of(messages)
+        return given.taken(await _adriven(self._given_steps(given, tools), self.policy))
 
     def fitted(
         self, items: Sequence[Item], cost: Cost, *, keep_newest: bool = True, together: Iterable[Unit] = ()
@@ -179,12 +189,12 @@ class Budget:
             BudgetError: As in :meth:`fit`.
             HistoryError: As in :meth:`fit`.
         """
-        steps = self._steps(items, None, cost, keep_newest=keep_newest, together=together)
+        steps = self._steps(items, cost, keep_newest=keep_newest, together=together)
         return _driven(steps, self.policy)
 
     async def afitted(self, items: Sequence[Item], cost: Cost) -> Fitted:
         """The same as :meth:`fitted`, as :meth:`afit` is to :meth:`fit`."""
-        return await _adriven(self._steps(items, None, cost), self.policy)
+        return await _adriven(self._steps(items, cost), self.policy)
 
     def share(self, item: Item) -> int:
         """What the counter counts for one message, or the value of a slot, by itself."""
@@ -207,29 +217,48 @@ class Budget:
         most = self.slots.get(slot)
         return value if most is None else shortened(value, most, self._tally.count_text, self.cut or "end")
 
+    def _given_steps(self, given: Given, tools: ToolsLike) -> Steps:
+        """Make messages fit that stand by themselves."""
+        forms = None if tools is None else [*ToolSet.of(tools)] or None
+        plan = self._plan(self._sent)
+        order, is_protected = plan.order, plan.is_protected
+        # The caller's own functions are given the messages as they were given.
+
+        def order_given(_: Sequence[Item], units: list[Unit]) -> list[Unit]:
+            return order(given.messages, units)
+
+        def is_given_protected(at: int, _: Item) -> bool:
+            return is_protected is not None and is_protected(at, given.messages[at])
+
+        plan = plan._replace(order=order_given, is_protected=is_protected and is_given_protected)
+        return fitting(plan, given.counted, forms, None, keep_newest=True, together=given.together)
+
     def _steps(
         self,
         items: Sequence[Item],
-        tools: Sequence[Form] | None,
-        cost: Cost | None = None,
+        cost: Cost,
         *,
         keep_newest: bool = True,
         together: Iterable[Unit] = (),
     ) -> Steps:
+        plan = self._plan(self._tally)
+        return fitting(plan, items, None, cost, keep_newest=keep_newest, together=together)
+
+    def _plan(self, tally: Tally) -> Plan:
         limit = self.limit
         in_steps = self.policy not in ("oldest", "priority")
-        plan = Plan(
+        return Plan(
             limit,
             self._order,
             _REASONS["oldest" if callable(self.policy) else self.policy],
-            self._is_protected if self.protect or cost is not None else None,
+            self._is_protected if self.protect or tally is self._tally else None,
             self.cut,
             max(1, round(limit * (1 - self.low_water))) if in_steps and limit else 1,
             (self.summary_tokens or max(1, (limit or 0) // _SUMMARY_SHARE)) if callable(self.policy) else 0,
-            self._tally,
+            tally,
             self._summaries,
+            self.start_on,
         )
-        return fitting(plan, items, tools, cost, keep_newest=keep_newest, together=together)
 
     def _order(self, items: Sequence[Item], units: list[Unit]) -> list[Unit]:
         """The units in the order in which they go."""
@@ -265,19 +294,6 @@ class Budget:
         name = item.name if isinstance(item, Msg) else item.get("name")
         return (at, name, role_of(item), "history") if isinstance(name, str) else (at, role_of(item), "history")
 
-    @staticmethod
-    def _given(messages: Iterable[_M], tools: ToolsLike) -> tuple[list[_M], list[Form] | None]:
-        if isinstance(cast("object", messages), Msg | str | dict):
-            raise HistoryError(f"messages is a {type(messages).__name__}; give a list of Msg or OpenAI dicts")
-        return list(messages), None if tools is None else [*ToolSet.of(tools)] or None
-
-    @staticmethod
-    def _out(items: list[_M], fitted: Fitted) -> tuple[list[_M], TrimReport]:
-        replaced = cast("dict[int, _M]", fitted.replaced)
-        if replaced:
-            items = [replaced.get(at, item) for at, item in enumerate(items)]
-        return [_copied(items[at]) for at in fitted.kept], fitted.report
-
     def _check(self) -> None:
         """Refuse settings that are wrong."""
         most, reserve = self.max_tokens, self.reserve
@@ -293,6 +309,9 @@ class Budget:
                 f"policy {self.policy!r} is unknown{did_you_mean(str(self.policy), _POLICIES)}; "
                 f"known are {', '.join(_POLICIES)}, or a function that sums messages up"
             )
+        if self.start_on not in (None, "user"):
+            near = did_you_mean(str(self.start_on), ("user",))
+            raise BudgetError(f"start_on is {self.start_on!r}{near}; give 'user' or None")
         if self.cut not in (None, *get_args(Cut)):
             raise BudgetError(f"cut is {self.cut!r}; give 'end', 'middle' or None")
         if self.priority is not None and self.policy != "priority":
@@ -320,20 +339,6 @@ def _check_counter(counter: object) -> None:
         raise BudgetError(f"the counter is the class {counter.__name__}; give one of it: {counter.__name__}(...)")
     if not callable(getattr(counter, "count", None)):
         raise BudgetError(f"the counter is a {type(counter).__name__} without count(messages, tools)")
-
-
-def _copied(message: _M) -> _M:
-    """A message that shares nothing mutable with another; a Msg never changes."""
-    if isinstance(message, Msg):
-        return message
-    form = cast("dict[str, Any]", message)
-    if len(form) == 2 and type(form.get("content")) is str:  # noqa: PLR2004 - role and content
-        return cast("_M", form.copy())
-    try:
-        return cast("_M", marshal.loads(marshal.dumps(form)))  # noqa: S302 - bytes of our own making
-    except ValueError:
-        # It holds what is no plain value: a block within a dict.
-        return deepcopy(message)
 
 
 def _advanced(steps: Steps, answer: object) -> tuple[Task | None, Fitted | None]:

@@ -69,6 +69,7 @@ class Plan(NamedTuple):
         summary: The most tokens of a summary; 0 makes none.
         tally: What counts.
         summaries: The summaries that are known.
+        start_on: The role of the turn that what is left begins with; ``None`` for any.
     """
 
     limit: int | None
@@ -80,6 +81,7 @@ class Plan(NamedTuple):
     summary: int
     tally: Tally
     summaries: Summaries
+    start_on: str | None = None
 
 
 def fitting(
@@ -131,6 +133,8 @@ def fitting(
     elif gone:
         work.go(work.on_grid(gone))
         work.cut_last(gone)
+    if plan.start_on is not None:
+        work.begin_with(plan.start_on, follows=not keep_newest)
     return work.done()
 
 
@@ -203,7 +207,12 @@ class _Work:
             room -= max(1, over)
             if room < least:
                 return False
-            item = with_text(items[at], text, shortened(text, room, count_text, cut))
+            short = shortened(text, room, count_text, cut)
+            item = items[at]
+            if short in ("", CUT_MARK) and (not isinstance(item, SlotValue) or item.slot == "input"):
+                # Nothing would be left of what is said.
+                return False
+            item = with_text(items[at], text, short)
             over = self._meter.cost(kept, {at: item}) - self._limit
             if over <= 0:
                 for member in unit:
@@ -255,6 +264,28 @@ class _Work:
             # Where a text counts more in the whole than by itself, what it is over may be more than it has.
             room = room - over if room > over else room // 2
         raise BudgetError(f"no room was left for one of {plan.summary} tokens")
+
+    def begin_with(self, role: str, *, follows: bool) -> None:
+        """Drop what stands before the first turn of a role; system text and what is protected stay.
+
+        Args:
+            role: The role.
+            follows: Whether such a turn follows the items.
+        """
+        kept = self._kept() if self._summary is None else sorted((*self._kept(), self._summary))
+        begins = {at: unit[0] for unit in self._order for at in unit}
+        starts = (
+            at for at in kept if begins.get(at, at) == at and role_of(self._replaced.get(at, self._items[at])) == role
+        )
+        first = next(starts, len(self._items) if follows else 0)
+        stays = set(kept)
+        for unit in self._order:
+            if unit[0] < first and not stays.isdisjoint(unit) and unit[0] != self._summary:
+                going = stays.intersection(unit)
+                self.lose(going, "dropped", f"it stood before the first turn of the {role}")
+                for at in going:
+                    self._replaced.pop(at, None)
+                    self._cuts.pop(at, None)
 
     def _kept(self) -> list[int]:
         return [at for at in range(len(self._items)) if at not in self._lost]

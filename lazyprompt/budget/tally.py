@@ -12,11 +12,14 @@ from lazyprompt.messages import Msg
 from lazyprompt.tokens.said import forms, json_text, said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from lazyprompt.budget.units import Item
     from lazyprompt.tokens.counter import CountsMessages
     from lazyprompt.tokens.said import Form
+
+    WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
 # So many counts are kept at least, and twice as many at most.
 _KEPT = 16_384
@@ -34,12 +37,14 @@ class Tally:
 
     Args:
         counter: The counter.
+        forms: Writes messages as the dicts that are counted.
     """
 
-    __slots__ = ("_additive", "_new", "_old", "counter")
+    __slots__ = ("_additive", "_forms", "_new", "_old", "counter")
 
-    def __init__(self, counter: CountsMessages) -> None:
+    def __init__(self, counter: CountsMessages, forms: WritesForms = forms) -> None:
         self.counter = counter
+        self._forms = forms
         self._additive: bool | None = getattr(counter, "additive", None)
         self._new: dict[Hashable, int] = {}
         self._old: dict[Hashable, int] = {}
@@ -74,15 +79,17 @@ class Tally:
             if known is not None:
                 return known
         else:
-            key = digest(forms([item]))
-        return self._known(key, lambda: self._count(forms([item])) - self.empty())
+            key = digest(self._forms([item]))
+        return self._known(key, lambda: self._count(self._forms([item])) - self.empty())
 
     def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
         """What the counter counts for messages and tools."""
         if self.additive:
             return self.empty(tools) + sum(map(self.weigh, messages))
         slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
-        return slots + self._count(forms(item for item in messages if not isinstance(item, SlotValue)), tools or None)
+        return slots + self._count(
+            self._forms(item for item in messages if not isinstance(item, SlotValue)), tools or None
+        )
 
     def tools(self, tools: Sequence[Form] | None) -> int:
         """What tools add: exactly, or of a counter that is not additive, the tokens of their JSON."""
@@ -103,7 +110,7 @@ class Tally:
         """What an item counts by itself: exactly, or of a counter that is not additive, the tokens of its texts."""
         if self.additive:
             return self.weigh(item)
-        return sum(map(self.count_text, texts_of(item)))
+        return sum(map(self.count_text, texts_of(item, self._forms)))
 
     def _count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:
         counter = self.counter
@@ -128,13 +135,13 @@ class Tally:
             self._new[key] = known
         return known
 
-    def __reduce__(self) -> tuple[type[Tally], tuple[CountsMessages]]:
-        return Tally, (self.counter,)
+    def __reduce__(self) -> tuple[type[Tally], tuple[CountsMessages, WritesForms]]:
+        return Tally, (self.counter, self._forms)
 
 
-def texts_of(item: Item) -> list[str]:
-    """All texts of an item."""
-    return [item.text] if isinstance(item, SlotValue) else [text for form in forms([item]) for text in said(form)[0]]
+def texts_of(item: Item, write: WritesForms = forms) -> list[str]:
+    """Return all texts of an item."""
+    return [item.text] if isinstance(item, SlotValue) else [text for form in write([item]) for text in said(form)[0]]
 
 
 def rough(item: Item) -> int:

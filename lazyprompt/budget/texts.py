@@ -22,7 +22,17 @@ _SAID = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def longest_text(item: Item) -> str:
-    """The longest text of an item that may be cut; an empty one where there is none."""
+    """Return the longest text of an item that may be cut; an empty one where there is none."""
+    return max(_texts(item), key=len, default="")
+
+
+def with_cut_of(item: Item, before: Item, after: Item) -> Item:
+    """Return an item with the cut that turned another form of it into what that is now."""
+    old, new = next((pair for pair in zip(_texts(before), _texts(after), strict=True) if pair[0] != pair[1]), ("", ""))
+    return with_text(item, old, new)
+
+
+def _texts(item: Item) -> list[str]:
     texts: list[str] = []
 
     def seen(text: str) -> str:
@@ -30,7 +40,7 @@ def longest_text(item: Item) -> str:
         return text
 
     _changed(item, seen)
-    return max(texts, key=len, default="")
+    return texts
 
 
 def with_text(item: Item, old: str, new: str) -> Item:

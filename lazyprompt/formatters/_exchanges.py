@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import ToolResultBlock, ToolUseBlock
+from lazyprompt.openai_form import NO_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages import Block, Role
-
-# What a call without a result is answered with.
-NO_RESULT = "(no result)"
 
 
 def exchanges(turns: Iterable[Turn], notes: Notes) -> list[Turn]:

@@ -6,15 +6,14 @@ Each function is one rule, from turns to turns; what it had to do is written dow
 from __future__ import annotations
 
 from dataclasses import replace
-from hashlib import blake2s
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._turns import blocks_of
 from lazyprompt.messages import SYSTEM_ROLES, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.openai_form import fitted
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable
 
     from lazyprompt.formatters._turns import Content, Turn
@@ -25,20 +24,6 @@ if TYPE_CHECKING:
 # What stands where a provider asks for a user's turn and the conversation has none.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
-
-_MAPPED_LENGTH = 64
-
-
-def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) -> str:
-    """A name or id in a provider's alphabet: the text itself, or what is left of it with a mark of its own.
-
-    The mark is made of the text, so that the same one gives the same name in every process, and another one another.
-    """
-    if pattern.fullmatch(text):
-        return text
-    mark = blake2s(text.encode(), digest_size=4).hexdigest()
-    left = "".join(sign if pattern.fullmatch(f"a{sign}") else "_" for sign in text).strip("_")[: length - 9]
-    return f"{left}_{mark}" if left and pattern.fullmatch(f"{left}_{mark}") else f"x_{mark}"
 
 
 def with_fitting_names(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:

@@ -15,7 +15,7 @@ from lazyprompt._json import Fields, well_formed
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.formatters._trusted import trusted_call, trusted_result
 from lazyprompt.histories.openai import message_from_openai
-from lazyprompt.histories.read import is_openai, message_fields, read_history
+from lazyprompt.histories.read import is_openai, message_fields, read_history, without_role_names
 from lazyprompt.messages import (
     SYSTEM_ROLES,
     Block,
@@ -138,13 +138,8 @@ def _items(given: Iterable[object]) -> Iterator[object]:
 
 
 def _as_messages(items: list[object]) -> list[MessageLike]:
-    """Read items of any form; a message that names no speaker has none here, as an OpenAI dict without a name."""
-    return [
-        message
-        if message.name != message.role or isinstance(items[first], Msg)
-        else Msg("", message.content, message.role, message.url, message.metadata)
-        for message, first, _ in read_history(items)
-    ]
+    """Read items of any form."""
+    return [*without_role_names(items, read_history(items))]
 
 
 def read(messages: list[MessageLike]) -> Reading:

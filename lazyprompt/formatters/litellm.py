@@ -7,8 +7,9 @@ they are left out here, for only the provider behind it knows whether they are i
 from __future__ import annotations
 
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.openai import NAMES, OPENAI
+from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Layout, Media, Profile
+from lazyprompt.openai_form import NAMES
 
 LITELLM = Profile(
     name="litellm",

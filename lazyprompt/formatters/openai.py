@@ -10,8 +10,7 @@ import re
 
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
-
-NAMES = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+from lazyprompt.openai_form import ID_LENGTH, IDS, NAMES
 
 OPENAI = Profile(
     name="openai",
@@ -25,8 +24,8 @@ OPENAI = Profile(
     url_media=frozenset({"image"}),
     developer=True,
     names=NAMES,
-    ids=re.compile(r"[^\x00-\x1f\x7f]{1,40}"),
-    id_length=40,
+    ids=IDS,
+    id_length=ID_LENGTH,
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
         mark={"mode": "explicit"},

@@ -30,10 +30,11 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 _CHUNKS: dict[str, Role] = {
-    f"{name}MessageChunk": role
-    for name, role in zip(
-        ("Human", "AI", "System", "Tool", "Function"), ("user", "assistant", "system", "tool", "tool"), strict=True
-    )
+    "HumanMessageChunk": "user",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+    "FunctionMessageChunk": "tool",
 }
 TYPES = frozenset({*_ROLES, *_CHUNKS, "chat", "ChatMessageChunk"})
 """The values of ``type`` that make a message one of LangChain's."""

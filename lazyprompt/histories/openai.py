@@ -6,7 +6,7 @@ Source of the form: the Chat Completions API reference, "Create chat completion"
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lazyprompt._json import Fields, checked, checked_object, dump
 from lazyprompt.errors import HistoryError, did_you_mean
@@ -41,7 +41,7 @@ def message_from_openai(message: Fields, where: str, unanswered: Sequence[str]) 
         )
     name = text_in(message.get("name"), f"{where}.name")
     beside: Beside = {}
-    if role == "tool":
+    if role == "tool" and not _holds_results(message.get("content")):
         content: str | tuple[Block, ...] = (_result(message, name, where, unanswered, beside),)
     else:
         content = _content(message, where, beside)
@@ -75,6 +75,16 @@ def _content(message: Fields, where: str, beside: Beside) -> str | tuple[Block, 
         *read_parts(content, f"{where}.content", beside),
         *(_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)),
     )
+
+
+def _holds_results(content: object) -> bool:
+    """Return True for a tool message whose content has the results as blocks."""
+    kinds = [
+        part.type if isinstance(part, ToolResultBlock) else cast("Fields", part).get("type")
+        for part in (cast("Sequence[object]", content) if isinstance(content, list | tuple) else ())
+        if isinstance(part, ToolResultBlock | dict)
+    ]
+    return "tool_result" in kinds
 
 
 def _call(call: object, where: str) -> ToolUseBlock:

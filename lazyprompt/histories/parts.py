@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 Beside: TypeAlias = dict[str, JsonObject]
 # What providers put beside a text or a call; a block has no place for it.
 _BESIDE = {"cache_control", "prompt_cache_breakpoint", "citations", "annotations", "caller", "extras", "index"}
-_MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock, "file": FileBlock}
+_MEDIA: dict[str, Callable[[Source], Block]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+    "file": FileBlock,
+}
 
 
 def text_in(value: object, where: str) -> str:

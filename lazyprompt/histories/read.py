@@ -74,6 +74,8 @@ SHAPES = (
 
 _OPENAI = Shape("a message of OpenAI or Anthropic", frozenset(), frozenset(), _from_openai)
 _RESPONSES = SHAPES[1]
+# The shapes of a list for the Responses API.
+_ITEMS = (_RESPONSES, _OPENAI)
 # A dict with none of these keys is of none of the shapes.
 _MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
 
@@ -90,6 +92,16 @@ class Read(NamedTuple):
     message: Msg
     first: int
     end: int
+
+
+def without_role_names(history: Sequence[object], reads: Sequence[Read]) -> list[Msg]:
+    """Return the messages that were read; one that names no speaker has no name, unless it was given as a Msg."""
+    return [
+        message
+        if message.name != message.role or isinstance(history[first], Msg)
+        else Msg("", message.content, message.role, message.url, message.metadata)
+        for message, first, _ in reads
+    ]
 
 
 def is_openai(item: Fields) -> bool:
@@ -135,7 +147,8 @@ def read_history(history: object) -> list[Read]:
                 raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {_ACCEPTED}")
             shape, new = _read_dict(fields, where, waiting)
         # In a list for the Responses API, plain messages stand between the items.
-        if {before, shape} in ({_RESPONSES}, {_RESPONSES, _OPENAI}) and continues(found[-1].message, new[0]):
+        near = (before is _RESPONSES and shape in _ITEMS) or (shape is _RESPONSES and before in _ITEMS)
+        if near and continues(found[-1].message, new[0]):
             found[-1] = Read(_joined(found[-1].message, new[0]), found[-1].first, index + 1)
         else:
             found += [Read(message, index, index + 1) for message in new]

@@ -69,7 +69,7 @@ def _with_homes(blocks: Iterable[Block], homeless: list[str]) -> list[Block]:
             case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
                 homeless.append(block.kind)
             case ToolResultBlock(output=tuple(output)):
-                kept.append(replace(block, output=_with_homes(output, homeless)))
+                kept.append(replace(block, output=tuple(_with_homes(output, homeless))))
             case _:
                 kept.append(block)
     return kept

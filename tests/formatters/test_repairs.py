@@ -29,10 +29,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
-from lazyprompt.formatters._exchanges import NO_RESULT
-from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN, fitted
+from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.openai_form import to_openai
+from lazyprompt.openai_form import NO_RESULT, fitted, to_openai
 
 if TYPE_CHECKING:
     from lazyprompt.messages import Role

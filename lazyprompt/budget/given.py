@@ -1,0 +1,105 @@
+"""Messages given to a budget by themselves: read, counted as they will be sent, and given back in their own kind."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from lazyprompt.budget.sent import as_sent
+from lazyprompt.budget.texts import with_cut_of
+from lazyprompt.errors import HistoryError
+from lazyprompt.histories.read import is_openai, read_history, without_role_names
+from lazyprompt.messages import Msg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lazyprompt.budget.fitting import Fitted
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.budget.units import Item, Message, Unit
+
+
+class Given(NamedTuple):
+    """A conversation as it was given, and as it is counted.
+
+    Attributes:
+        items: The items.
+        messages: The messages: Msg and OpenAI dicts as they are, any other item read.
+        counted: The messages as they will be sent, in the same places.
+        sources: The items that each message was read from, and whether it was read at all.
+        together: The messages of one item.
+    """
+
+    items: list[object]
+    messages: list[Message]
+    counted: list[Item]
+    sources: list[range] | None
+    together: list[Unit]
+
+    @classmethod
+    def of(cls, items: Iterable[object]) -> Given:
+        """Read items of any form that a history may hold.
+
+        Raises:
+            HistoryError: It is no list, or an item is no message.
+        """
+        if isinstance(cast("object", items), Msg | str | dict):
+            raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
+        given = list(items)
+        if all(isinstance(item, Msg) or (isinstance(item, Mapping) and is_openai(cast("Any", item))) for item in given):
+            messages = cast("list[Message]", given)
+            return cls(given, messages, as_sent(messages), None, [])
+        reads = read_history(given)
+        sources = [range(read.first, read.end) for read in reads]
+        groups: dict[int, Unit] = {}
+        for at, source in enumerate(sources):
+            groups[source.start] = (*groups.get(source.start, ()), at)
+        read_messages = cast("list[Message]", without_role_names(given, reads))
+        together = [unit for unit in groups.values() if len(unit) > 1]
+        return cls(given, read_messages, as_sent(read_messages), sources, together)
+
+    def taken(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
+        """Return what fits, each in the kind in which it was given, and the report."""
+        replaced = {at: self._replaced(at, fitted) for at in fitted.replaced}
+        if self.sources is None:
+            left: list[object] = [replaced[at] if at in replaced else self.messages[at] for at in fitted.kept]
+        else:
+            left = self._items(fitted.kept, replaced, self.sources)
+        return [_copied(item) for item in left], fitted.report
+
+    def _replaced(self, at: int, fitted: Fitted) -> Item:
+        """Return a message that was cut, or a summary, in the kind of the message that was given."""
+        item, given = fitted.replaced[at], self.messages[at]
+        if fitted.fates[at][0] == "cut":
+            return with_cut_of(given, self.counted[at], item)
+        return {"role": "user", "content": item.text} if isinstance(item, Msg) and not isinstance(given, Msg) else item
+
+    def _items(self, kept: Sequence[int], replaced: Mapping[int, Item], sources: Sequence[range]) -> list[object]:
+        """Return the items of messages; where one of an item was replaced, all of that item are messages."""
+        changed = {sources[at].start for at in replaced}
+        left: list[object] = []
+        done: set[int] = set()
+        for at in kept:
+            source = sources[at]
+            if source.start in changed:
+                left.append(replaced.get(at, self.messages[at]))
+            elif source.start not in done:
+                done.add(source.start)
+                left += [self.items[index] for index in source]
+        return left
+
+
+def _copied(message: object) -> object:
+    """Return a message that shares nothing mutable with another; a Msg never changes."""
+    if isinstance(message, Msg):
+        return message
+    form = cast("dict[str, Any]", message)
+    if type(form) is dict and len(form) == 2 and type(form.get("content")) is str:  # noqa: PLR2004 - role and content
+        return form.copy()
+    try:
+        return marshal.loads(marshal.dumps(form))  # noqa: S302 - bytes of our own making
+    except ValueError:
+        # It holds what is no plain value: a block within a dict, or a client's object.
+        return deepcopy(message)

@@ -1,0 +1,128 @@
+"""Budgets over messages of any form; what is left begins with the user, and is never empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from budget_helpers import CHARS, said, talk
+
+from lazyprompt import Budget, BudgetError, ChatFormatter, ChatPrompter, Msg, OnlineChatModule, messages_from
+
+CALL = {"functionCall": {"id": "1", "name": "f", "args": {}}}
+ANSWER = {"functionResponse": {"id": "1", "name": "f", "response": {"output": "r" * 50}}}
+GEMINI: list[dict[str, Any]] = [
+    {"role": "user", "parts": [{"text": "a" * 50}]},
+    {"role": "model", "parts": [CALL]},
+    {"role": "user", "parts": [ANSWER, {"text": "So?"}]},
+    {"role": "model", "parts": [{"text": "b" * 50}]},
+    {"role": "user", "parts": [{"text": "c" * 50}]},
+]
+RESPONSES: list[dict[str, Any]] = [
+    {"role": "user", "content": "a" * 50},
+    {"type": "reasoning", "id": "r", "summary": []},
+    {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "1", "output": "r" * 50},
+    {"role": "assistant", "content": "b" * 50},
+    {"role": "user", "content": "c" * 50},
+]
+TUPLES = [("human", "a" * 50), ("ai", "b" * 50), ("human", "c" * 50)]
+
+
+@pytest.mark.parametrize(
+    ("items", "limit", "left"),
+    [
+        (GEMINI, 900, [0, 1, 2, 3, 4]),
+        (GEMINI, 250, [1, 2, 3, 4]),
+        (GEMINI, 120, [3, 4]),
+        (RESPONSES, 900, [0, 1, 2, 3, 4, 5]),
+        (RESPONSES, 250, [1, 2, 3, 4, 5]),
+        (RESPONSES, 120, [4, 5]),
+        (TUPLES, 120, [1, 2]),
+        ([["a" * 50, "b" * 50], ["c" * 50, "d" * 50]], 120, [1]),
+    ],
+)
+def test_what_is_left_is_of_the_kind_that_was_given(items: Any, limit: int, left: list[int]) -> None:
+    kept, report = Budget(limit, CHARS).fit(items)
+    assert kept == [items[at] for at in left]
+    assert all(new is not items[at] for new, at in zip(kept, left, strict=True) if isinstance(new, dict))
+    sent = ChatFormatter("openai").format(*kept)["messages"]
+    assert CHARS.count(sent) <= report.max_tokens
+
+
+def test_a_text_that_was_cut_in_another_form_is_a_msg() -> None:
+    kept, report = Budget(40, CHARS, cut="end").fit(GEMINI[-1:])
+    assert report.cut == (0,)
+    assert kept == [Msg("", kept[0].text, "user")]  # type: ignore[attr-defined]  # it is a Msg now
+    assert messages_from([*GEMINI[:1], *kept])
+
+
+def test_a_text_cut_in_an_openai_dict_leaves_the_rest_of_the_dict() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    ask = said("assistant", None, tool_calls=[call])
+    items = [ask, said("tool", "one. " * 90, tool_call_id="1", name="f"), said("user", "so?")]
+    kept, report = Budget(200, CHARS, cut="end").fit(items)
+    assert report.cut == (1,)
+    assert kept[0] == items[0]
+    assert kept[1] == items[1] | {"content": kept[1]["content"]}
+    assert str(kept[1]["content"]).endswith("[…]")
+
+
+@pytest.mark.parametrize("limit", range(20, 34))
+def test_a_cut_never_leaves_an_empty_message(limit: int) -> None:
+    """Where nothing of a text fits, its message goes; where it must stay, that is an error."""
+    messages = [said("assistant", "x" * 400), said("user", "u" * 20)]
+    kept, _ = Budget(limit, CHARS, cut="end").fit(messages)
+    assert all(message["content"] not in ("", "[…]") for message in kept)
+    with pytest.raises(BudgetError, match="what never goes counts"):
+        Budget(limit, CHARS, cut="end").fit([said("system", "s" * (limit - 3)), said("user", "x" * 99)])
+
+
+def test_the_value_of_the_input_is_never_cut_to_nothing() -> None:
+    with pytest.raises(BudgetError, match=r"slots\['input'\] is 2 tokens, and nothing is left of the input"):
+        ChatPrompter("Help.", budget=Budget(900, CHARS, slots={"input": 2})).generate_prompt("How are you?")
+
+
+def test_names_count_as_a_formatter_sends_them() -> None:
+    messages = [Msg("assistant", "a" * 20, "assistant"), Msg("Bob Smith", "b" * 20, "user")]
+    _, report = Budget(900, CHARS).fit(messages)
+    assert report.before == CHARS.count(ChatFormatter("openai").format(*messages)["messages"])
+
+
+def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
+    messages = [said("system", "s" * 10), *talk(6)[1:], said("user", "u" * 10)]
+    kept, report = Budget(35, CHARS, start_on="user").fit(messages)
+    assert [message["role"] for message in kept] == ["system", "user"]
+    reasons = {each.index: each.reason for each in report.messages if each.fate == "dropped"}
+    assert reasons[5] == "it stood before the first turn of the user"
+    assert reasons[1] == "the oldest go first"
+    # Without a limit too: the conversation begins with the assistant.
+    assert Budget(None, CHARS, start_on="user").fit(messages)[1].dropped == (1,)
+    assert Budget(None, CHARS, start_on="user", protect={1}).fit(messages)[1].dropped == ()
+    with pytest.raises(BudgetError, match="start_on is 'assistant'"):
+        Budget(9, start_on="assistant")  # type: ignore[arg-type]
+
+
+def test_an_exchange_before_the_users_turn_goes_whole() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        said("assistant", None, tool_calls=[call]),
+        said("user", "wait"),
+        said("tool", "r", tool_call_id="1"),
+        said("assistant", "so"),
+        said("user", "on"),
+    ]
+    kept, report = Budget(900, CHARS, start_on="user").fit(messages)
+    assert kept == [messages[1], *messages[3:]]
+    assert report.dropped == (0, 2)
+
+
+def test_formatters_prompters_and_modules_begin_with_the_user_too() -> None:
+    budget = Budget(900, CHARS, start_on="user")
+    history = [said("assistant", "Good morning."), said("user", "Hi"), said("assistant", "Hello")]
+    payload = ChatFormatter("openai", budget=budget).format(*history, said("user", "So?"))
+    assert [message["role"] for message in payload["messages"]] == ["user", "assistant", "user"]
+    prompter = ChatPrompter("Help.", budget=budget)
+    assert "Good morning." not in prompter.generate_prompt("So?", history)
+    made = OnlineChatModule("openai", api_key="k", budget=budget).prompt("Help.").payload("So?", history[:1])
+    assert [message["role"] for message in made["messages"]] == ["system", "user"]
