@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt._json import Fields, JsonObject
     from lazyprompt.messages import Msg
 
-Pair: TypeAlias = "tuple[str, str] | list[str]"
+Pair: TypeAlias = "tuple[str, object] | list[str]"
 
 
 class _HasContent(Protocol):

@@ -48,6 +48,9 @@ class Given(NamedTuple):
         if isinstance(cast("object", items), Msg | str | dict):
             raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
         given = list(items)
+        if all(map(_is_plain, given)):
+            messages = cast("list[Message]", given)
+            return cls(given, messages, [*messages], None, [])
         if all(isinstance(item, Msg) or (isinstance(item, Mapping) and is_openai(cast("Any", item))) for item in given):
             messages = cast("list[Message]", given)
             return cls(given, messages, as_sent(messages), None, [])
@@ -91,12 +94,20 @@ class Given(NamedTuple):
         return left
 
 
+def _is_plain(item: object) -> bool:
+    """Return True for a dict of role and text alone, as most are: it is sent as it is."""
+    if type(item) is not dict:
+        return False
+    form = cast("dict[str, Any]", item)
+    return len(form) == 2 and "role" in form and type(form.get("content")) is str  # noqa: PLR2004 - role and content
+
+
 def _copied(message: object) -> object:
     """Return a message that shares nothing mutable with another; a Msg never changes."""
     if isinstance(message, Msg):
         return message
     form = cast("dict[str, Any]", message)
-    if type(form) is dict and len(form) == 2 and type(form.get("content")) is str:  # noqa: PLR2004 - role and content
+    if _is_plain(form):
         return form.copy()
     try:
         return marshal.loads(marshal.dumps(form))  # noqa: S302 - bytes of our own making

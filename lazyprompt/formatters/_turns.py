@@ -29,13 +29,13 @@ from lazyprompt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.history import HistoryLike, MessageObject, Pair
 
 Content: TypeAlias = str | tuple[Block, ...]
 # The role, the speaker's name (empty where there is none), what was said, and the index of the message it came from.
 Turn: TypeAlias = tuple[Role, str, Content, int]
 MessageLike: TypeAlias = "Msg | Fields"
-Messages: TypeAlias = "MessageLike | HistoryLike | None"
+Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 
 
 _MESSAGES = frozenset({Msg, dict})

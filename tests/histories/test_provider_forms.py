@@ -249,7 +249,7 @@ class LangChain(SimpleNamespace):
 def test_messages_of_langchain_are_read_by_their_shape() -> None:
     call = {"name": "f", "args": {"a": 1}, "id": "1", "type": "tool_call"}
     broken = {"name": "f", "args": "{", "id": "2", "error": "no JSON"}
-    given = [
+    given: list[Any] = [
         LangChain(type="system", content="Be brief."),
         LangChain(type="human", content=["Look: ", {"type": "image_url", "image_url": {"url": "https://a.b/c.png"}}]),
         LangChain(type="ai", content="", tool_calls=[call], invalid_tool_calls=[broken], additional_kwargs={}),
@@ -269,7 +269,12 @@ def test_messages_of_langchain_are_read_by_their_shape() -> None:
 
 
 def test_tuples_of_langchain_are_messages() -> None:
-    given = [("system", "Be brief."), ("human", "Hi"), ("ai", "Hello"), ("user", [{"type": "text", "text": "So?"}])]
+    given: list[Any] = [
+        ("system", "Be brief."),
+        ("human", "Hi"),
+        ("ai", "Hello"),
+        ("user", [{"type": "text", "text": "So?"}]),
+    ]
     assert [(message.role, message.text) for message in messages_from(given)] == [
         ("system", "Be brief."),
         ("user", "Hi"),
@@ -285,7 +290,7 @@ def test_a_msg_of_agentscope_is_read_by_its_shape() -> None:
             self.metadata, self.timestamp, self.id = None, "2026-01-01", "abc"
 
     blocks = [{"type": "tool_result", "id": "1", "name": "f", "output": [{"type": "text", "text": "42"}]}]
-    given = [
+    given: list[Any] = [
         Foreign("Bob", "hi", "user"),
         Foreign("Friday", [{"type": "tool_use", "id": "1", "name": "f", "input": {}}], "assistant"),
         Foreign("system", blocks, "system"),
