@@ -1,7 +1,8 @@
 """Tools in the OpenAI form: checked once, copied fast, and described from Python functions.
 
-A tool is given as its dict, or as a function whose signature, hints and docstring say the same. pydantic and
-docstring-parser are imported when the first function is described, not before.
+A tool is given as its dict, or as a function whose signature, hints and docstring say the same. The dicts of other
+APIs are rewritten in the OpenAI form: Responses, Anthropic, Gemini, MCP. pydantic and docstring-parser are imported
+when the first function is described, not before.
 """
 
 from __future__ import annotations
@@ -24,15 +25,22 @@ from lazyprompt._json import Json, JsonObject, JsonText, checked, checked_object
 from lazyprompt.errors import ToolsError
 
 ToolLike: TypeAlias = Mapping[str, object] | Callable[..., object]
-"""What a user may give for one tool: its dict in the OpenAI form, or a Python function."""
+"""One tool as a user may give it: a dict in the OpenAI form or another API's, or a Python function."""
 
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}'
-# The keys that give away a tool in another form, and what its writer should do; the first that fits is told.
+# The keys that give away a tool in another form, and the advice to its author; the first match counts.
 _ADVICE = (
     ({"function"}, '"type": "function" belongs beside "function", which is a dict'),
-    ({"name", "input_schema"}, f"it looks like Anthropic's form: write {_FORM}, its input_schema as the parameters"),
     ({"name"}, 'it looks like a bare function: wrap it as {"type": "function", "function": <this dict>}'),
 )
+# The keys of a function's JSON Schema: OpenAI, Anthropic, MCP, Gemini.
+_SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
+# Keywords of that schema that some manuals print beside it, where every provider would ignore or refuse them.
+_KEYWORDS = ("properties", "required", "additionalProperties", "$defs")
+_ODD_KEYS = {*_SCHEMAS[1:], *_KEYWORDS}
+_INNER = ("name", "description", "strict", *_SCHEMAS, *_KEYWORDS)
+# The keys of a tool that holds several functions, as Gemini has it.
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
 _DATA = {"default", "const", "enum", "examples"}  # JSON Schema's keywords with values in which nothing is a keyword
 _NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # those with names as keys, even "title"
 # The end of a parameter's description that lists its values, as transformers.utils.get_json_schema reads it.
@@ -68,8 +76,8 @@ class ToolSet:
         :mod:`marshal` dump, and a dict changed in between is seen. Nothing given is changed or kept.
 
         Args:
-            tools: Dicts in the OpenAI form (those of a type that is not ``function`` are passed on as they are) and
-                Python functions, in any mixture; None for no tools.
+            tools: Dicts in the OpenAI form or that of Responses, Anthropic, Gemini or MCP, and Python functions, in
+                any mixture; None for no tools. Dicts of a type that is not ``function`` are passed on as they are.
 
         Returns:
             The set; one that is given is returned itself.
@@ -164,11 +172,13 @@ def _build(tools: list[object]) -> ToolSet:
     copies: list[Json] = []
     seen: dict[str, int] = {}
     for index, tool in enumerate(tools):
-        copy = _checked_tool(tool, f"tools[{index}]")
-        name = _own_name(copy)
-        if name and seen.setdefault(name, index) != index:
-            raise ToolsError(f"tools[{index}] is named {name!r}, as tools[{seen[name]}] is; give each its own name")
-        copies.append(copy)
+        for copy in _checked_tools(tool, f"tools[{index}]"):
+            name = _own_name(copy)
+            if name in seen:
+                raise ToolsError(f"tools[{index}] is named {name!r}, as tools[{seen[name]}] is; give each its own name")
+            if name:
+                seen[name] = index
+            copies.append(copy)
     return ToolSet(dump(copies))
 
 
@@ -179,16 +189,77 @@ def _own_name(tool: JsonObject) -> str | None:
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
-def _checked_tool(tool: object, where: str) -> JsonObject:
+def _checked_tools(tool: object, where: str) -> list[JsonObject]:
+    """Check one item: a tool, or Gemini's list of function declarations."""
     if not isinstance(tool, Mapping):
         raise ToolsError(f"{where} is the {type(tool).__name__} {short(tool)}; expected a dict {_FORM} or a function")
     copy = checked_object(cast("Mapping[str, object]", tool), where, ToolsError)
+    key = next((key for key in _DECLARATIONS if key in copy), "")
+    if not key:
+        return [_checked_tool(copy, where)]
+    given = copy[key]
+    if len(copy) > 1 or not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise ToolsError(f"{where} is {short(copy)}; expected {key!r} alone, a list of dicts")
+    functions = cast("list[JsonObject]", given)
+    return [
+        _checked_tool({"type": "function", "function": each}, f"{where}.{key}[{at}]")
+        for at, each in enumerate(functions)
+    ]
+
+
+def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
+    copy = _in_openai_form(copy, where)
     advice = next((text for keys, text in _ADVICE if keys <= copy.keys()), f"write {_FORM}")
     if not isinstance(copy.get("type"), str) or not copy["type"]:
         raise ToolsError(f'{where} has no "type" that is a non-empty string, but {short(copy)}; {advice}')
     if copy["type"] == "function":
         _check_function(copy.get("function"), f"{where}.function", advice)
     return copy
+
+
+def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
+    """Rewrite a function of another API; return a tool that is in the OpenAI form already as it is."""
+    if _is_flat(tool):
+        # What is no part of the function stays beside it: it is the setting of one provider.
+        inner: Json = _only(tool, *_INNER)
+        tool = {"type": "function", "function": inner} | {k: v for k, v in tool.items() if k not in (*_INNER, "type")}
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, dict):
+        return tool
+    misplaced = _only(tool, "strict", *_ODD_KEYS)
+    if not misplaced and _ODD_KEYS.isdisjoint(function):
+        return tool
+    whole = {key: value for key, value in tool.items() if key not in misplaced}
+    return whole | {"function": _with_one_schema(function | misplaced, f"{where}.function")}
+
+
+def _is_flat(tool: JsonObject) -> bool:
+    """Return True for a function whose name stands beside its type: Responses, Anthropic, MCP, a Gemini declaration."""
+    if "function" in tool or "name" not in tool:
+        return False
+    if tool.get("type") == "custom":  # OpenAI has tools of this type too, without a schema
+        return "input_schema" in tool
+    return tool.get("type") == "function" or ("type" not in tool and not {"description", *_SCHEMAS}.isdisjoint(tool))
+
+
+def _with_one_schema(function: JsonObject, where: str) -> JsonObject:
+    """Put the schema of a function, and its keywords that stand beside it, under ``parameters``."""
+    found = [key for key in _SCHEMAS if function.get(key)]
+    if len(found) > 1:
+        raise ToolsError(f"{where} has the schemas {', '.join(map(repr, found))}; keep one, as 'parameters'")
+    schema = function[found[0]] if found else {}
+    beside = {key: function[key] for key in _KEYWORDS if function.get(key) not in (None, [], {})}
+    if beside and isinstance(schema, dict):
+        for key, value in beside.items():
+            if schema.get(key, value) != value:
+                raise ToolsError(f"{where} has two different {key!r}, in its schema and beside it; keep the inner one")
+        schema = (schema or {"type": "object"}) | beside
+    rest = {key: value for key, value in function.items() if key != "parameters" and key not in _ODD_KEYS}
+    return rest | {"parameters": schema}
+
+
+def _only(fields: JsonObject, *keys: str) -> JsonObject:
+    return {key: fields[key] for key in keys if key in fields}
 
 
 def _check_function(function: Json, where: str, advice: str) -> None:
@@ -222,7 +293,7 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
     schema = {key: part for key, part in schema.items() if part or key == "properties"}
     described = {"description": text} if (text := (doc.description or "").strip()) else {}
     spec = {"name": base.__name__, **described, "parameters": schema}
-    return ToolSet(dump([_checked_tool({"type": "function", "function": spec}, where)]))
+    return ToolSet(dump(_checked_tools({"type": "function", "function": spec}, where)))
 
 
 def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object], list[inspect.Parameter]]:

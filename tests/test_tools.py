@@ -165,6 +165,71 @@ def test_every_json_schema_comes_back_as_it_was(parameters: list[dict[str, objec
     assert json.loads(tools.json) == given
 
 
+# Tools in other forms
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+NEEDS_CITY = tool("weather", description="Tells it.", parameters=SCHEMA | {"required": ["city"]})
+SAME = {"name": "weather", "description": "Tells it."}
+FULL = SCHEMA | {"required": ["city"]}
+FORMS: dict[str, dict[str, object]] = {
+    # LazyLLM's manual prints it so: every provider lost it, or refused it.
+    "required beside the parameters": tool(**SAME, parameters=SCHEMA, required=["city"]),
+    "required beside the function": tool(**SAME, parameters=SCHEMA) | {"required": ["city"]},
+    "required in both places": tool(**SAME, parameters=FULL, required=["city"]),
+    "properties and no parameters": tool(**SAME, properties=SCHEMA["properties"], required=["city"]),
+    "empty parameters": tool(**SAME, parameters={}, properties=SCHEMA["properties"], required=["city"]),
+    "a schema by another name": tool(**SAME, input_schema=FULL),
+    "OpenAI's functions of old": {**SAME, "parameters": FULL},
+    "Responses": {"type": "function", **SAME, "parameters": FULL},
+    "Anthropic": {**SAME, "input_schema": FULL},
+    "Anthropic with its type": {"type": "custom", **SAME, "input_schema": FULL},
+    "MCP": {**SAME, "inputSchema": FULL},
+    "Gemini": {"functionDeclarations": [{**SAME, "parametersJsonSchema": FULL}]},
+    "Gemini's client": {"function_declarations": [{**SAME, "parameters_json_schema": FULL}]},
+    "Gemini's declaration": {**SAME, "parameters": FULL},
+}
+
+
+@pytest.mark.parametrize("given", FORMS.values(), ids=FORMS)
+def test_a_function_of_any_form_is_read(given: dict[str, object]) -> None:
+    before = copy.deepcopy(given)
+    assert ToolSet.of([given]).copy() == [NEEDS_CITY]
+    assert given == before
+
+
+def test_what_other_keys_say_stays() -> None:
+    strict = tool("x", strict=True, parameters={"type": "object", "additionalProperties": False})
+    assert ToolSet.of([tool("x", strict=True, additionalProperties=False)]).copy() == [strict]
+    assert ToolSet.of([tool("x") | {"strict": True, "additionalProperties": False}]).copy() == [strict]
+    assert ToolSet.of([tool("x", required=[])]).copy() == [tool("x", parameters={})]
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert ToolSet.of([{"name": "x", "input_schema": SCHEMA} | mark]).copy() == [tool("x", parameters=SCHEMA) | mark]
+
+
+def test_declarations_of_gemini_are_tools_of_their_own() -> None:
+    declared = {"functionDeclarations": [{"name": "a"}, {"name": "b", "parameters": SCHEMA}]}
+    assert ToolSet.of([tool("now"), declared]).copy() == [tool("now"), tool("a"), tool("b", parameters=SCHEMA)]
+    assert "tools[1] is named 'now', as tools[0] is" in refused(
+        [tool("now"), {"functionDeclarations": [{"name": "now"}]}]
+    )
+    assert "tools[0].functionDeclarations[1].function.name is None" in refused(
+        [{"functionDeclarations": [{"name": "a"}, {}]}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (tool("x", parameters=FULL, required=["town"]), "tools[0].function has two different 'required'"),
+        (tool("x", parameters=FULL, input_schema=SCHEMA), "has the schemas 'parameters', 'input_schema'; keep one"),
+        ({"functionDeclarations": [], "googleSearch": {}}, "expected 'functionDeclarations' alone"),
+        ({"functionDeclarations": ["x"]}, "expected 'functionDeclarations' alone, a list of dicts"),
+    ],
+)
+def test_what_is_ambiguous_is_an_error(wrong: dict[str, object], told: str) -> None:
+    assert told in refused([wrong])
+
+
 # A provider's own tools
 
 
@@ -201,8 +266,7 @@ def test_an_item_that_is_no_tool_is_named(wrong: object) -> None:
     ("wrong", "advice"),
     [
         ({}, 'write {"type": "function", "function": {"name": ...'),
-        ({"name": "x", "parameters": {}}, 'wrap it as {"type": "function", "function": <this dict>}'),
-        ({"name": "x", "input_schema": {}}, "Anthropic's form"),
+        ({"name": "x", "params": {}}, 'wrap it as {"type": "function", "function": <this dict>}'),
         ({"function": {"name": "x"}}, '"type": "function" belongs beside "function"'),
         ({"type": ""}, "non-empty string"),
         ({"type": 5}, "non-empty string"),
@@ -219,7 +283,7 @@ def test_a_tool_without_a_type_is_told_the_right_form(wrong: dict[str, object], 
     [
         ({"type": "function"}, "tools[0].function is None"),
         ({"type": "function", "function": "x"}, "tools[0].function is 'x'"),
-        ({"type": "function", "name": "x", "parameters": {}}, "wrap it as"),
+        ({"type": "function", "parameters": {}}, "tools[0].function is None"),
         ({"type": "function", "function": {}}, "tools[0].function.name is None"),
         (tool(""), "tools[0].function.name is ''"),
         (tool("x", description=5), "tools[0].function.description is 5"),

@@ -185,7 +185,7 @@ def _tool(tool: JsonObject) -> JsonObject:
     form["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("strict") is not None:
         form["strict"] = function["strict"]
-    # What stands beside the function is Anthropic's: a mark for its cache.
+    # The profile's ``tool_keys`` stand beside the function.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
@@ -307,6 +307,7 @@ _SERVER: dict[str, Check] = dict.fromkeys(
 
 
 _OWN_TOOL = fields({"type": text, "name": text}, more=True)
+_TOOL_KEYS = ("input_examples", "defer_loading", "allowed_callers", "eager_input_streaming")
 _FUNCTION = fields(
     {"name": text, "input_schema": mapping},
     {
@@ -314,10 +315,7 @@ _FUNCTION = fields(
         "type": nullable(text),
         "description": text,
         "strict": anything,
-        "input_examples": anything,
-        "defer_loading": anything,
-        "allowed_callers": anything,
-        "eager_input_streaming": anything,
+        **dict.fromkeys(_TOOL_KEYS, anything),
     },
 )
 
@@ -340,6 +338,7 @@ ANTHROPIC = Profile(
     empty_text=False,
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
+    tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
     prefix=False,
     breakpoints=Breakpoints(key="cache_control", mark={"type": "ephemeral"}, lifetimes=("5m", "1h"), tools=True),
 )

@@ -109,11 +109,8 @@ class ChatForm:
         return message
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """The tools: the form is their own, but for what stands beside a function, which is another provider's."""
-        return [
-            {"type": tool["type"], "function": tool["function"]} if tool["type"] == "function" else tool
-            for tool in tools
-        ]
+        """Return the tools as they are: the form is their own."""
+        return tools
 
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text or parts; other keys of a request are the caller's."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
+from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
@@ -24,7 +25,6 @@ from lazyprompt.tools import ToolSet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
@@ -246,11 +246,9 @@ class ChatFormatter:
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:
-                if profile.breakpoints is None and '"cache_control"' in tools.json:
-                    notes.add("tools", "cache", "left out", f"{profile.name} takes no cache breakpoints in tools")
-                if not profile.strict_tools and '"strict": true' in tools.json:
-                    notes.add("tools", "strict", "left out", f"{profile.name} knows no strict tools")
-                payload["tools"] = marshal.loads(_packed_tools(tools, profile))  # noqa: S302 - bytes of our own making
+                packed, lost = packed_tools(tools, profile)
+                notes += lost
+                payload["tools"] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
             else:
                 notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
         if reading.cut:
@@ -384,27 +382,6 @@ def _all_fit(reading: Reading, profile: Profile) -> bool:
 def _all_of(pattern: str) -> re.Pattern[str]:
     """What many texts of a pattern match, joined with a sign that none of them holds."""
     return re.compile(f"(?:{pattern})(?:\0(?:{pattern}))*")
-
-
-@lru_cache(maxsize=128)
-def _packed_tools(tools: ToolSet, profile: Profile) -> bytes:
-    """The tools in the provider's form, checked once and packed, to be copied fast."""
-    for index, name in enumerate(tools.names):
-        if not profile.tool_names.fullmatch(name):
-            raise FormatError(
-                f"tools[{index}] is named {name!r}, and {profile.name} takes names of the form "
-                f"{profile.tool_names.pattern}; rename it"
-            )
-    given = tools.copy()
-    if not profile.strict_tools:
-        for tool in given:
-            if tool["type"] == "function":
-                cast("JsonObject", tool["function"]).pop("strict", None)
-    written = profile.form.tools(given)
-    marks = profile.breakpoints
-    if marks is not None and sum(marks.key in tool for tool in written) > marks.most:
-        raise FormatError(f"the tools hold more than {marks.most} cache breakpoints, and {profile.name} takes no more")
-    return marshal.dumps(written)
 
 
 def countable(

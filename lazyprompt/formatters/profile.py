@@ -123,6 +123,7 @@ class Profile:
         id_length: The longest id of a tool call.
         tool_names: The names of tools it takes.
         strict_tools: Whether a tool may ask that its schema is kept to the letter.
+        tool_keys: The further keys that it takes beside the function of a tool.
         prefix: Whether an unfinished last answer may end in white space.
         breakpoints: How it is told up to where to cache; ``None`` where it is not.
         layouts: Where the documented styles of merged histories put the system text.
@@ -153,6 +154,7 @@ class Profile:
     id_length: int = 64
     tool_names: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     strict_tools: bool = True
+    tool_keys: frozenset[str] = frozenset()
     prefix: bool = True
     breakpoints: Breakpoints | None = None
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])

@@ -105,8 +105,7 @@ def test_a_mark_of_another_provider_stays_out_of_tools(provider: str) -> None:
     # It was sent to providers that refuse keys they do not know.
     payload = ChatFormatter(provider).format(HI, tools=[{**TOOL, "cache_control": {"type": "ephemeral"}}])
     assert "cache_control" not in json.dumps(payload["tools"])
-    if provider != "openai":
-        assert [entry.kind for entry in payload.report] == ["cache"]
+    assert [entry.kind for entry in payload.report] == ["cache"]
 
 
 def test_a_mapped_id_is_never_one_that_is_there() -> None:

@@ -1,0 +1,61 @@
+"""Tools as providers get them: nothing of a schema is lost, and keys that nobody takes are in the report."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from formatter_helpers import CALLING, judged
+
+from lazyprompt import ChatFormatter, FormatError
+
+HI = {"role": "user", "content": "hi"}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+FUNCTION = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}
+MARK = {"type": "ephemeral"}
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_what_is_required_reaches_every_provider(provider: str) -> None:
+    # LazyLLM's manual prints `required` beside the parameters: it was lost, or our own validator refused it.
+    tool = {"type": "function", "function": {**FUNCTION, "required": ["city"]}}
+    payload = judged(ChatFormatter(provider, strict=True), HI, tools=[tool])
+    whole = {"type": "function", "function": {**FUNCTION, "parameters": SCHEMA | {"required": ["city"]}}}
+    assert payload == judged(ChatFormatter(provider), HI, tools=[whole])
+    assert '"required": ["city"]' in json.dumps(payload["tools"])
+    assert payload.report == ()
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_key_that_a_provider_does_not_take_is_in_the_report(provider: str) -> None:
+    tools: list[dict[str, Any]] = [
+        {
+            "type": "function",
+            "function": {**FUNCTION, "returns": {"type": "string"}},
+            "annotations": {"readOnly": True},
+        },
+        {"name": "now", "inputSchema": SCHEMA, "title": "Now", "outputSchema": None},
+    ]
+    payload = judged(ChatFormatter(provider), HI, tools=tools)
+    assert [(entry.where, entry.kind, entry.action, entry.text) for entry in payload.report] == [
+        ("tools[0].annotations", "tools", "left out", '{"readOnly": true}'),
+        ("tools[0].function.returns", "tools", "left out", '{"type": "string"}'),
+        ("tools[1].title", "tools", "left out", '"Now"'),
+    ]
+    with pytest.raises(FormatError, match=r"tools\[0\].annotations .* takes no 'annotations' of a tool"):
+        ChatFormatter(provider, strict=True).format(HI, tools=tools)
+
+
+def test_anthropic_takes_keys_of_its_own() -> None:
+    tool = {**FUNCTION, "input_examples": [{"city": "Bern"}], "defer_loading": True, "cache_control": MARK}
+    tool["input_schema"] = tool.pop("parameters")
+    payload = judged(ChatFormatter("anthropic", strict=True), HI, tools=[tool])
+    assert payload["tools"] == [tool]
+    payload = judged(ChatFormatter("openai"), HI, tools=[tool])
+    assert payload["tools"] == [{"type": "function", "function": FUNCTION}]
+    assert [(entry.where, entry.kind) for entry in payload.report] == [
+        ("tools[0].input_examples", "tools"),
+        ("tools[0].defer_loading", "tools"),
+        ("tools", "cache"),
+    ]
