@@ -58,7 +58,14 @@ def _named(payload: Payload) -> list[str]:
 
 _not_empty = _rule(lambda p: p["messages"], "[] is too short - 'messages'")
 _some_user = _rule(lambda p: "user" in _roles(p), "messages: there is no user message")
-_user_last = _rule(lambda p: _roles(p)[-1] in ("user", "tool"), "The last message must be of role user or tool")
+_user_last = _rule(
+    lambda p: _roles(p)[-1] in ("user", "tool") or {"prefix", "partial"} & p["messages"][-1].keys(),
+    "The last message must be of role user or tool",
+)
+_prefill_last = _rule(
+    lambda p: not any({"prefix", "partial"} & one.keys() for one in p["messages"][:-1]),
+    "prefix must be the last message",
+)
 _late = _rule(lambda p: not _SYSTEM & set(_roles(p)[1:]), "System message must be at the beginning")
 _opens = _rule(lambda p: next(iter(_spoken(p)), "user") == "user", "the user must speak first")
 _alternate = _rule(lambda p: all(a != b or a == "tool" for a, b in pairwise(_spoken(p))), "roles must alternate")
@@ -250,13 +257,13 @@ def _responses(payload: Payload) -> None:
 _CHAT: tuple[Rule, ...] = (_not_empty, _answered)
 _FORM = (*_CHAT, _arguments)
 _OPENAI = (*_FORM, _tool_names, _openai)
-_DASHSCOPE = (*_FORM, _tool_names, _late, _some_user, _opens, _alternate, _user_last)
+_DASHSCOPE = (*_FORM, _tool_names, _late, _some_user, _opens, _alternate, _user_last, _prefill_last)
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "openai": _OPENAI,
     "litellm": _OPENAI,
     "xai": _OPENAI,
-    "deepseek": (*_FORM, _tool_names, _alternate, _user_last, _text_only),
+    "deepseek": (*_FORM, _tool_names, _alternate, _user_last, _prefill_last, _text_only),
     "zhipu": (*_FORM, _tool_names, _some_user),
     # Its own tools are named like $web_search.
     "moonshot": (*_FORM, _tools_named(rf"\$?{_NAME}"), _moonshot),

@@ -230,6 +230,7 @@ class _Answered(TypedDict):
     role: Literal["assistant"]
     content: _Content
     tool_calls: NotRequired[list[_Call]]
+    partial: NotRequired[bool]
 
 
 class _Returned(TypedDict):
@@ -268,12 +269,16 @@ _PARTS = {
 def _extras(provider: str, role: object) -> dict[str, Any]:
     if role == "tool":
         return {"name": str}
-    if role == "assistant" and provider in ("deepseek", "moonshot", "zhipu"):
-        return {"reasoning_content": str}
-    if role == "assistant" and provider == "litellm":
+    if role != "assistant":
+        return {}
+    prefill = {"deepseek": "prefix", "litellm": "prefix", "moonshot": "partial"}.get(provider)
+    extras: dict[str, Any] = {prefill: bool} if prefill else {}
+    if provider in ("deepseek", "moonshot", "zhipu"):
+        extras["reasoning_content"] = str
+    if provider == "litellm":
         blocks = sdk("anthropic.types")
-        return {"thinking_blocks": many(blocks.ThinkingBlockParam | blocks.RedactedThinkingBlockParam)}
-    return {}
+        extras["thinking_blocks"] = many(blocks.ThinkingBlockParam | blocks.RedactedThinkingBlockParam)
+    return extras
 
 
 def _without_extras(provider: str, message: dict[str, Any], path: Path) -> dict[str, Any]:

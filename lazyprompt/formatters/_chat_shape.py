@@ -16,12 +16,13 @@ from lazyprompt.formatters.shape import (
     one_of,
     tagged,
     text,
+    truth,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.formatters.shape import Check, Fault
 
 # The key of a block that marks the end of what OpenAI is to cache.
@@ -86,10 +87,10 @@ def chat_shape(
     said: Check,
     plain: Check,
     call: Check,
+    profile: Profile,
     extra: Mapping[str, Check] | None = None,
     *,
     answers: Check | None = None,
-    developer: bool = False,
     needs_content: bool = False,
     names_calls: bool = True,
 ) -> Check:
@@ -99,16 +100,18 @@ def chat_shape(
         said: What the user may say.
         plain: What others may say, text alone.
         call: A call of a tool.
+        profile: The provider's rules.
         extra: Further keys that a message may have.
         answers: What the assistant may say, where that is more.
-        developer: Whether the role ``developer`` is known.
         needs_content: Whether a message that calls tools must have a content all the same.
         names_calls: Whether a result must name the call it answers.
     """
     own = {"name": text, **(extra or {})}
     thoughts = dict.fromkeys(("reasoning_content", "reasoning", "refusal", "thinking"), nullable(text))
     assistant = {**own, **thoughts, "content": nullable(answers or plain), "tool_calls": listed(call, 1)}
-    assistant |= dict.fromkeys(("audio", "function_call", "annotations", "prefix", "partial"), anything)
+    assistant |= dict.fromkeys(("audio", "function_call", "annotations"), anything)
+    if profile.prefill:
+        assistant[profile.prefill] = truth
     assistant["thinking_blocks"] = listed(tagged("type", _THOUGHTS))
     answered = {"tool_call_id": text} if names_calls else {}
     needed = {"content": nullable(plain)} if needs_content else {}
@@ -120,7 +123,7 @@ def chat_shape(
             {"role": anything, "content": plain, **answered}, {**own, "tool_name": text, "tool_call_id": text}
         ),
     }
-    if developer:
+    if profile.developer:
         roles["developer"] = roles["system"]
     return fields({"messages": listed(tagged("role", roles), 1)}, {"tools": listed(tool_shape())}, more=True)
 

@@ -135,8 +135,8 @@ def with_system_first(turns: Iterable[Turn], profile: Profile, notes: Notes, *, 
     return others if system is None else [system, *others]
 
 
-def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:
-    """The turns with user and assistant in turn, the user first and last, as far as the provider asks for that."""
+def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes, *, user_last: bool) -> list[Turn]:
+    """Let user and assistant speak in turn, the user first and last, as far as the provider asks for that."""
     new: list[Turn] = []
     for turn in turns:
         role = turn[0]
@@ -166,7 +166,7 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[
             put(front, FIRST_TURN, "needs a user's turn")
     if profile.user_first and new[front:] and new[front][0] != "user":
         put(front, FIRST_TURN, "begins with the user's turn")
-    if profile.user_last and new[-1][0] == "assistant":
+    if user_last and new[-1][0] == "assistant":
         put(len(new), LAST_TURN, "ends with the user's turn")
     return new
 
@@ -183,7 +183,7 @@ def _thoughts_first(content: Content) -> Content:
 def without_last_space(turns: list[Turn], profile: Profile, notes: Notes) -> list[Turn]:
     """The turns without the white space that ends an unfinished last answer, where the provider refuses it."""
     role, name, content, at = turns[-1]
-    if profile.prefix or role != "assistant":
+    if profile.trailing_space or role != "assistant":
         return turns
     blocks = list(blocks_of(content))
     last = blocks[-1]

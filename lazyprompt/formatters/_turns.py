@@ -27,8 +27,9 @@ from lazyprompt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from lazyprompt._json import Json
     from lazyprompt.history import HistoryLike, MessageObject, Pair
 
 Content: TypeAlias = str | tuple[Block, ...]
@@ -39,6 +40,8 @@ Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 
 
 _MESSAGES = frozenset({Msg, dict})
+# The keys that mark the beginning of an answer, which the model goes on with.
+PREFILL = ("prefix", "partial")
 
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
@@ -64,6 +67,8 @@ class Reading:
         has_developer: Whether the role ``developer`` speaks.
         names: The names of all speakers.
         ids: The ids of all tool calls, with the tools they call.
+        metadata: What messages hold beside role, name and content, by the index of the message.
+        prefill: True if the last message is the beginning of the answer, marked with ``prefix`` or ``partial``.
         cut: How many of the messages were left out, to keep to a budget.
     """
 
@@ -73,7 +78,9 @@ class Reading:
         "ids",
         "late_system",
         "messages",
+        "metadata",
         "names",
+        "prefill",
         "repeats",
         "rough",
         "turns",
@@ -85,6 +92,8 @@ class Reading:
         self.rough = self.repeats = self.late_system = self.has_developer = False
         self.names: set[str] = set()
         self.ids: dict[str, str] = {}
+        self.metadata: dict[int, Mapping[str, Json]] = {}
+        self.prefill = False
         self.cut = 0
 
     def only(self, kept: Sequence[int]) -> Reading:
@@ -96,6 +105,8 @@ class Reading:
         shorter.cut = len(self.turns) - len(kept)
         roles = [turn[0] for turn in shorter.turns]
         shorter.names = {turn[1] for turn in shorter.turns}
+        shorter.metadata = {at: self.metadata[at] for at in kept if at in self.metadata}
+        shorter.prefill = self.prefill and len(self.turns) - 1 in kept
         shorter.has_developer = "developer" in roles
         shorter.repeats = any(role == before and role != "tool" for before, role in pairwise(roles))
         shorter.late_system = any(
@@ -175,7 +186,9 @@ def _read(messages: list[MessageLike]) -> Reading:
     for at, item in enumerate(messages):
         # isinstance, for it tells the type checker too: a cast would cost as much as all of this.
         if isinstance(item, Msg):
-            role, name, content = item.role, item.name, item.content
+            role, content = item.role, item.content
+            # A result's name is the tool's, and the result has it itself.
+            name = "" if role == "tool" and not isinstance(content, str) else item.name
             names.add(name)
             if isinstance(content, str):
                 # Nothing may stand between a call and its results; white space alone is no text to some providers.
@@ -184,7 +197,7 @@ def _read(messages: list[MessageLike]) -> Reading:
             elif not _plain_blocks(role, content, waiting, reading.ids) or item.url is not None:
                 rough = True
         else:
-            role, name, content, plain = _dict_turn(item, at, waiting, reading.ids)
+            role, name, content, plain = _dict_turn(item, at, waiting, reading)
             if name:
                 names.add(name)
             if not plain:
@@ -197,6 +210,11 @@ def _read(messages: list[MessageLike]) -> Reading:
         before = role
         turns.append((role, name, content, at))
     reading.rough = rough or bool(waiting)
+    reading.metadata |= {
+        at: item.metadata for at, item in enumerate(messages) if isinstance(item, Msg) and item.metadata
+    }
+    last = reading.metadata.get(len(turns) - 1, {})
+    reading.prefill = before == "assistant" and True in map(last.get, PREFILL)
     return reading
 
 
@@ -209,8 +227,8 @@ def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str]
                 fine = False
                 continue
             # Results stand in the order of their calls.
-            in_order = result.id == next(iter(waiting), None)
-            if not in_order or not isinstance(result.output, str) or not result.name or result.is_error:
+            named = result.id == next(iter(waiting), None) and result.name == waiting[result.id]
+            if not named or not isinstance(result.output, str) or result.is_error:
                 fine = False
             waiting.pop(result.id, None)
         return fine
@@ -227,9 +245,9 @@ def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str]
     return bool(blocks)
 
 
-def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, str]) -> tuple[Role, str, Content, bool]:
-    """The turn of an OpenAI dict, and whether it can be written as it is."""
-    role, content = item.get("role"), item.get("content")
+def _dict_turn(item: Fields, at: int, waiting: dict[str, str], reading: Reading) -> tuple[Role, str, Content, bool]:
+    """Return the turn of an OpenAI dict, and True if it can be written as it is."""
+    role, content, ids = item.get("role"), item.get("content"), reading.ids
     try:
         if isinstance(content, str):
             if content.isascii() or well_formed(content, "", HistoryError):
@@ -237,7 +255,8 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, st
                     fine = not waiting and not content.isspace() and content != ""
                     return _SPEAKERS[role], "", content, fine  # type: ignore[index]  # what is no role is no key
                 call_id = item["tool_call_id"]
-                if role == "tool" and len(item) == 3 and isinstance(call_id, str):  # noqa: PLR2004 - role, content and id
+                # The name, where there is one, is the tool's, which the call tells too.
+                if role == "tool" and isinstance(call_id, str) and len(item) == 3 + isinstance(item.get("name"), str):
                     in_order = len(waiting) == 1 or call_id == next(iter(waiting))
                     return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), in_order
         elif role == "assistant" and content is None and len(item) == 3 and not waiting and "content" in item:  # noqa: PLR2004 - and its calls
@@ -259,8 +278,11 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str], ids: dict[str, st
         fine = not waiting and not message.content.isspace() and message.content != ""
     else:
         fine = _plain_blocks(message.role, message.content, waiting, ids)
-    # A dict without a name has none; as a Msg it would be called what its role is.
-    return message.role, message.name if item.get("name") else "", message.content, fine and message.url is None
+    if message.metadata:
+        reading.metadata[at] = message.metadata
+    # A dict without a name has none; as a Msg it would be called what its role is. That of a result is the tool's.
+    name = message.name if item.get("name") and message.role != "tool" else ""
+    return message.role, name, message.content, fine and message.url is None
 
 
 _SPEAKERS: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}

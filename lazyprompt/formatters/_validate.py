@@ -48,12 +48,13 @@ def _shape_of(profile: Profile) -> Check:
     return profile.form.shape(profile)
 
 
-def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
-    """All rules that a payload breaks.
+def violations(payload: Mapping[str, Any], profile: Profile, model: str | None) -> list[Violation]:
+    """List all rules that a payload breaks.
 
     Args:
         payload: Any payload.
         profile: The provider's rules.
+        model: The model, where rules differ from one to another; a payload that names one is judged by that.
 
     Returns:
         The violations: of the shape first, then of the rest, each in the order of the payload.
@@ -62,6 +63,7 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
     shape = _shape_of(profile)
     if not isinstance(cast("object", payload), dict):
         return [Violation("the payload", what, fix) for _, what, fix in shape(payload)]
+    model = cast("str | None", payload.get("model", model))
     views = list(profile.form.views(payload))
     rest: Mapping[str, Any] = payload
     if isinstance(payload.get(key), list) and views and all(map(_SURE, views[views[0][1] == "system" :])):
@@ -71,7 +73,7 @@ def violations(payload: Mapping[str, Any], profile: Profile) -> list[Violation]:
     if not views and not faults and not payload.get(key):
         faults.append(((key,), "holds no message", "give at least one"))
     faults += _block_faults(views, profile)
-    faults += _order_faults(views, profile)
+    faults += _order_faults(views, profile, model)
     faults += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
         faults += _mark_faults(rest, profile.breakpoints, key)
@@ -197,7 +199,7 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
         used.add(name)
 
 
-def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Fault]:
+def _order_faults(views: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Who may speak when."""
     said = [view for view in views if view[1] != "system" and view[1] != "developer"]
     first = bool(views) and views[0][1] in SYSTEM_ROLES
@@ -208,16 +210,16 @@ def _order_faults(views: Sequence[View], profile: Profile) -> Iterator[Fault]:
     if profile.needs_user and views and all(view[1] != "user" for view in said):
         yield (said or views)[0][0], "and the rest hold no user's turn", "add one"
     if said:
-        yield from _turn_faults(said, profile)
+        yield from _turn_faults(said, profile, model)
 
 
-def _turn_faults(said: Sequence[View], profile: Profile) -> Iterator[Fault]:
+def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """User and assistant in turn, the right one first and last."""
     path, first, *_ = said[0]
     if profile.user_first and first != "user":
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
     path, last, seen, *_ = said[-1]
-    if profile.user_last and last not in ("user", "tool"):
+    if last not in ("user", "tool") and profile.needs_user_last(model):
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
     if profile.alternate and not profile.combines_turns:
         before = "nobody"
@@ -226,7 +228,7 @@ def _turn_faults(said: Sequence[View], profile: Profile) -> Iterator[Fault]:
             if role == before and role != "tool":
                 yield view[0], f"is the {role}'s, as the turn before it is", "make one message of both"
             before = role
-    if last == "assistant" and seen and not profile.prefix:
+    if last == "assistant" and seen and not profile.trailing_space:
         kind, at, text, _ = seen[-1]
         if kind == "text" and text[-1:].isspace():
             yield (*said[-1][0], *at), "ends in white space", "cut it off"

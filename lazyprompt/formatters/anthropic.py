@@ -339,6 +339,11 @@ ANTHROPIC = Profile(
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
-    prefix=False,
+    # Older models go on with a last turn of the assistant; those from Claude 4.6 on refuse it.
+    prefill="",
+    no_prefill=re.compile(
+        r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))",
+    ),
+    trailing_space=False,
     breakpoints=Breakpoints(key="cache_control", mark={"type": "ephemeral"}, lifetimes=("5m", "1h"), tools=True),
 )

@@ -16,6 +16,7 @@ from lazyprompt.formatters._chat_shape import (
     json_text,
     url_shape,
 )
+from lazyprompt.formatters._turns import PREFILL
 from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.shape import listed, tagged, text_or
@@ -126,8 +127,8 @@ class ChatForm:
             said,
             plain,
             call_shape(json_text),
+            profile,
             answers=answers,
-            developer=profile.developer,
             needs_content=self.needs_content,
         )
 
@@ -142,7 +143,9 @@ class ChatForm:
         """The messages."""
         # The calls of the last message that made some: a result without an id belongs to the next of them.
         calls: list[Seen] = []
-        for at, message in objects(payload.get("messages")):
+        messages = objects(payload.get("messages"))
+        last = messages[-1][0] if messages else -1
+        for at, message in messages:
             path: Path = ("messages", at)
             role, content = message.get("role"), message.get("content")
             if role == "tool":
@@ -150,7 +153,7 @@ class ChatForm:
                 calls = [call for call in calls if call[2] != given]
                 yield path, "tool", [("result", (), text_of_json(given), None)], None, False
                 continue
-            if message.get("prefix") is True or message.get("partial") is True:
+            if at == last and any(message.get(key) is True for key in PREFILL):
                 continue  # the beginning of an answer, which the model goes on with
             seen: list[Seen] = []
             if isinstance(content, str):

@@ -66,7 +66,7 @@ class DashScopeForm(ChatForm):
         """Messages by role, content of text or of parts of one key."""
         parts = listed(_one_key("text", *profile.media), 1)
         said = parts if self.always_lists else text_or(parts)
-        return chat_shape(said, said, call_shape(json_text))
+        return chat_shape(said, said, call_shape(json_text), profile)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""
@@ -111,6 +111,7 @@ DASHSCOPE = Profile(
     alternate=True,
     user_first=True,
     user_last=True,
+    prefill="partial",
     needs_user=True,
     strict_tools=False,
     layouts={"conversation": Layout("joined"), "dialogue": Layout()},

@@ -17,6 +17,7 @@ DEEPSEEK = Profile(
     system="first",
     alternate=True,
     user_last=True,
+    prefill="prefix",
     needs_user=True,
     user_first=True,
 )

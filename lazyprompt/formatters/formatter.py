@@ -12,10 +12,11 @@ import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
+from lazyprompt._json import dump
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
 from lazyprompt.formatters._tools import packed_tools
-from lazyprompt.formatters._turns import calls_tools, flat, read
+from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
@@ -66,13 +67,14 @@ class ChatFormatter:
 
     Args:
         provider: The provider's name, or a profile of your own.
-        model: The model, where rules differ from one to another (cache breakpoints, thought signatures).
+        model: The model, where rules differ from one to another (cache breakpoints, thoughts, answer prefill).
         budget: What makes the payload fit: its tokens are counted as they will be sent.
         token_counter: What counts the payload's tokens, for ``max_tokens``.
         max_tokens: The same as a budget of so many tokens: the oldest messages go first, system text and the newest
             turn of the user stay.
         media: What may load local files and addresses; without it nothing is read.
-        strict: Whether content that the provider cannot carry is an error, not an entry of the report.
+        strict: Whether content that the provider cannot carry, unknown keys too, is an error, not an entry of the
+            report.
         cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
             newest user's turn); as a mapping, with a lifetime for each.
 
@@ -173,7 +175,7 @@ class ChatFormatter:
         """
         from lazyprompt.formatters._validate import violations  # noqa: PLC0415 - only this method needs it
 
-        found = violations(payload, self.profile)
+        found = violations(payload, self.profile, self.model)
         if found:
             raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
 
@@ -256,6 +258,8 @@ class ChatFormatter:
             notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
+        if reading.metadata:
+            self._note_metadata(reading, notes, prefilled=self._mark_prefill(payload, reading, turns))
         if profile.names is None and not reading.names <= _NO_NAMES:
             self._note_names(reading, notes)
         return Payload(payload, notes.finished(strict=self._strict)) if notes else Payload(payload)
@@ -279,7 +283,7 @@ class ChatFormatter:
             profile.user_first or (profile.needs_user and all(turn[0] != "user" for turn in turns))
         ):
             return False
-        if turns[-1][0] == "assistant" and (profile.user_last or not profile.prefix):
+        if turns[-1][0] == "assistant" and (self._needs_user_last(reading) or not profile.trailing_space):
             return False
         return profile.names is None or all(not name or profile.names.fullmatch(name) for name in reading.names)
 
@@ -295,8 +299,21 @@ class ChatFormatter:
         turns = self._merged(turns, notes)
         turns = _repair.with_fitting_names(turns, profile, notes)
         turns = _repair.with_media_behind(turns, profile, notes)
-        turns = _repair.taking_turns(turns, profile, notes)
+        turns = _repair.taking_turns(turns, profile, notes, user_last=self._needs_user_last(reading))
         return _repair.without_last_space(turns, profile, notes)
+
+    def _needs_user_last(self, reading: Reading) -> bool:
+        """Return True if the last turn must be the user's or a tool's; a prefill that the provider knows is none."""
+        return not (reading.prefill and self.profile.prefill) and self.profile.needs_user_last(self.model)
+
+    def _mark_prefill(self, payload: dict[str, Any], reading: Reading, turns: list[Turn]) -> bool:
+        """Mark the beginning of the answer as such; return False where the payload has none."""
+        key = self.profile.prefill
+        if not reading.prefill or key is None or turns[-1][0] != "assistant":
+            return False
+        if key:
+            payload[self.profile.form.messages_key][-1][key] = True
+        return True
 
     @property
     def _merges(self) -> bool:
@@ -315,6 +332,16 @@ class ChatFormatter:
         for name in sorted(reading.names - _NO_NAMES):
             why = f"{name!r}: {self.profile.name} has no place for names; MultiAgentFormatter writes them"
             notes.add("messages", "name", "left out", why, name)
+
+    def _note_metadata(self, reading: Reading, notes: Notes, *, prefilled: bool) -> None:
+        last = reading.turns[-1][3]
+        for at, fields in sorted(reading.metadata.items()):
+            for key, value in fields.items():
+                if key in PREFILL and (value is False or (prefilled and at == last)):
+                    continue
+                what = "goes on with no unfinished answer" if key in PREFILL else "has no place for it"
+                why = f"{self.profile.name} {what}"
+                notes.add(f"messages[{at}].{key}", "metadata", "left out", why, str(dump(value)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.name!r})"

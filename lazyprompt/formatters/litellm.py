@@ -21,6 +21,7 @@ LITELLM = Profile(
         "file": Media(PDF, url=False),
     },
     developer=True,
+    prefill="prefix",
     names=NAMES,
     ids=OPENAI.ids,
     id_length=OPENAI.id_length,

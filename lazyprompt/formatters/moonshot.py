@@ -23,4 +23,5 @@ MOONSHOT = Profile(
     tool_names=re.compile(r"\$?[a-zA-Z0-9_-]{1,63}"),
     thinking="text",
     empty_text=False,
+    prefill="partial",
 )

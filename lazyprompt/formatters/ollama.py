@@ -58,7 +58,7 @@ class OllamaForm(ChatForm):
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text with pictures beside it."""
         images = {"images": listed(text if profile.media["image"].url else base64, 1)}
-        return chat_shape(text, text, call_shape(mapping), images, names_calls=False)
+        return chat_shape(text, text, call_shape(mapping), profile, images, names_calls=False)
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """The pictures."""
@@ -125,6 +125,7 @@ OLLAMA = Profile(
     url_media=frozenset({"image"}),
     thinking="text",
     ids=re.compile(r"[^\x00-\x1f\x7f]{1,64}"),
+    prefill="",
     strict_tools=False,
     layouts={
         "conversation": Layout("host", changes=_ADDRESSES),

@@ -115,6 +115,9 @@ class Profile:
         combines_turns: Whether it makes one turn of neighbours itself, so that they break no rule.
         user_first: Whether a user's turn must be the first behind the system text.
         user_last: Whether a user's turn (or a tool's) must be the last.
+        prefill: The key of a last turn of the assistant that the model goes on with; ``""`` where every last turn of
+            the assistant is one, ``None`` where none is.
+        no_prefill: The models that refuse a last turn of the assistant.
         needs_user: Whether there must be a user's turn at all.
         empty_text: Whether a text without a visible sign may be sent.
         names: The names it takes for speakers; ``None`` where it has no place for names.
@@ -124,7 +127,7 @@ class Profile:
         tool_names: The names of tools it takes.
         strict_tools: Whether a tool may ask that its schema is kept to the letter.
         tool_keys: The further keys that it takes beside the function of a tool.
-        prefix: Whether an unfinished last answer may end in white space.
+        trailing_space: Whether an unfinished last answer may end in white space.
         breakpoints: How it is told up to where to cache; ``None`` where it is not.
         layouts: Where the documented styles of merged histories put the system text.
     """
@@ -146,6 +149,8 @@ class Profile:
     combines_turns: bool = False
     user_first: bool = False
     user_last: bool = False
+    prefill: str | None = None
+    no_prefill: re.Pattern[str] | None = None
     needs_user: bool = False
     empty_text: bool = True
     names: re.Pattern[str] | None = None
@@ -155,13 +160,18 @@ class Profile:
     tool_names: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     strict_tools: bool = True
     tool_keys: frozenset[str] = frozenset()
-    prefix: bool = True
+    trailing_space: bool = True
     breakpoints: Breakpoints | None = None
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
 
     def but(self, **changes: object) -> Profile:
         """The profile of a provider that follows this one in all but some rules."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
+
+    def needs_user_last(self, model: str | None) -> bool:
+        """Return True if the last turn must be the user's or a tool's, for a model."""
+        refuses = self.no_prefill is not None and model is not None and self.no_prefill.match(model) is not None
+        return self.user_last or refuses
 
     def layout(self, style: HistoryStyle) -> Layout:
         """Where a merged history in a style puts the system text."""

@@ -24,8 +24,8 @@ class Entry:
 
     Attributes:
         where: The place in the input, as ``messages[3].content[1]``.
-        kind: The kind of block it is about, or ``message``, ``name``, ``id``, ``signature``, ``tools``, ``strict``,
-            ``cache``.
+        kind: The kind of block it is about, or ``message``, ``metadata`` (a key of a message), ``name``, ``id``,
+            ``signature``, ``tools``, ``strict``, ``cache``.
         action: ``left out``, ``changed``, ``moved`` or ``added``.
         reason: Why, and what to do where something can be done.
         text: The text that was left out or changed, whole.

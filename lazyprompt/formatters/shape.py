@@ -54,6 +54,11 @@ def text(value: object) -> Sequence[Fault]:
     return FINE if type(value) is str else _wrong(value, "text")
 
 
+def truth(value: object) -> Sequence[Fault]:
+    """True or false."""
+    return FINE if isinstance(value, bool) else _wrong(value, "true or false")
+
+
 def mapping(value: object) -> Sequence[Fault]:
     """An object with any keys."""
     return FINE if isinstance(value, dict) else _wrong(value, "a JSON object")

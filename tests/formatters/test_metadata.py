@@ -1,0 +1,71 @@
+"""Keys of messages that no provider has a place for, and the names of tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from formatter_helpers import KINDS, call, calling, judged, result, said
+
+from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
+from lazyprompt.formatters.providers import PROVIDERS
+
+HI = {"role": "user", "content": "hi"}
+USED = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+ASKED = {"role": "assistant", "content": None, "tool_calls": [USED]}
+CALLING = [name for name in PROVIDERS if name != "ollama-generate"]
+
+
+def lost(payload: Any) -> list[tuple[str, str]]:
+    return [(entry.where, entry.text) for entry in payload.report if entry.kind == "metadata"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], provider: str) -> None:
+    # It vanished, also with strict=True.
+    messages = [
+        {"role": "system", "content": "Be brief.", "cache_control": {"type": "ephemeral"}},
+        {**HI, "mood": "calm", "nothing": None, "empty": []},
+        Msg("assistant", "Hello.", "assistant", metadata={"score": 0}),
+        HI,
+    ]
+    payload = judged(kind(provider), messages)
+    assert lost(payload) == [
+        ("messages[0].cache_control", '{"type": "ephemeral"}'),
+        ("messages[1].mood", '"calm"'),
+        ("messages[2].score", "0"),
+    ]
+    with pytest.raises(FormatError, match=r"messages\[1\]\.mood \(metadata\) left out"):
+        kind(provider, strict=True).format(messages)
+
+
+def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
+    history = [{**HI, "content": "a" * 50, "mood": "calm"}, {"role": "assistant", "content": "b" * 50}]
+    payload = ChatFormatter("openai", budget=Budget(60, CharTokenCounter())).format(history, {**HI, "tone": "dry"})
+    assert lost(payload) == [("messages[2].tone", '"dry"')]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("provider", CALLING)
+def test_the_name_of_a_tool_message_is_the_tools(kind: type[ChatFormatter], provider: str) -> None:
+    # It was reported as a speaker's name that is lost, or repaired as one.
+    expected = judged(kind(provider), HI, ASKED, {"role": "tool", "tool_call_id": "c1", "content": "rain"}, HI)
+    for name in ("weather", "the weather", "天气", "tool"):
+        answer: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "name": name, "content": "rain"}
+        payload = judged(kind(provider), HI, ASKED, answer, HI)
+        assert (payload.report, len(payload["messages" if "messages" in payload else next(iter(payload))])) == (
+            expected.report,
+            len(expected["messages" if "messages" in expected else next(iter(expected))]),
+        )
+        msg = Msg(name, [result("c1", "rain", name="weather")], "tool")
+        assert (
+            judged(kind(provider), HI, calling(call("c1", "weather")), msg, HI).report
+            == judged(kind(provider), HI, calling(call("c1", "weather")), Msg("tool", msg.content, "tool"), HI).report
+        )
+
+
+def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:
+    payload = judged(ChatFormatter("deepseek"), {**HI, "name": "Ann"}, ASKED, Msg("f", [result("c1", "rain")], "tool"))
+    assert [(entry.kind, entry.text) for entry in payload.report] == [("name", "Ann")]
+    assert "Ann" not in said(payload)

@@ -1,0 +1,155 @@
+"""The beginning of an answer, which the model goes on with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from formatter_helpers import KINDS, call, calling, judged, result, said
+
+from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg, MultiAgentFormatter, TextBlock
+from lazyprompt.formatters._repair import LAST_TURN
+from lazyprompt.formatters.providers import PROVIDERS
+
+HI = {"role": "user", "content": "Write it."}
+MARKED = {
+    "deepseek": "prefix",
+    "litellm": "prefix",
+    "moonshot": "partial",
+    "dashscope": "partial",
+    "dashscope-multimodal": "partial",
+}
+UNMARKED = ("anthropic", "ollama")
+OTHERS = tuple(name for name in PROVIDERS if name not in MARKED and name not in UNMARKED)
+
+
+def begun(key: str, text: str = "```python", *, value: object = True) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, key: value}
+
+
+@pytest.mark.parametrize("given", ["prefix", "partial"])
+@pytest.mark.parametrize("provider", [*MARKED, *UNMARKED])
+def test_the_beginning_of_an_answer_stays_in_the_providers_own_form(provider: str, given: str) -> None:
+    # It became a turn like any other, and a filler turn of the user stood behind it.
+    asked = ChatFormatter(provider, strict=True)
+    metadata = {given: True}
+    for messages in ([HI, begun(given)], [HI, Msg("assistant", "```python", "assistant", metadata=metadata)]):
+        payload = judged(asked, messages)
+        last = payload["messages"][-1]
+        assert (last["role"], payload.report) == ("assistant", ())
+        assert [key for key in ("prefix", "partial") if key in last] == [*filter(None, [MARKED.get(provider)])]
+        assert "```python" in said(payload)
+
+
+@pytest.mark.parametrize("provider", OTHERS)
+def test_a_provider_that_goes_on_with_no_answer_says_so(provider: str) -> None:
+    payload = judged(ChatFormatter(provider), HI, begun("prefix"))
+    (entry,) = [entry for entry in payload.report if entry.kind == "metadata"]
+    assert (entry.where, entry.action) == ("messages[1].prefix", "left out")
+    with pytest.raises(FormatError, match="goes on with no unfinished answer"):
+        ChatFormatter(provider, strict=True).format(HI, begun("prefix"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("provider", [*MARKED, *UNMARKED])
+def test_only_a_last_answer_can_be_begun(kind: type[ChatFormatter], provider: str) -> None:
+    payload = judged(kind(provider), HI, begun("prefix"), HI)
+    assert [entry.where for entry in payload.report if entry.kind == "metadata"] == ["messages[1].prefix"]
+    assert '"prefix"' not in said(payload)
+    # Calls are answered, so nothing is left to go on with.
+    calls = begun("prefix") | {
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    }
+    payload = judged(kind(provider), HI, calls)
+    assert "metadata" in [entry.kind for entry in payload.report]
+    assert (
+        judged(kind(provider), HI, begun("prefix", value=False), HI).report
+        == judged(kind(provider), HI, {"role": "assistant", "content": "```python"}, HI).report
+    )
+
+
+def test_many_speakers_have_no_answer_to_go_on_with() -> None:
+    payload = judged(MultiAgentFormatter("deepseek"), HI, begun("prefix"))
+    assert [entry.where for entry in payload.report if entry.kind == "metadata"] == ["messages[1].prefix"]
+
+
+def test_a_beginning_goes_with_what_the_assistant_said_before_it() -> None:
+    payload = judged(ChatFormatter("deepseek"), HI, Msg("assistant", "Here:", "assistant"), begun("prefix"))
+    assert payload["messages"][1:] == [{"role": "assistant", "content": "Here:\n```python", "prefix": True}]
+    # What was thought stands before it.
+    thinking = begun("prefix") | {"reasoning_content": "Hm."}
+    payload = judged(ChatFormatter("deepseek"), HI, thinking)
+    assert payload["messages"][-1] == thinking
+
+
+def test_a_budget_keeps_the_beginning_of_the_answer_marked() -> None:
+    history = [HI, {"role": "assistant", "content": "a" * 200}] * 5
+    formatter = ChatFormatter("deepseek", budget=Budget(300, CharTokenCounter()))
+    payload = judged(formatter, history, HI, begun("prefix"))
+    assert payload["messages"][-1] == begun("prefix")
+    assert payload.trim is not None
+    assert payload.trim.dropped
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        None,
+        "claude-3-5-sonnet-20241022",
+        "claude-3-haiku-20240307",
+        "claude-2.1",
+        "claude-instant-1.2",
+        "claude-opus-4-20250514",
+        "claude-sonnet-4-0",
+        "claude-opus-4-1@20250805",
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "claude-haiku-4-5",
+        "deepseek-chat",
+    ],
+)
+def test_an_older_claude_goes_on_with_a_last_turn(model: str | None) -> None:
+    payload = judged(ChatFormatter("anthropic", model=model, strict=True), HI, begun("prefix"))
+    assert payload["messages"][-1] == {"role": "assistant", "content": "```python"}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "claude-opus-4-6",
+        "claude-sonnet-4-6-20260201",
+        "anthropic/claude-opus-4.7",
+        "us.anthropic.claude-opus-4-6-v1",
+        "claude-opus-4-10",
+        "claude-sonnet-5",
+        "claude-mythos-preview",
+        "claude-5-sonnet",
+    ],
+)
+def test_a_newer_claude_refuses_a_last_turn_of_the_assistant(model: str) -> None:
+    # "This model does not support assistant message prefill. The conversation must end with a user message."
+    formatter = ChatFormatter("anthropic", model=model)
+    for messages in ([HI, begun("prefix")], [HI, Msg("assistant", [TextBlock("```python")], "assistant")]):
+        payload = judged(formatter, messages)
+        assert payload["messages"][-1] == {"role": "user", "content": LAST_TURN}
+        assert [entry.action for entry in payload.report if entry.kind == "message"] == ["added"]
+    broken = {"messages": [HI, {"role": "assistant", "content": "```python"}]}
+    with pytest.raises(FormatError, match=r"messages\[1\] is the assistant's, and comes last"):
+        formatter.validate(broken)
+    ChatFormatter("anthropic").validate(broken)
+    with pytest.raises(FormatError, match="comes last"):
+        ChatFormatter("anthropic").validate({"model": model, **broken})
+    judged(formatter, HI, calling(call("c1")), Msg("tool", [result("c1", "42")], "tool"))
+
+
+@pytest.mark.parametrize("provider", MARKED)
+def test_the_validator_knows_the_mark(provider: str) -> None:
+    key = MARKED[provider]
+    content: Any = [{"text": "a"}] if provider == "dashscope-multimodal" else "a"
+    user, answer = {"role": "user", "content": content}, {"role": "assistant", "content": content}
+    formatter = ChatFormatter(provider)
+    formatter.validate({"messages": [user, answer | {key: True}]})
+    with pytest.raises(FormatError, match=f"{key} is the str 'yes'; give true or false"):
+        formatter.validate({"messages": [user, answer | {key: "yes"}]})
+    other = "partial" if key == "prefix" else "prefix"
+    with pytest.raises(FormatError, match=f"{other} is no known key"):
+        formatter.validate({"messages": [user, answer | {other: True}]})
