@@ -264,15 +264,16 @@ class _Carrier:
     def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
         """Whether the provider wants a thought back."""
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
+        empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
             "none": f"{self.profile.name} takes no thoughts back",
-            "text": "" if block.thinking else "it has no text",
+            "text": "" if block.thinking or empty else "it has no text",
             "signed": "" if mine and (block.signature or block.redacted) else f"{self.profile.name} did not sign it",
             "items": "" if mine and block.id else f"it has no id that {self.profile.name} gave it",
         }[wanted]
         if role != "assistant":
             reason = f"the role {role} has no thoughts"
-        if reason:
+        if reason and not empty:
             self.notes.add(where, "thinking", "left out", reason, block.thinking)
         return not reason
 

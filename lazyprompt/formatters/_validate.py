@@ -17,7 +17,7 @@ from lazyprompt.messages import SYSTEM_ROLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.form import View
+    from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
     from lazyprompt.formatters.shape import Fault, Path
 
@@ -72,7 +72,7 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None) 
     faults = list(shape(rest))
     if not views and not faults and not payload.get(key):
         faults.append(((key,), "holds no message", "give at least one"))
-    faults += _block_faults(views, profile)
+    faults += _block_faults(views, profile, model)
     faults += _order_faults(views, profile, model)
     faults += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
@@ -80,10 +80,10 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None) 
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
 
 
-def _block_faults(views: Iterable[View], profile: Profile) -> list[Fault]:
+def _block_faults(views: Iterable[View], profile: Profile, model: str | None) -> list[Fault]:
     """What a message may hold, and that each call has its result right behind it."""
     faults: list[Fault] = []
-    calls = _Calls(profile)
+    calls = _Calls(profile, thinks=profile.needs_thoughts(model))
     names = profile.names
     for view in views:
         path, _, seen, name, _ = view
@@ -107,7 +107,7 @@ def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
     """What is wrong with the blocks of a message."""
     path, role, seen, _, _ = view
     profile = calls.profile
-    faults: list[Fault] = []
+    faults: list[Fault] = [*calls.without_thought(path, seen)]
     for kind, at, text, tool in seen:
         if kind == "call":
             if role != "assistant":
@@ -130,10 +130,10 @@ def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
 class _Calls:
     """The calls of a conversation: which ids were used, and which calls wait for their results."""
 
-    __slots__ = ("names", "profile", "used", "waiting")
+    __slots__ = ("names", "profile", "thinks", "used", "waiting")
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
+    def __init__(self, profile: Profile, *, thinks: bool) -> None:
+        self.profile, self.thinks = profile, thinks
         self.used: set[str] = set()
         self.names: set[str] = set()
         # Where each stands: the place of its message, and the one in that. They are put together for a fault.
@@ -160,6 +160,11 @@ class _Calls:
                     (path, f"calls {name!r}, a name that is refused", f"use {self.profile.tool_names.pattern}")
                 )
         return faults
+
+    def without_thought(self, path: Path, seen: Sequence[Seen]) -> Iterator[Fault]:
+        """Yield a fault where a message of a thinking model calls without a thought."""
+        if self.thinks and {kind for kind, *_ in seen} & {"call", "thinking"} == {"call"}:
+            yield path, "calls tools without what was thought before", 'give "reasoning_content", "" if there is none'
 
     def unanswered(self) -> Sequence[Fault]:
         """The calls that nobody answered; they wait no longer."""

@@ -57,6 +57,7 @@ class ChatForm:
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The messages of turns."""
         has_names = profile.names is not None
+        needs_thoughts = self.thinking if profile.needs_thoughts(model) else None
         messages: list[JsonObject] = []
         for role, name, content, _ in turns:
             if role == "tool":
@@ -67,6 +68,8 @@ class ChatForm:
                 message["content"] = self.content((TextBlock(content),)) if self.lists else content
             else:
                 self.fill(message, content)
+                if needs_thoughts and "tool_calls" in message:
+                    message.setdefault(needs_thoughts, "")
             messages.append(message)
         return {"messages": messages}
 
@@ -162,6 +165,8 @@ class ChatForm:
                     seen.append(("text", ("content",), content, None))
             else:
                 seen += [self.seen(part, ("content", index)) for index, part in objects(content)]
+            if self.thinking and isinstance(message.get(self.thinking), str):
+                seen.append(("thinking", (self.thinking,), message[self.thinking], None))
             calls = [_call_seen(call, at, index) for index, call in objects(message.get("tool_calls"))]
             name = message.get("name")
             yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name), False

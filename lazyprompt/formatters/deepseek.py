@@ -6,6 +6,8 @@ multi-round conversation.
 
 from __future__ import annotations
 
+import re
+
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import Profile
 
@@ -14,6 +16,7 @@ DEEPSEEK = Profile(
     form=ChatForm(thinking="reasoning_content"),
     source="https://api-docs.deepseek.com/guides/thinking_mode",
     thinking="text",
+    thinks=re.compile(r"(?:.*/)?deepseek-(?:reasoner|v(?:[4-9]|\d\d))"),
     system="first",
     alternate=True,
     user_last=True,

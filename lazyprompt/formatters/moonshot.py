@@ -22,6 +22,7 @@ MOONSHOT = Profile(
     # Moonshot's own tools are named like $web_search.
     tool_names=re.compile(r"\$?[a-zA-Z0-9_-]{1,63}"),
     thinking="text",
+    thinks=re.compile(r"(?:.*/)?kimi-(?:thinking|k2-thinking|k2[.-][5-9]|k(?:[3-9]|\d\d))"),
     empty_text=False,
     prefill="partial",
 )

@@ -90,6 +90,10 @@ class Breakpoints:
     most: int = 4
 
 
+def _is_one(model: str | None, models: re.Pattern[str] | None) -> bool:
+    return models is not None and model is not None and models.match(model) is not None
+
+
 @read_only
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
@@ -105,6 +109,7 @@ class Profile:
         url_media: The kinds that the ``url`` of a message may be, for this provider.
         thinking: Which thoughts it wants back: none, those it signed or redacted itself (``signed``), those it gave an
             id (``items``), or all as text (``text``).
+        thinks: The models that refuse a call without the thought before it, be it empty.
         signs_parts: Whether it signs texts and calls, and wants those signatures back.
         calls_tools: Whether it knows tools.
         turns: Whether it knows turns; else all is one text.
@@ -140,6 +145,7 @@ class Profile:
     error_results: bool = False
     url_media: frozenset[str] = frozenset({"image", "audio", "video", "file"})
     thinking: Literal["none", "signed", "items", "text"] = "none"
+    thinks: re.Pattern[str] | None = None
     signs_parts: bool = False
     calls_tools: bool = True
     turns: bool = True
@@ -170,8 +176,11 @@ class Profile:
 
     def needs_user_last(self, model: str | None) -> bool:
         """Return True if the last turn must be the user's or a tool's, for a model."""
-        refuses = self.no_prefill is not None and model is not None and self.no_prefill.match(model) is not None
-        return self.user_last or refuses
+        return self.user_last or _is_one(model, self.no_prefill)
+
+    def needs_thoughts(self, model: str | None) -> bool:
+        """Return True if a model refuses a call without the thought before it."""
+        return _is_one(model, self.thinks)
 
     def layout(self, style: HistoryStyle) -> Layout:
         """Where a merged history in a style puts the system text."""

@@ -71,7 +71,8 @@ def _content(message: Fields, where: str, beside: Beside) -> str | tuple[Block, 
     if isinstance(content, str) and not thinking and not calls:
         return str.__str__(content)
     return (
-        *([ThinkingBlock(thinking)] if thinking else ()),
+        # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
+        *([ThinkingBlock(thinking)] if thinking or (calls and message.get("reasoning_content") == "") else ()),
         *read_parts(content, f"{where}.content", beside),
         *(_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)),
     )

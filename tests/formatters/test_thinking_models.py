@@ -1,0 +1,91 @@
+"""Thinking models that refuse a call without what was thought before it: DeepSeek's and Moonshot's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from formatter_helpers import answering, call, calling, judged, result
+
+from lazyprompt import ChatFormatter, FormatError, TextBlock, ThinkingBlock
+from lazyprompt.formatters.providers import PROVIDERS
+
+HI = {"role": "user", "content": "Is it raining?"}
+USED = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKED: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [USED]}
+TOLD = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
+THINKERS = [
+    ("deepseek", "deepseek-reasoner"),
+    ("deepseek", "deepseek-v4-pro"),
+    ("deepseek", "deepseek/deepseek-v4-flash"),
+    ("moonshot", "kimi-k2-thinking"),
+    ("moonshot", "kimi-k2-thinking-turbo"),
+    ("moonshot", "kimi-thinking-preview"),
+    ("moonshot", "kimi-k2.5"),
+    ("moonshot", "kimi-k2.6"),
+]
+OTHERS = [
+    ("deepseek", None),
+    ("deepseek", "deepseek-chat"),
+    ("moonshot", None),
+    ("moonshot", "kimi-k2-turbo-preview"),
+    ("moonshot", "kimi-k2-0905-preview"),
+    ("moonshot", "moonshot-v1-8k"),
+]
+
+
+def thoughts(payload: Any) -> list[str | None]:
+    return [one.get("reasoning_content") for one in payload["messages"] if one["role"] == "assistant"]
+
+
+@pytest.mark.parametrize(("provider", "model"), [*THINKERS, *OTHERS])
+def test_what_was_thought_goes_back_empty_too(provider: str, model: str | None) -> None:
+    # "" was dropped, and the next request refused: "thinking is enabled but reasoning_content is missing".
+    formatter = ChatFormatter(provider, model=model, strict=True)
+    for thought in ("", "Hm."):
+        payload = judged(formatter, HI, ASKED | {"reasoning_content": thought}, TOLD)
+        assert (thoughts(payload), payload.report) == ([thought], ())
+        msg = calling(ThinkingBlock(thought, provider=provider), call("c1"))
+        payload = judged(formatter, HI, msg, answering(result("c1", "rain")))
+        assert thoughts(payload) == [thought]
+
+
+@pytest.mark.parametrize(("provider", "model"), THINKERS)
+def test_a_call_of_another_model_gets_an_empty_thought(provider: str, model: str) -> None:
+    formatter = ChatFormatter(provider, model=model, strict=True)
+    said = calling(TextBlock("I look."), call("c1"))
+    for asked in (ASKED, said, ASKED | {"reasoning_content": None}):
+        payload = judged(formatter, HI, asked, TOLD, {"role": "assistant", "content": "It is."}, HI)
+        # Turns without calls need none.
+        assert thoughts(payload) == ["", None]
+        formatter.validate(payload)
+        assert formatter.format(payload["messages"]) == payload
+
+
+@pytest.mark.parametrize(("provider", "model"), OTHERS)
+def test_other_models_get_none(provider: str, model: str | None) -> None:
+    formatter = ChatFormatter(provider, model=model)
+    assert thoughts(judged(formatter, HI, ASKED, TOLD)) == [None]
+
+
+@pytest.mark.parametrize(("provider", "model"), THINKERS)
+def test_the_validator_knows_the_rule(provider: str, model: str) -> None:
+    asked = ASKED | {"content": ""}
+    formatter = ChatFormatter(provider, model=model)
+    formatter.validate({"messages": [HI, asked | {"reasoning_content": ""}, TOLD]})
+    with pytest.raises(FormatError, match=r"messages\[1\] calls tools without what was thought before; give"):
+        formatter.validate({"messages": [HI, asked, TOLD]})
+    with pytest.raises(FormatError, match="without what was thought"):
+        ChatFormatter(provider).validate({"model": model, "messages": [HI, asked, TOLD]})
+    ChatFormatter(provider).validate({"messages": [HI, asked, TOLD]})
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
+def test_an_empty_thought_is_no_loss_anywhere(provider: str) -> None:
+    payload = judged(ChatFormatter(provider, strict=True), HI, ASKED | {"reasoning_content": ""}, TOLD)
+    assert payload.report == ()
+    # A turn that is plain without it stays what it was.
+    answer = {"role": "assistant", "content": "It is."}
+    plain = {"role": "assistant", "content": "It is.", "reasoning_content": ""}
+    formatter = ChatFormatter(provider)
+    assert judged(formatter, HI, plain, HI) == judged(formatter, HI, answer, HI)
