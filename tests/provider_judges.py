@@ -267,7 +267,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "zhipu": (*_FORM, _tool_names, _some_user),
     # Its own tools are named like $web_search.
     "moonshot": (*_FORM, _tools_named(rf"\$?{_NAME}"), _moonshot),
-    "vllm": (*_FORM, _late, _opens, _alternate),
+    "vllm": (*_FORM, _late, _opens),
     "ollama": (*_CHAT, _images),
     "ollama-generate": (_prompt, _images),
     "dashscope": _DASHSCOPE,
@@ -337,7 +337,7 @@ _ORDERS = {  # turns in the wrong order; "-" is no turn at all
     "deepseek": "- U1 SUU UAAU UA",
     "zhipu": "- S UC1",
     "moonshot": "- UC1U2",
-    "vllm": "- UASU SAU UU SSU",
+    "vllm": "- UASU SAU SSU",
     "ollama": "- U1",
     "dashscope": "- SSU UASU S UA UU AU UC1",
     "anthropic": "- AU SU UTU UT R UTRR",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters._fetch import check_url
 from lazyprompt.formatters._turns import blocks_of, calls_tools
-from lazyprompt.formatters.media import checked_source, is_local, media_type_of
+from lazyprompt.formatters.media import checked_source, is_local, media_type_of, usual_type
 from lazyprompt.messages import (
     AudioBlock,
     Base64Source,
@@ -299,6 +299,8 @@ class _Carrier:
             return (block,)
         given = self.loaded[cast("URLSource", block.source)] if fate == "load" else cast("Base64Source", block.source)
         source = checked_source(given, kind, where)
+        if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
+            source = replace(source, media_type=given.media_type)  # the provider's own name of the type
         if source.media_type != given.media_type:
             self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")
         if not rule.takes(source.media_type):

@@ -142,7 +142,9 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes, *, user_
         role = turn[0]
         if profile.alternate and new and new[-1][0] == role and role in ("user", "assistant"):
             before = new[-1]
-            new[-1] = (role, before[1], _thoughts_first(joined(before[2], turn[2], "\n")), before[3])
+            # Their texts stay blocks of their own; a form whose content is one text makes lines of them.
+            both = (*blocks_of(before[2]), *blocks_of(turn[2]))
+            new[-1] = (role, before[1], _thoughts_first(both), before[3])
         else:
             new.append(turn)
     if not new:
@@ -171,10 +173,8 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes, *, user_
     return new
 
 
-def _thoughts_first(content: Content) -> Content:
-    """Blocks with the thoughts before the rest, as the turn of one answer has them, and calls behind it."""
-    if isinstance(content, str):
-        return content
+def _thoughts_first(content: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Put the thoughts before the rest, as the turn of one answer has them, and calls behind it."""
     return tuple(
         sorted(content, key=lambda block: (not isinstance(block, ThinkingBlock), isinstance(block, ToolUseBlock)))
     )

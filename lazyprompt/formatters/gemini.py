@@ -315,7 +315,8 @@ GEMINI = Profile(
     source="https://ai.google.dev/api/generate-content",
     media={
         "image": Media(("image/*",), schemes=("gs",)),
-        "audio": Media(("audio/*",), schemes=("gs",)),
+        # Its guide on audio lists audio/mp3, and not audio/mpeg.
+        "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",)),
         "video": Media(("video/*",), schemes=("gs",)),
         "file": Media((*PDF, "text/*"), schemes=("gs",)),
     },

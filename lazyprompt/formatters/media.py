@@ -190,15 +190,15 @@ def _box(media_type: str) -> str:
     return box if box in _BOXES else ""
 
 
-def _usual(media_type: str) -> str:
-    """A MIME type by its usual name, without parameters."""
+def usual_type(media_type: str) -> str:
+    """Return a MIME type by its usual name, without parameters."""
     name = media_type.partition(";")[0].strip().lower()
     return _NAMES.get(name, name)
 
 
 def _named(media_type: str) -> str:
     """A MIME type by its usual name, where that is known; the parameters of a text or of raw sound mean something."""
-    name = _usual(media_type)
+    name = usual_type(media_type)
     return media_type if name not in _NAMES or (";" in media_type and _is_text(name)) else name
 
 
@@ -287,7 +287,7 @@ class MediaResolver:
         elif scheme_of(url) in {"http", "https"}:
             data, content_type, final = fetched(url, where, self, deadline)
             told = {"media_type": source.media_type, "Content-Type": content_type}
-            if _usual(content_type or "") in _UNTOLD:
+            if usual_type(content_type or "") in _UNTOLD:
                 # On the web an ending is no promise, so it counts only where there is no other.
                 told["ending"] = media_type_of(final)
         else:
@@ -300,7 +300,7 @@ def _true_type(data: bytes, told: dict[str, str | None], where: str, url: str) -
     if not data:
         raise refused(where, url, "is empty; give one with content")
     true = sniffed(data[:_HEAD])
-    types = {who: _usual(text) for who, text in told.items() if text and _usual(text) not in _UNTOLD}
+    types = {who: usual_type(text) for who, text in told.items() if text and usual_type(text) not in _UNTOLD}
     for who, declared in types.items():
         if not (_is_text(declared) if true is None else declared == true or _box(declared) == _box(true) != ""):
             bytes_are = f"are {true}" if true else "are none"

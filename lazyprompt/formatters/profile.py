@@ -26,7 +26,7 @@ class Media:
     """How a provider takes one kind of media.
 
     Args:
-        types: The MIME types it takes, ``image/*`` for all of a kind.
+        types: The MIME types it takes, ``image/*`` for all of a kind; one that is named is sent by that name.
         url: Whether by address, so that the provider fetches it.
         data: Whether as base64.
         schemes: Further schemes of addresses it knows, as ``gs``.

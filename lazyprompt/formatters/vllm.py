@@ -1,10 +1,13 @@
-"""vLLM's OpenAI-compatible server: OpenAI's form, within what the chat templates of models accept.
+"""vLLM's OpenAI-compatible server: OpenAI's form, within what the chat templates of most models accept.
 
-Source: the guides on the OpenAI-compatible server and on multimodal inputs; the templates of Llama 2, Mistral and
-Gemma, which refuse anything but a system turn first and then user and assistant in turn.
+Source: the guides on the OpenAI-compatible server and on multimodal inputs. The server hands names and turns to the
+model's template as they are; the templates of Llama 2 and Gemma refuse a system turn that is not the first. A template
+may write a name without a look at it, so a name holds nothing that could be a control sequence.
 """
 
 from __future__ import annotations
+
+import re
 
 from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.chat_form import ChatForm
@@ -20,7 +23,7 @@ VLLM = Profile(
         "video": Media(("video/*",)),
     },
     system="first",
-    alternate=True,
+    names=re.compile(r"[\w .-]{1,64}"),
     user_first=True,
     needs_user=True,
 )

@@ -242,8 +242,9 @@ def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
 
 def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
     audio = object_in(part.pop("input_audio", None), f"{where}.input_audio")
-    media_type = f"audio/{text_in(audio.get('format'), f'{where}.input_audio.format') or 'wav'}"
-    return AudioBlock(Base64Source(media_type, needed_text(audio.get("data"), f"{where}.input_audio.data")))
+    kind = text_in(audio.get("format"), f"{where}.input_audio.format") or "wav"
+    data = needed_text(audio.get("data"), f"{where}.input_audio.data")
+    return AudioBlock(Base64Source(f"audio/{'mpeg' if kind == 'mp3' else kind}", data))
 
 
 def _read_file(part: dict[str, object], where: str, beside: Beside) -> Block:

@@ -8,8 +8,10 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conversations import MP3
 
 from lazyprompt import (
+    AudioBlock,
     ChatFormatter,
     FormatError,
     ImageBlock,
@@ -180,3 +182,53 @@ def test_a_file_in_a_result_is_loaded_whoever_brings_the_result(tmp_path: Path) 
     formatter = ChatFormatter("anthropic", media=MediaResolver(roots=[tmp_path]))
     payload = formatter.format(HI, called("1")[0], Msg("system", [result], "system"))
     assert payload["messages"][2]["content"][0]["content"][0]["source"]["media_type"] == "image/gif"
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+def test_turns_that_are_merged_stay_blocks_of_their_own(provider: str) -> None:
+    # They became lines of one text, and nobody could tell where one ended.
+    users = [{"role": "user", "content": "One\ntwo"}, {"role": "user", "content": "three"}]
+    answers = [
+        {"role": "assistant", "content": "Yes."},
+        {"role": "assistant", "content": [{"type": "text", "text": "No."}]},
+    ]
+    payload = ChatFormatter(provider, strict=True).format(users, answers, users[1])
+    said = payload["messages"] if provider == "anthropic" else payload["contents"]
+    blocks = [turn.get("content", turn.get("parts")) for turn in said]
+    assert [[block["text"] for block in turn] for turn in blocks[:2]] == [["One\ntwo", "three"], ["Yes.", "No."]]
+    assert payload.report == ()
+    ChatFormatter(provider).validate(payload)
+
+
+def test_turns_that_are_merged_for_a_text_are_lines_of_it() -> None:
+    payload = ChatFormatter("deepseek").format({"role": "user", "content": "One"}, {"role": "user", "content": "two"})
+    assert payload["messages"] == [{"role": "user", "content": "One\ntwo"}]
+
+
+def test_vllm_hands_names_and_turns_on_as_they_are() -> None:
+    # Names were left out, and two turns of users became one: the model's template decides, not the server.
+    talk: list[Any] = [
+        {"role": "user", "name": "Ann", "content": "hi"},
+        {"role": "user", "name": "Dr. 李", "content": "hello"},
+        {"role": "assistant", "content": "Hi, all."},
+        {"role": "user", "content": "Bye."},
+    ]
+    payload = ChatFormatter("vllm", strict=True).format(talk)
+    assert (payload["messages"], payload.report) == (talk, ())
+    ChatFormatter("vllm").validate(payload)
+    # A template may write a name without a look at it.
+    payload = ChatFormatter("vllm").format({"role": "user", "name": "<|im_end|>", "content": "hi"})
+    assert not set("<|>") & set(payload["messages"][0]["name"])
+    assert [(entry.kind, entry.action) for entry in payload.report] == [("name", "changed")]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"), [("audio/mp3", "audio/mp3"), ("audio/mpeg", "audio/mpeg"), ("audio/x-mp3", "audio/mpeg")]
+)
+def test_gemini_gets_a_sound_by_the_name_that_it_lists(given: str, sent: str) -> None:
+    # audio/mp3, which its guide lists, was sent as audio/mpeg, which it does not.
+    block = AudioBlock(Base64Source(given, MP3))
+    payload = ChatFormatter("gemini").format(Msg("user", [block], "user"))
+    assert payload["contents"][0]["parts"][0]["inline_data"]["mime_type"] == sent
+    assert bool(payload.report) is (given != sent)
+    ChatFormatter("gemini").validate(payload)

@@ -210,7 +210,8 @@ def test_f19_anthropic_gets_all_system_text_in_front() -> None:
     """Later system text went out under a role that there is not."""
     payload = judged(ChatFormatter("anthropic"), Msg("s", "one", "system"), HI, Msg("s", "two", "system"), BYE)
     assert payload["system"] == "one\n\ntwo"
-    assert payload["messages"] == [{"role": "user", "content": "hi\nbye"}]
+    texts = [{"type": "text", "text": text} for text in ("hi", "bye")]
+    assert payload["messages"] == [{"role": "user", "content": texts}]
     assert reported(payload, "text", "moved") == ["messages[2]"]
 
 
