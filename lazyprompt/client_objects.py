@@ -106,7 +106,9 @@ def members_of(value: object) -> dict[str, object] | None:
     if hasattr(type(value), "model_dump"):
         extra: object = getattr(value, "model_extra", None)
         given = {**vars(value), **fields_of(extra)} if extra else vars(value)
-        return {key: item for key, item in given.items() if item is not None and key[:1] != "_"}
+        # Mistral's client has an object for what is not there.
+        left = {key: item for key, item in given.items() if item is not None and key[:1] != "_"}
+        return {key: item for key, item in left.items() if type(item).__name__ != "Unset"}
     if not isinstance(value, Mapping):
         return None
     items = cast("Mapping[object, object]", value).items()

@@ -60,7 +60,9 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
         return text
     mark = blake2s(text.encode(), digest_size=4).hexdigest()
     left = "".join(sign if pattern.fullmatch(f"a{sign}") else "_" for sign in text).strip("_")[: length - 9]
-    return f"{left}_{mark}" if left and pattern.fullmatch(f"{left}_{mark}") else f"x_{mark}"
+    # Where only ids of one length are taken, the mark alone fills it.
+    candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
+    return next(filter(pattern.fullmatch, candidates))
 
 
 def to_openai(message: Msg) -> list[JsonObject]:

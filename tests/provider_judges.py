@@ -38,6 +38,11 @@ def _spoken(payload: Payload) -> list[str]:
     return [role for role in _roles(payload) if role not in _SYSTEM]
 
 
+def _begun(message: dict[str, Any]) -> bool:
+    """Whether a message is the beginning of an answer."""
+    return True in (message.get("prefix"), message.get("partial"))
+
+
 def _parts(payload: Payload) -> list[dict[str, Any]]:
     return [part for one in payload["messages"] if isinstance(one.get("content"), list) for part in one["content"]]
 
@@ -59,11 +64,11 @@ def _named(payload: Payload) -> list[str]:
 _not_empty = _rule(lambda p: p["messages"], "[] is too short - 'messages'")
 _some_user = _rule(lambda p: "user" in _roles(p), "messages: there is no user message")
 _user_last = _rule(
-    lambda p: _roles(p)[-1] in ("user", "tool") or {"prefix", "partial"} & p["messages"][-1].keys(),
+    lambda p: _roles(p)[-1] in ("user", "tool") or _begun(p["messages"][-1]),
     "The last message must be of role user or tool",
 )
 _prefill_last = _rule(
-    lambda p: not any({"prefix", "partial"} & one.keys() for one in p["messages"][:-1]),
+    lambda p: not any(map(_begun, p["messages"][:-1])),
     "prefix must be the last message",
 )
 _late = _rule(lambda p: not _SYSTEM & set(_roles(p)[1:]), "System message must be at the beginning")
@@ -120,6 +125,19 @@ def _moonshot(payload: Payload) -> None:
         _require("content" in message, f"message at position {at} with role {role!r} must have a content")
         full = message["content"] or message.get("tool_calls") or role == "tool"
         _require(full, f"message at position {at} with role {role!r} must not be empty")
+
+
+def _mistral(payload: Payload) -> None:
+    for one, two in pairwise(_roles(payload)):
+        _require((one, two) != ("tool", "user"), "Unexpected role 'user' after role 'tool'")
+        _require(two != "system" or one in ("system", "user"), f"Unexpected role 'system' after role {one!r}")
+    for message in payload["messages"]:
+        if message["role"] == "assistant":
+            full = message.get("content") or message.get("tool_calls")
+            _require(full, "Assistant message must have either content or tool_calls, but not none.")
+        for call in message.get("tool_calls") or []:
+            nine = re.fullmatch("[a-zA-Z0-9]{9}", call["id"])
+            _require(nine, f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9.")
 
 
 def _single_keys(payload: Payload) -> None:
@@ -265,6 +283,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "xai": _OPENAI,
     "deepseek": (*_FORM, _tool_names, _alternate, _user_last, _prefill_last, _text_only),
     "zhipu": (*_FORM, _tool_names, _some_user),
+    "mistral": (*_FORM, _tool_names, _some_user, _user_last, _prefill_last, _mistral),
     # Its own tools are named like $web_search.
     "moonshot": (*_FORM, _tools_named(rf"\$?{_NAME}"), _moonshot),
     "vllm": (*_FORM, _late, _opens),
@@ -318,6 +337,7 @@ S, U, A = said("system", "Be brief."), said("user", "Is it raining?"), said("ass
 RETURNED = [said("tool", "Rain.", tool_call_id=f"call_{number}") for number in (1, 2)]
 USED = said("assistant", [USE]), said("user", [RESULT])
 GEMINI = parts("user", {"text": "Is it raining?"}), parts("model", {"text": "It is."}), parts("model", FUNCTION), told()
+NINTH = said("tool", "Rain.", tool_call_id="call00001", name="weather")
 CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "Rain."}
 TURNS = (S, U, A, calls("call_1", "call_2"), *RETURNED, *USED, *GEMINI, CALL, OUTPUT)
@@ -336,6 +356,7 @@ _ORDERS = {  # turns in the wrong order; "-" is no turn at all
     "openai": "- U1 UCU UC UC1A UC1U2 UC112 UC12C12",
     "deepseek": "- U1 SUU UAAU UA",
     "zhipu": "- S UC1",
+    "mistral": "- S UA UASU UC12 UU1",
     "moonshot": "- UC1U2",
     "vllm": "- UASU SAU SSU",
     "ollama": "- U1",
@@ -367,6 +388,9 @@ BROKEN: list[tuple[str, str, Payload]] = [
     ),
     ("moonshot", "an empty user", turns("S", said("user", ""))),
     ("moonshot", "an empty assistant", turns("U", said("assistant", ""), "U")),
+    ("mistral", "a call id of eight signs", turns("U", calls("call0001"), NINTH | {"tool_call_id": "call0001"})),
+    ("mistral", "a user behind a result", turns("U", calls("call00001"), NINTH, "U")),
+    ("mistral", "an empty assistant", turns("U", said("assistant", ""), "U")),
     ("ollama", "arguments as text", turns("UC12")),
     ("ollama", "content in parts", turns(said("user", [TEXT]))),
     ("ollama", "a developer", turns(S | {"role": "developer"}, "U")),

@@ -27,6 +27,7 @@ _PATHS: dict[str, tuple[str, str]] = {
     **_OPENAI,
     "openai-responses": ("/v1", "/responses"),
     "zhipu": ("/api/paas/v4", "/chat/completions"),
+    "mistral": ("", "/v1/chat/completions"),
     "ollama": ("", "/api/chat"),
     "ollama-generate": ("", "/api/generate"),
     "dashscope": ("/api/v1", _DASHSCOPE.format("text")),
@@ -153,6 +154,7 @@ def error_of(provider: str, message: str) -> dict[str, Any]:
         "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": message}},
         "gemini": {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}},
         "zhipu": {"error": {"code": "1214", "message": message}},
+        "mistral": {**openai, "object": "error", "code": "3230"},
         "xai": {"code": "Client specified an invalid argument", "error": message},
         "vllm": {"error": {**openai, "type": "BadRequestError", "code": 400}},
     }
@@ -271,6 +273,13 @@ def _send_zhipu(payload: dict[str, Any], base_url: str) -> Any:
         return client.chat.completions.create(model="m", **payload)
 
 
+def _send_mistral(payload: dict[str, Any], base_url: str) -> Any:
+    http = sdk("httpx2").Client(**_http())
+    with closing(http):
+        client = sdk("mistralai.client").Mistral(api_key="k", server_url=base_url, client=http)
+        return client.chat.complete(model="m", **payload)
+
+
 def _send_dashscope(payload: dict[str, Any], base_url: str, *, multimodal: bool = False) -> Any:
     dashscope = sdk("dashscope")
     generation = dashscope.MultiModalConversation if multimodal else dashscope.Generation
@@ -297,6 +306,7 @@ _SEND: dict[str, Callable[[dict[str, Any], str], Any]] = {
     "ollama": _send_ollama,
     "ollama-generate": partial(_send_ollama, generate=True),
     "zhipu": _send_zhipu,
+    "mistral": _send_mistral,
     "dashscope": _send_dashscope,
     "dashscope-multimodal": partial(_send_dashscope, multimodal=True),
 }
@@ -319,6 +329,8 @@ def refusals(provider: str) -> tuple[type[Exception], ...]:
         return sdk("ollama").ResponseError, ValueError
     if provider.startswith("dashscope"):
         return RuntimeError, sdk("dashscope.common.error").DashScopeException
+    if provider == "mistral":
+        return sdk("mistralai.client.errors").SDKError, ValueError
     if provider == "zhipu":
         return (sdk("zai.core").APIRequestFailedError,)
     return (sdk("anthropic" if provider == "anthropic" else "openai").BadRequestError,)

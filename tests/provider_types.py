@@ -30,14 +30,14 @@ from typing import (
 )
 
 from pydantic import BaseModel
-from typing_extensions import get_type_hints, is_typeddict
+from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
 Payload: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
 
 OPENAI_CHAT = ("openai", "litellm", "xai", "deepseek", "moonshot", "vllm")
 DASHSCOPE = ("dashscope", "dashscope-multimodal")
-CHAT = (*OPENAI_CHAT, "zhipu", "ollama", *DASHSCOPE)
+CHAT = (*OPENAI_CHAT, "zhipu", "mistral", "ollama", *DASHSCOPE)
 PROVIDERS = (*CHAT, "ollama-generate", "openai-responses", "anthropic", "gemini")
 
 KEYS: dict[str, tuple[set[str], set[str]]] = {  # what a payload must have, and what it may have besides
@@ -94,6 +94,7 @@ def fits(tp: Any, value: object, path: Path = ()) -> None:
     Raises:
         MisfitError: Naming the place. Of several alternatives, the one that came furthest is told.
     """
+    tp = _unnamed(tp)
     origin, args = get_origin(tp), get_args(tp)
     if tp in (Any, object):
         return
@@ -111,6 +112,13 @@ def fits(tp: Any, value: object, path: Path = ()) -> None:
         _fits_record(tp, _of(dict, value, path), path)
     elif not _is_scalar(tp, value):
         raise MisfitError(path, f"{value!r} is no {tp if args else getattr(tp, '__name__', tp)}", tag=origin is Literal)
+
+
+def _unnamed(tp: Any) -> Any:
+    """What the name of a type stands for, as Mistral's client has names."""
+    while isinstance(tp, TypeAliasType) or isinstance(get_origin(tp), TypeAliasType):
+        tp = tp.__value__ if isinstance(tp, TypeAliasType) else get_origin(tp).__value__[get_args(tp)]
+    return tp
 
 
 def _of(tp: type, value: object, path: Path) -> Any:
@@ -344,6 +352,14 @@ def _dashscope(_: str, payload: Payload) -> None:
     fits(many(sdk("openai.types.chat").ChatCompletionFunctionToolParam), payload.get("tools", []), ("tools",))
 
 
+def _mistral(_: str, payload: Payload) -> None:
+    models = sdk("mistralai.client.models")
+    for at, message in enumerate(payload["messages"]):
+        fits(Literal["system", "user", "assistant", "tool"], message.get("role"), ("messages", at, "role"))
+    fits(models.ChatCompletionRequestTypedDict, {"model": "m", **payload})
+    models.ChatCompletionRequest.model_validate({"model": "m", **payload})
+
+
 def _gemini(_: str, payload: Payload) -> None:
     types = sdk("google.genai.types")
     fits(many(types.Content), payload["contents"], ("contents",))
@@ -374,6 +390,7 @@ _STRICT: dict[str, Callable[[str, Payload], None]] = {
     **dict.fromkeys(OPENAI_CHAT, _openai_chat),
     **dict.fromkeys(DASHSCOPE, _dashscope),
     "zhipu": _zhipu,
+    "mistral": _mistral,
     "ollama": _ollama,
     "ollama-generate": _ollama_generate,
     "openai-responses": _openai_responses,

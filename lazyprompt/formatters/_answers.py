@@ -241,7 +241,9 @@ def _part(part: Fields, provider: str) -> list[Block]:
         case "text" | "output_text" | "summary_text" | "reasoning_text" | "refusal":
             return _said(part.get("text", part.get("refusal")))
         case "thinking" | "redacted_thinking":
-            text = json_or_text(part.get("thinking"))
+            told = part.get("thinking")  # Mistral's is a list of parts
+            parts = [json_or_text(fields_of(each).get("text")) for each in _items(told)]
+            text = "".join(parts) if parts else json_or_text(told)
             return _thought(text, provider, signature=part.get("signature"), redacted=part.get("data"))
         case "tool_use":
             return [_call(part.get("id"), part.get("name"), part.get("input"))]

@@ -268,6 +268,9 @@ class _Carrier:
         reason = {
             "none": f"{self.profile.name} takes no thoughts back",
             "text": "" if block.thinking or empty else "it has no text",
+            "own": ""
+            if block.thinking and block.provider == self.profile.name
+            else f"it is none of {self.profile.name}'s",
             "signed": "" if mine and (block.signature or block.redacted) else f"{self.profile.name} did not sign it",
             "items": "" if mine and block.id else f"it has no id that {self.profile.name} gave it",
         }[wanted]

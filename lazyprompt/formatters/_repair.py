@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # What stands where a provider asks for a user's turn and the conversation has none.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
+# What the assistant says where a provider wants an answer between results and the user.
+AFTER_RESULTS = "(The results are here.)"
 
 
 def with_fitting_names(turns: Iterable[Turn], profile: Profile, notes: Notes) -> list[Turn]:
@@ -135,6 +137,20 @@ def with_system_first(turns: Iterable[Turn], profile: Profile, notes: Notes, *, 
     return others if system is None else [system, *others]
 
 
+def with_answers(turns: list[Turn], profile: Profile, notes: Notes) -> list[Turn]:
+    """Put a turn of the assistant between results and the user's next turn, where the provider asks for one."""
+    if not profile.answers_results:
+        return turns
+    new: list[Turn] = []
+    for turn in turns:
+        if turn[0] == "user" and new and new[-1][0] == "tool":
+            new.append(("assistant", "", AFTER_RESULTS, turn[3]))
+            why = f"{profile.name} wants an answer between results and the user's turn"
+            notes.add(f"messages[{turn[3]}]", "message", "added", why)
+        new.append(turn)
+    return new
+
+
 def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes, *, user_last: bool) -> list[Turn]:
     """Let user and assistant speak in turn, the user first and last, as far as the provider asks for that."""
     new: list[Turn] = []
@@ -144,7 +160,7 @@ def taking_turns(turns: Iterable[Turn], profile: Profile, notes: Notes, *, user_
             before = new[-1]
             # Their texts stay blocks of their own; a form whose content is one text makes lines of them.
             both = (*blocks_of(before[2]), *blocks_of(turn[2]))
-            new[-1] = (role, before[1], _thoughts_first(both), before[3])
+            new[-1] = (role, before[1], _thoughts_first(both) or "", before[3])
         else:
             new.append(turn)
     if not new:

@@ -7,6 +7,7 @@ form shows its payload as views; the rules are the same for all of them.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -216,6 +217,9 @@ def _order_faults(views: Sequence[View], profile: Profile, model: str | None) ->
         yield (said or views)[0][0], "and the rest hold no user's turn", "add one"
     if said:
         yield from _turn_faults(said, profile, model)
+    for before, view in pairwise(said if profile.answers_results else ()):
+        if before[1] == "tool" and view[1] == "user":
+            yield view[0], "is the user's, right behind a result", "put an answer of the assistant between them"
 
 
 def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import marshal
 import re
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt._json import dump
@@ -274,6 +275,7 @@ class ChatFormatter:
             or (reading.has_developer and not profile.developer)
             or (profile.system != "anywhere" and (reading.late_system or (reading.repeats and first != "user")))
             or (profile.alternate and reading.repeats)
+            or (profile.answers_results and ("tool", "user") in pairwise([turn[0] for turn in turns]))
             or (reading.ids and not _all_fit(reading, profile))
         ):
             return False
@@ -299,6 +301,7 @@ class ChatFormatter:
         turns = self._merged(turns, notes)
         turns = _repair.with_fitting_names(turns, profile, notes)
         turns = _repair.with_media_behind(turns, profile, notes)
+        turns = _repair.with_answers(turns, profile, notes)
         turns = _repair.taking_turns(turns, profile, notes, user_last=self._needs_user_last(reading))
         return _repair.without_last_space(turns, profile, notes)
 

@@ -71,7 +71,7 @@ def _medium(kind: MediaKind) -> Callable[[Profile], str]:
 
 
 def _thinking(profile: Profile) -> str:
-    return {"none": "no", "signed": "signed", "items": "with id", "text": "as text"}[profile.thinking]
+    return {"none": "no", "signed": "signed", "items": "with id", "own": "its own", "text": "as text"}[profile.thinking]
 
 
 def _system(profile: Profile) -> str:

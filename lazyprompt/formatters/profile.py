@@ -108,7 +108,7 @@ class Profile:
         error_results: Whether a result can say that the tool failed.
         url_media: The kinds that the ``url`` of a message may be, for this provider.
         thinking: Which thoughts it wants back: none, those it signed or redacted itself (``signed``), those it gave an
-            id (``items``), or all as text (``text``).
+            id (``items``), its own as text (``own``), or all as text (``text``).
         thinks: The models that refuse a call without the thought before it, be it empty.
         signs_parts: Whether it signs texts and calls, and wants those signatures back.
         calls_tools: Whether it knows tools.
@@ -127,6 +127,7 @@ class Profile:
         empty_text: Whether a text without a visible sign may be sent.
         names: The names it takes for speakers; ``None`` where it has no place for names.
         results_anywhere: Whether results may stand further behind their calls.
+        answers_results: Whether the assistant must speak between results and the user's next turn.
         ids: The ids of tool calls it takes; a mapped id is at most ``id_length`` long.
         id_length: The longest id of a tool call.
         tool_names: The names of tools it takes.
@@ -144,7 +145,7 @@ class Profile:
     result_media: frozenset[str] = frozenset()
     error_results: bool = False
     url_media: frozenset[str] = frozenset({"image", "audio", "video", "file"})
-    thinking: Literal["none", "signed", "items", "text"] = "none"
+    thinking: Literal["none", "signed", "items", "own", "text"] = "none"
     thinks: re.Pattern[str] | None = None
     signs_parts: bool = False
     calls_tools: bool = True
@@ -161,6 +162,7 @@ class Profile:
     empty_text: bool = True
     names: re.Pattern[str] | None = None
     results_anywhere: bool = False
+    answers_results: bool = False
     ids: re.Pattern[str] = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
     id_length: int = 64
     tool_names: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")

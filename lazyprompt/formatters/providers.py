@@ -25,6 +25,7 @@ _HOMES = {
     "moonshot": "moonshot:MOONSHOT",
     "xai": "xai:XAI",
     "vllm": "vllm:VLLM",
+    "mistral": "mistral:MISTRAL",
 }
 PROVIDERS = tuple(_HOMES)
 # All but ``openai``, for type checkers: what a prompter makes for these is a payload.
@@ -42,6 +43,7 @@ OtherProvider: TypeAlias = Literal[
     "moonshot",
     "xai",
     "vllm",
+    "mistral",
 ]
 
 

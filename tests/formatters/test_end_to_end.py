@@ -118,8 +118,13 @@ def test_all_media_that_a_provider_takes_are_accepted(provider: str, server: Loo
 def chat_message(provider: str) -> dict[str, Any]:
     functions = {"name": "weather", "arguments": json.dumps(ARGUMENTS)}, {"name": "weather", "arguments": "{}"}
     calls = [{"id": f"call_{at}", "type": "function", "function": each} for at, each in enumerate(functions)]
-    said = [{"text": "I look."}] if provider == "dashscope-multimodal" else "I look."
-    thought = {} if provider == "openai" else {"reasoning_content": "Hm."}
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    parts: dict[str, Any] = {
+        "dashscope-multimodal": [{"text": "I look."}],
+        "mistral": [thinking, {"type": "text", "text": "I look."}],
+    }
+    said = parts.get(provider, "I look.")
+    thought = {} if provider in ("openai", "mistral") else {"reasoning_content": "Hm."}
     return {"role": "assistant", "content": said, "tool_calls": calls, **thought}
 
 

@@ -13,6 +13,7 @@ from provider_judges import (
     CACHED_LONG,
     FUNCTION,
     IMAGE,
+    NINTH,
     PIECES,
     PNG,
     REASONING,
@@ -69,7 +70,7 @@ WRITTEN = {"type": "output_text", "text": "It is.", "annotations": []}
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [WRITTEN]}
 
 PLAIN: dict[str, Payload] = {
-    **{provider: turns("SUAU") for provider in (*OPENAI_CHAT, "zhipu", "ollama", "dashscope")},
+    **{provider: turns("SUAU") for provider in (*OPENAI_CHAT, "zhipu", "mistral", "ollama", "dashscope")},
     "dashscope-multimodal": turns(
         *LISTED, said("user", [{"image": "https://example.com/a.png"}, {"text": "And here?"}])
     ),
@@ -80,6 +81,7 @@ PLAIN: dict[str, Payload] = {
 }
 TOOLS: dict[str, Payload] = {
     **{provider: turns("SUC12AU", tools=[FORECAST]) for provider in (*OPENAI_CHAT, "zhipu", "dashscope")},
+    "mistral": turns("SU", calls("call00001"), NINTH, "AU", tools=[FORECAST]),
     "dashscope-multimodal": turns(
         *LISTED[:2],
         said("assistant", [{"text": None}], tool_calls=PIECES["C"]["tool_calls"]),
@@ -115,6 +117,12 @@ MORE: list[tuple[str, Payload]] = [
     ("moonshot", turns("U", calls("call_1") | {"reasoning_content": "Hm."}, "1")),
     ("moonshot", turns(said("user", [{"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}]))),
     ("zhipu", turns("U", A | {"reasoning_content": "Hm."}, said("user", [IMAGE, TEXT]))),
+    ("mistral", turns("U", A | {"content": "It", "prefix": True})),
+    ("mistral", turns("U", said("assistant", [{"type": "thinking", "thinking": [TEXT]}, TEXT]), "U")),
+    (
+        "mistral",
+        turns(said("user", [IMAGE, {"type": "document_url", "document_url": "https://example.com/a.pdf"}, TEXT])),
+    ),
     ("vllm", turns(said("user", [{"type": "audio_url", "audio_url": {"url": "https://example.com/a.wav"}}, TEXT]))),
     ("ollama", turns(U | {"images": [PNG]}, A | {"thinking": "Hm."})),
     ("ollama", turns("U", NUMBERED, "1")),
@@ -168,6 +176,9 @@ def at_home(provider: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"contents": payload["contents"]}
     if provider == "ollama":  # drops ids, and what its types for JSON Schema do not know
         return {"said": [(one["role"], one["content"], one.get("images")) for one in payload["messages"]]}
+    if provider == "mistral":  # says what goes without saying
+        usual = re.compile(r", 'prefix': False|, 'index': 0|'strict': False, ")
+        return {key: sorted(re.sub(usual, "", str(value))) for key, value in payload.items()}
     if provider == "zhipu":  # takes the head off a data URI
         return {key: str(value).replace("data:image/png;base64,", "") for key, value in payload.items()}
     return payload
@@ -206,6 +217,9 @@ WRONG_TYPES: list[tuple[str, Payload, str]] = [
     ("xai", turns(said("user", [{"type": "video_url", "video_url": {"url": DATA}}])), "messages.0.content.0"),
     ("moonshot", turns(said("user", [{"type": "video_url", "video_url": DATA}])), "messages.0.content.0.video_url"),
     ("zhipu", turns("U", said("assistant", [TEXT])), "messages.1.content"),
+    ("mistral", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
+    ("mistral", turns("U", tools=[{"type": "function", "function": {"name": "now"}}]), "function.parameters: missing"),
+    ("mistral", turns("U", A | {"reasoning_content": "Hm."}, "U"), "messages.1.reasoning_content: unknown"),
     ("ollama", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
     ("ollama", turns("U", said("assistant", None)), "messages.1.content"),
     ("dashscope", turns("U", said("assistant", [{"text": None}]), "U"), "text is None"),

@@ -172,6 +172,7 @@ def thinking_cell(provider: str) -> str:
         (): "no",
         ("signed", "redacted"): "signed",
         ("with id",): "with id",
+        ("bare", "signed", "with id"): "its own",
         ("bare", "signed", "with id", "foreign"): "as text",
     }[tuple(back)]
 

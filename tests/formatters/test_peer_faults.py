@@ -20,6 +20,7 @@ from formatter_helpers import (
     Characters,
     answering,
     call,
+    called,
     calling,
     judged,
     places,
@@ -109,7 +110,7 @@ def test_f3_pictures_of_results_keep_the_order_of_the_results(provider: str) -> 
         kinds = ["function_call", "function_call", "function_call_output", "function_call_output"]
         assert [item.get("type") for item in payload["input"][1:]] == kinds
     elif provider in USERS_ONLY:
-        assert said(payload).index('"c2"') < first
+        assert said(payload).index(f'"{called(payload)[1][0]}"') < first
 
 
 @pytest.mark.parametrize("provider", CALLING)

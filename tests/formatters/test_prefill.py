@@ -15,6 +15,7 @@ HI = {"role": "user", "content": "Write it."}
 MARKED = {
     "deepseek": "prefix",
     "litellm": "prefix",
+    "mistral": "prefix",
     "moonshot": "partial",
     "dashscope": "partial",
     "dashscope-multimodal": "partial",

@@ -1,0 +1,118 @@
+"""Mistral's chat API: OpenAI's form, with thoughts among the content and addresses as bare texts.
+
+Source: the API reference, "Chat completion"; the guides on reasoning, vision, audio and document understanding; the
+types of the official client; for the order of turns and the ids of calls, the rules of mistral-common.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lazyprompt.formatters._chat_shape import PART_SHAPES, call_shape, chat_shape, json_text
+from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
+from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, tagged, text, text_or
+from lazyprompt.messages import AudioBlock, Base64Source, FileBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.openai_form import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt._json import JsonObject
+    from lazyprompt.formatters.form import Seen
+    from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.messages import Block, Source
+
+
+@dataclass(frozen=True, slots=True)
+class MistralForm(ChatForm):
+    """Messages whose content is a text, or chunks of text, thought and media."""
+
+    def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
+        """Put the blocks of a turn into its message."""
+        said = tuple(block for block in blocks if not isinstance(block, ToolUseBlock))
+        message["content"] = self.content(said)
+        if calls := [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]:
+            message["tool_calls"] = list(calls)
+
+    def part(self, block: Block) -> JsonObject:
+        """Return a block as a chunk of a content."""
+        match block:
+            case ThinkingBlock(thinking, signature):
+                chunk: JsonObject = {"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}
+                return chunk | {"signature": signature} if signature else chunk
+            case AudioBlock(source):
+                return {"type": "input_audio", "input_audio": _bare(source)}
+            case FileBlock(source, filename=filename):
+                document: JsonObject = {"type": "document_url", "document_url": address_of(source)}
+                return document | {"document_name": filename} if filename else document
+            case _:
+                return ChatForm.part(self, block)
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """Return the tools, each function with parameters: they must be there."""
+        for tool in tools:
+            function = tool.get("function")
+            if isinstance(function, dict) and not function.get("parameters"):
+                function["parameters"] = {"type": "object", "properties": {}}
+        return tools
+
+    def shape(self, profile: Profile) -> Check:
+        """Messages by role, content of text or of chunks."""
+        plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
+        said = text_or(listed(tagged("type", _SAID), 1))
+        answers = text_or(listed(tagged("type", _ANSWERED), 1))
+        return chat_shape(said, plain, call_shape(json_text), profile, answers=answers)
+
+    def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
+        """Return a chunk of a content as the rules look at it."""
+        kind = part.get("type")
+        if kind == "thinking":
+            return "thinking", path, "", None
+        if kind == "input_audio":
+            sound = text_of_json(part.get("input_audio"))
+            return "audio", path, sound if "://" in sound else "data:", None
+        if kind == "document_url":
+            return "file", path, text_of_json(part.get("document_url")), None
+        if kind == "image_url" and isinstance(part.get("image_url"), str):
+            return "image", path, part["image_url"], None
+        return ChatForm.seen(self, part, path)
+
+
+def _bare(source: Source) -> str:
+    """Return the base64 of a sound, or its address."""
+    return source.data if isinstance(source, Base64Source) else source.url
+
+
+_THOUGHT = fields(
+    {"type": anything, "thinking": listed(fields({"type": anything}, more=True))},
+    {"signature": nullable(text), "closed": anything},
+)
+_SAID: dict[str, Check] = {
+    "text": PART_SHAPES["text"],
+    "image_url": fields({"type": anything, "image_url": text_or(fields({"url": text}, {"detail": nullable(text)}))}),
+    "input_audio": fields({"type": anything, "input_audio": text}),
+    "document_url": fields({"type": anything, "document_url": text}, {"document_name": nullable(text)}),
+    "file": fields({"type": anything, "file_id": text}),
+}
+_ANSWERED: dict[str, Check] = {"text": PART_SHAPES["text"], "thinking": _THOUGHT, "reference": mapping}
+
+MISTRAL = Profile(
+    name="mistral",
+    form=MistralForm(no_text="", text_lists=True, named_results=True),
+    source="https://docs.mistral.ai/api/#tag/chat",
+    media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "file": Media(PDF)},
+    thinking="own",
+    # A system turn behind another role is refused, and the user's behind a result.
+    system="first",
+    answers_results=True,
+    user_last=True,
+    needs_user=True,
+    prefill="prefix",
+    empty_text=False,
+    ids=re.compile(r"[a-zA-Z0-9]{9}"),
+    id_length=9,
+)

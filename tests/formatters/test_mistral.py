@@ -1,0 +1,108 @@
+"""Mistral's own rules: ids of nine signs, thoughts among the content, an answer between results and the user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conversations import PDF, WAV
+from formatter_helpers import answering, call, called, calling, judged, result
+
+from lazyprompt import (
+    AudioBlock,
+    Base64Source,
+    ChatFormatter,
+    FileBlock,
+    FormatError,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    URLSource,
+)
+from lazyprompt.formatters._repair import AFTER_RESULTS
+
+HI = {"role": "user", "content": "hi"}
+FORMATTER = ChatFormatter("mistral")
+
+
+def test_ids_are_nine_letters_and_digits_and_the_same_in_every_process() -> None:
+    payload = judged(FORMATTER, HI, calling(call("call_1"), call("D681PevKs")), answering(result("call_1", "42")))
+    assert [call_id for call_id, _ in called(payload)] == ["ef35225de", "D681PevKs"]
+    assert [one["tool_call_id"] for one in payload["messages"] if one["role"] == "tool"] == ["ef35225de", "D681PevKs"]
+    many = calling(*(call(f"call_{number}") for number in range(100)))
+    assert len(set(called(judged(FORMATTER, HI, many)))) == 100
+
+
+def test_a_result_says_the_name_of_its_tool() -> None:
+    answer = {"role": "tool", "tool_call_id": "abcdefgh1", "name": "weather", "content": "rain"}
+    used = {"id": "abcdefgh1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [used]}
+    payload = judged(FORMATTER, HI, asked, answer)
+    assert payload["messages"] == [HI, asked, answer]
+    assert payload.report == ()
+
+
+def test_the_assistant_speaks_between_results_and_the_user() -> None:
+    # "Unexpected role 'user' after role 'tool'"
+    exchange = calling(call("abcdefgh1")), answering(result("abcdefgh1", "42"))
+    payload = judged(FORMATTER, HI, *exchange, HI)
+    assert [one["role"] for one in payload["messages"]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert payload["messages"][3] == {"role": "assistant", "content": AFTER_RESULTS}
+    assert [(entry.where, entry.kind, entry.action) for entry in payload.report if entry.kind == "message"] == [
+        ("messages[3]", "message", "added")
+    ]
+    broken = {"messages": [*payload["messages"][:3], HI]}
+    with pytest.raises(FormatError, match=r"messages\[3\] is the user's, right behind a result; put an answer"):
+        FORMATTER.validate(broken)
+
+
+def test_thoughts_of_its_own_go_back_among_the_content_and_others_do_not() -> None:
+    own = ThinkingBlock("Hm.", "c2ln", provider="mistral")
+    payload = judged(FORMATTER, HI, Msg("assistant", [own, TextBlock("Hi.")], "assistant"), HI)
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "signature": "c2ln"}
+    assert payload["messages"][1]["content"] == [thought, {"type": "text", "text": "Hi."}]
+    foreign = ThinkingBlock("Hm.", provider="deepseek")
+    payload = judged(FORMATTER, HI, Msg("assistant", [foreign, TextBlock("Hi.")], "assistant"), HI)
+    assert payload["messages"][1]["content"] == "Hi."
+    assert [entry.kind for entry in payload.report if entry.action == "left out"] == ["thinking"]
+
+
+def test_sounds_and_documents_are_bare_texts() -> None:
+    blocks = [
+        AudioBlock(Base64Source("audio/wav", WAV)),
+        AudioBlock(URLSource("https://example.com/a.mp3")),
+        FileBlock(Base64Source("application/pdf", PDF), filename="a.pdf"),
+        FileBlock(URLSource("https://example.com/a.pdf")),
+    ]
+    payload = judged(FORMATTER, Msg("user", blocks, "user"))
+    assert payload["messages"][0]["content"] == [
+        {"type": "input_audio", "input_audio": WAV},
+        {"type": "input_audio", "input_audio": "https://example.com/a.mp3"},
+        {
+            "type": "document_url",
+            "document_url": f"data:application/pdf;base64,{PDF}",
+            "document_name": "a.pdf",
+        },
+        {"type": "document_url", "document_url": "https://example.com/a.pdf"},
+    ]
+
+
+def test_a_function_without_parameters_gets_empty_ones() -> None:
+    payload = judged(FORMATTER, HI, tools=[{"type": "function", "function": {"name": "now"}}])
+    assert payload["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"role": "user", "content": [{"type": "video_url", "video_url": "https://e.com/v.mp4"}]}, "content[0].type"),
+        ({"role": "user", "content": [{"type": "document_url"}]}, "document_url is missing"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": "data:image/bmp;base64,AA"}]}, "is image as"),
+        ({"role": "user", "content": " "}, "shows nothing"),
+    ],
+)
+def test_the_validator_knows_its_chunks(message: dict[str, Any], told: str) -> None:
+    FORMATTER.validate({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "https://a/b"}]}]})
+    with pytest.raises(FormatError) as caught:
+        FORMATTER.validate({"messages": [message]})
+    assert told in str(caught.value)
