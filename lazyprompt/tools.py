@@ -229,8 +229,9 @@ def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
     misplaced = _only(tool, "strict", *_ODD_KEYS)
     if not misplaced and _ODD_KEYS.isdisjoint(function):
         return tool
-    whole = {key: value for key, value in tool.items() if key not in misplaced}
-    return whole | {"function": _with_one_schema(function | misplaced, f"{where}.function")}
+    whole: JsonObject = {key: value for key, value in tool.items() if key not in misplaced}
+    whole["function"] = _with_one_schema(function | misplaced, f"{where}.function")
+    return whole
 
 
 def _is_flat(tool: JsonObject) -> bool:
@@ -254,8 +255,9 @@ def _with_one_schema(function: JsonObject, where: str) -> JsonObject:
             if schema.get(key, value) != value:
                 raise ToolsError(f"{where} has two different {key!r}, in its schema and beside it; keep the inner one")
         schema = (schema or {"type": "object"}) | beside
-    rest = {key: value for key, value in function.items() if key != "parameters" and key not in _ODD_KEYS}
-    return rest | {"parameters": schema}
+    rest: JsonObject = {key: value for key, value in function.items() if key != "parameters" and key not in _ODD_KEYS}
+    rest["parameters"] = schema
+    return rest
 
 
 def _only(fields: JsonObject, *keys: str) -> JsonObject:
@@ -293,7 +295,7 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
     schema = {key: part for key, part in schema.items() if part or key == "properties"}
     described = {"description": text} if (text := (doc.description or "").strip()) else {}
     spec = {"name": base.__name__, **described, "parameters": schema}
-    return ToolSet(dump(_checked_tools({"type": "function", "function": spec}, where)))
+    return ToolSet(dump([*_checked_tools({"type": "function", "function": spec}, where)]))
 
 
 def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object], list[inspect.Parameter]]:

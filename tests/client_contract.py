@@ -367,7 +367,7 @@ class Contract:
 
     def test_without_the_official_client_its_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         client = self.connect(Settings(None, Secret(KEY), TIMEOUT, 0, {}))
-        for name in ("anthropic", "google", "google.genai"):
+        for name in ("anthropic", "google", "google.genai", "mistralai", "mistralai.client"):
             monkeypatch.setitem(__import__("sys").modules, name, None)
         with pytest.raises(MissingExtraError, match=rf'the package {self.package} .* "lazyprompt\[{self.package}\]"'):
             client.send(Request("m", {}, {}))

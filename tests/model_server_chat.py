@@ -28,7 +28,14 @@ _THOUGHT = {
     "vllm": "reasoning",
 }
 # Providers that tell the tokens of a stream with its last choice, asked or not; Moonshot within the choice.
-_TELLS = {"deepseek": "chunk", "xai": "chunk", "siliconflow": "chunk", "zhipu": "chunk", "moonshot": "choice"}
+_TELLS = {
+    "deepseek": "chunk",
+    "xai": "chunk",
+    "siliconflow": "chunk",
+    "zhipu": "chunk",
+    "mistral": "chunk",
+    "moonshot": "choice",
+}
 # Why an answer ended where the provider calls it otherwise. A model's refusal is told by OpenAI in a field of its own.
 _WHY = {
     "zhipu": {"content_filter": "sensitive", "refusal": "stop"},
@@ -53,17 +60,24 @@ def _calls(answer: Answer) -> list[Json]:
     ]
 
 
+def _thought_chunks(thinking: str) -> list[Json]:
+    return [{"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}]
+
+
 def _chat_whole(provider: str, answer: Answer, ask: Ask) -> Json:
     refused = answer.finish == "refusal" and provider not in _THOUGHT
     whole = answer_of("openai")
     message: Json = {"role": "assistant", "content": None if refused else answer.text}
     if provider == "openai":
         message["refusal"] = answer.text if refused else None
-    if answer.thinking and provider in _THOUGHT:
+    if answer.thinking and provider == "mistral":
+        text = [{"type": "text", "text": answer.text}] if answer.text else []
+        message["content"] = [*_thought_chunks(answer.thinking), *text]
+    elif answer.thinking and provider in _THOUGHT:
         message[_THOUGHT[provider]] = answer.thinking
     if answer.calls:
         message["tool_calls"] = _calls(answer)
-        message["content"] = answer.text or None
+        message["content"] = message["content"] or None
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _why(provider, answer)}
     return {**whole, "model": ask.model, "choices": [choice], "usage": counted(answer)}
 
@@ -77,10 +91,15 @@ def _deltas(provider: str, answer: Answer) -> Iterator[Json]:
         yield from ({"content": piece, thought: None} for piece in pieces(answer.text))
     else:
         yield {"role": "assistant", "content": "" if said == "content" and answer.text else None}
+        if provider == "mistral":
+            yield from ({"content": _thought_chunks(piece)} for piece in pieces(answer.thinking))
         yield from ({thought: piece} for piece in pieces(answer.thinking) if thought)
         yield from ({said: piece} for piece in pieces(answer.text))
     for index, call in enumerate(_calls(answer)):
         function = call["function"]
+        if provider == "mistral":  # each call comes in one piece
+            yield {"tool_calls": [{"index": index, **call}]}
+            continue
         yield {"tool_calls": [{"index": index, **call, "function": {**function, "arguments": ""}}]}
         for piece in pieces(function["arguments"]):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
@@ -245,7 +264,9 @@ _BLOCKED = {
 def chat_voice(provider: str) -> Voice:
     """The voice of a provider of the chat form."""
     whole, stream = partial(_chat_whole, provider), partial(_chat_stream, provider)
-    return Voice(whole, stream, _with_comment, SSE, _NEWS, partial(_trouble, provider), _BLOCKED.get(provider))
+    # Mistral's client asks for choices in each event.
+    news = _NEWS[:1] if provider == "mistral" else _NEWS
+    return Voice(whole, stream, _with_comment, SSE, news, partial(_trouble, provider), _BLOCKED.get(provider))
 
 
 COMPLETIONS = Voice(_completions_whole, _completions_stream, sse, SSE, _NEWS, partial(_trouble, "completions"))

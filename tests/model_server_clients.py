@@ -81,7 +81,9 @@ def _chat(made: Iterable[Any]) -> Got:
         usage = chunk.get("usage")
         for choice in chunk.get("choices") or ():
             said: Json = choice.get("delta") or choice.get("message") or {}
-            text += _texts(said, "content", "refusal")
+            parts = said.get("content") if isinstance(said.get("content"), list) else ()
+            thinking += "".join(each["text"] for part in parts for each in part.get("thinking") or ())
+            text += "".join(part.get("text") or "" for part in parts) if parts else _texts(said, "content", "refusal")
             thinking += _texts(said, "reasoning_content", "reasoning")
             for at, call in enumerate(said.get("tool_calls") or ()):
                 calls.add(call, at)
@@ -257,6 +259,19 @@ def _zhipu(asked: Asked) -> Got:
         return _chat(made if asked.stream else [made])
 
 
+def _mistral(asked: Asked) -> Got:
+    httpx = sdk("httpx2")
+    with closing(httpx.Client(**http_arguments())) as http:
+        more = {"async_client": httpx.AsyncClient(verify=False)}
+        client = sdk("mistralai.client").Mistral(api_key=asked.key, server_url=asked.url, client=http, **more)
+        call = client.chat.stream if asked.stream else client.chat.complete
+        made = call(model=asked.model, messages=asked.messages)
+        if not asked.stream:
+            return _chat([made])
+        with made as events:
+            return _chat(event.data for event in events)
+
+
 def dashscope_events(asked: Asked, *, parts: bool, **more: Any) -> Iterator[Any]:
     """What DashScope's client gives, event by event; an answer that is not streamed is the only one."""
     dashscope = sdk("dashscope")
@@ -304,6 +319,7 @@ CLIENTS: dict[str, Callable[[Asked], Got]] = {
     "ollama": partial(_ollama, generate=False),
     "ollama-generate": partial(_ollama, generate=True),
     "zhipu": _zhipu,
+    "mistral": _mistral,
     **{one: partial(_dashscope, parts=one == "dashscope-multimodal") for one in DASHSCOPE},
 }
 # Which client that is: what it raises has its own names.
@@ -313,5 +329,6 @@ LIBRARIES = {
     "gemini": "gemini",
     **dict.fromkeys(("ollama", "ollama-generate"), "ollama"),
     "zhipu": "zai",
+    "mistral": "mistralai",
     **dict.fromkeys(DASHSCOPE, "dashscope"),
 }

@@ -108,6 +108,11 @@ def _zhipu(status: int, message: str, code: str = "") -> Json:
     return {"error": {"code": code or _ZHIPU_CODES.get(status, str(status)), "message": message}}
 
 
+def _mistral(status: int, message: str, **more: object) -> Json:
+    kind = "invalid_request_error" if status < 500 else "internal_server_error"
+    return {"object": "error", "message": message, "type": kind, "param": None, "code": "3000", **more}
+
+
 def _xai(status: int, message: str) -> Json:
     return {"code": _XAI_CODES.get(status, "Unknown error"), "error": message}
 
@@ -140,6 +145,7 @@ FORMS: dict[str, Form] = {
     "completions": partial(_typed, _LLAMA_TYPES),
     "zhipu": _zhipu,
     "xai": _xai,
+    "mistral": _mistral,
     "anthropic": _anthropic,
     "gemini": _gemini,
     "ollama": _ollama,
@@ -241,6 +247,15 @@ REFUSALS: dict[str, dict[Reason, Refusal]] = {
             400,
             "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it",
             {"type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256},
+        ),
+    },
+    "mistral": {
+        "key": Refusal(401, "Unauthorized"),
+        "model": Refusal(400, f"Invalid model: {NO_MODEL}", {"type": "invalid_model", "code": "1500"}),
+        "length": Refusal(
+            400,
+            "Prompt contains 140000 tokens, too large for model with 131072 maximum context length",
+            {"code": "3051"},
         ),
     },
     "zhipu": {

@@ -306,7 +306,7 @@ _GEMINI_NEWS = (
     ("", Event({"candidates": [{"content": {"role": "model", "parts": [{"xPart": {}}]}, "index": 0}]})),
 )
 VOICES: dict[str, Voice] = {
-    **{one: chat_voice(one) for one in (*OPENAI_CHAT, "siliconflow", "zhipu")},
+    **{one: chat_voice(one) for one in (*OPENAI_CHAT, "siliconflow", "zhipu", "mistral")},
     "completions": COMPLETIONS,
     "openai-responses": RESPONSES,
     "anthropic": Voice(

@@ -216,7 +216,10 @@ _TARGETS: Final[Mapping[tuple[str, str], Target]] = {
     ("ollama", "chat"): _OLLAMA,
     # DeepSeek answers in JSON, but keeps to no schema.
     ("deepseek", "chat"): replace(_LIKE_OPENAI, profile="deepseek", structured=None),
-    **{(name, "chat"): replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")},
+    **{
+        (name, "chat"): replace(_LIKE_OPENAI, profile=name)
+        for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")
+    },
 }
 # What serves the models of another provider through that one's own interface.
 _OTHER_NAMES = {

@@ -142,6 +142,13 @@ _ROWS = (
         aliases=("kimi",),
         server="moonshot",
     ),
+    Source(
+        "mistral",
+        "mistral",
+        _CLIENTS + "mistral:connect",
+        keys=("MISTRAL_API_KEY",),
+        model="mistral-small-latest",
+    ),
     Source("xai", "xai", base_url="https://api.x.ai/v1", keys=("XAI_API_KEY",), model="grok-4", server="xai"),
     Source(
         "siliconflow",

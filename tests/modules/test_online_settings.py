@@ -308,6 +308,7 @@ def test_threads_that_race_make_one_client(server: ModelServer, source: str, mon
         ("dashscope", "dashscope", "dashscope"),
         ("zhipu", "zai", "zai-sdk"),
         ("ollama", "ollama", "ollama"),
+        ("mistral", "mistralai.client", "mistralai"),
         ("litellm", "litellm", "litellm"),
     ],
 )

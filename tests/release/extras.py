@@ -93,6 +93,7 @@ USES = {
     "dashscope": _ask("dashscope") + _ask("dashscope-multimodal"),
     "ollama": _ask("ollama"),
     "zai-sdk": _ask("zhipu"),
+    "mistralai": _ask("mistral"),
     "litellm": _ask("litellm", "openai/a-model"),
     "tgi": _TGI,
     "gguf": _GGUF,

@@ -41,6 +41,7 @@ WORDS: dict[str, FaultKind] = {
     "model not exist": "not found",  # DeepSeek, with the status 400
     "model does not exist": "not found",  # SiliconFlow, with the status 400
     "模型不存在": "not found",  # Zhipu, with the status 400
+    "invalid_model": "not found",  # Mistral's type, with the status 400
     "invalid model name": "not found",  # LiteLLM's proxy, with the status 400
     "insufficient balance": "rate limit",  # DeepSeek, Moonshot
     "balance is insufficient": "rate limit",  # SiliconFlow, with the status 403

@@ -104,7 +104,9 @@ class ChatCollector(_ChoiceCollector):
 
     def _said(self, choice: Fields) -> list[Delta]:
         delta = _fields(choice.get("delta"))
-        thought = next(filter(None, (_text(delta.get(key)) for key in _THOUGHTS)), "")
+        thought = next(filter(None, (_text(delta.get(key)) for key in _THOUGHTS)), "") or _thoughts(
+            delta.get("content")
+        )
         text, refusal = _text(delta.get("content")), _text(delta.get("refusal"))
         self._thought.append(thought)
         self._text.append(text)
@@ -228,6 +230,11 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return "".join(_text(part.get("text")) for part in _fields_in(cast("object", value)))
     return value if isinstance(value, str) else ""
+
+
+def _thoughts(content: object) -> str:
+    """Return what is thought among the parts of a content, as Mistral's models do."""
+    return "".join(_text(part.get("thinking")) for part in _fields_in(content) if part.get("type") == "thinking")
 
 
 def _arguments(value: object) -> str:
