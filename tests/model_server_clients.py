@@ -259,6 +259,16 @@ def _zhipu(asked: Asked) -> Got:
         return _chat(made if asked.stream else [made])
 
 
+class _Set(NamedTuple):
+    """An object of Mistral's client without its defaults, by which every call has the index 0."""
+
+    made: Any
+
+    def model_dump(self) -> Json:
+        fields: Json = self.made.model_dump(exclude_unset=True, warnings=False)
+        return fields
+
+
 def _mistral(asked: Asked) -> Got:
     httpx = sdk("httpx2")
     with closing(httpx.Client(**http_arguments())) as http:
@@ -267,9 +277,9 @@ def _mistral(asked: Asked) -> Got:
         call = client.chat.stream if asked.stream else client.chat.complete
         made = call(model=asked.model, messages=asked.messages)
         if not asked.stream:
-            return _chat([made])
+            return _chat([_Set(made)])
         with made as events:
-            return _chat(event.data for event in events)
+            return _chat(_Set(event.data) for event in events)
 
 
 def dashscope_events(asked: Asked, *, parts: bool, **more: Any) -> Iterator[Any]:

@@ -52,11 +52,21 @@ def payload_of(provider: str, body: dict[str, Any]) -> dict[str, Any]:
         body = _snake(body)
     if provider.startswith("dashscope"):
         body = {**body.get("input", {}), **body.get("parameters", {})}
+    if provider == "mistral":  # its client says what goes without saying
+        body = cast("dict[str, Any]", _without(body, {"prefix": False, "index": 0, "strict": False}))
     if provider == "ollama":  # its client leaves out what is empty
         body["messages"] = [{"content": "", **message} for message in body.get("messages", [])]
         body = {key: value for key, value in body.items() if key != "tools" or value}
     required, optional = KEYS[provider]
     return {key: value for key, value in body.items() if key in required | optional}
+
+
+def _without(value: object, usual: dict[str, object]) -> object:
+    if isinstance(value, list):
+        return [_without(item, usual) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without(item, usual) for key, item in value.items() if key not in usual or item != usual[key]}
 
 
 def _snake(value: Any) -> Any:

@@ -176,9 +176,6 @@ def at_home(provider: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"contents": payload["contents"]}
     if provider == "ollama":  # drops ids, and what its types for JSON Schema do not know
         return {"said": [(one["role"], one["content"], one.get("images")) for one in payload["messages"]]}
-    if provider == "mistral":  # says what goes without saying
-        usual = re.compile(r", 'prefix': False|, 'index': 0|'strict': False, ")
-        return {key: sorted(re.sub(usual, "", str(value))) for key, value in payload.items()}
     if provider == "zhipu":  # takes the head off a data URI
         return {key: str(value).replace("data:image/png;base64,", "") for key, value in payload.items()}
     return payload

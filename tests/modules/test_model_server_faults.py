@@ -62,8 +62,14 @@ RAISED: dict[str, dict[str, str]] = {
     "ollama": dict.fromkeys(("429", "500", "529"), "ResponseError"),
     "zai": {"429": "APIReachLimitError", "500": "APIInternalError", "529": "APIStatusError"},
     "dashscope": dict.fromkeys(("429", "500", "529"), "RefusedError"),
+    "mistralai": dict.fromkeys(("429", "500", "529"), "SDKError"),
 }
-LOST = {"gemini": "RemoteProtocolError", "ollama": "RemoteProtocolError", "dashscope": "ChunkedEncodingError"}
+LOST = {
+    "mistralai": "RemoteProtocolError",
+    "gemini": "RemoteProtocolError",
+    "ollama": "RemoteProtocolError",
+    "dashscope": "ChunkedEncodingError",
+}
 DROPPED = {**LOST, "dashscope": "ConnectionError"}
 FAILED = {
     "openai": "APIError",
@@ -72,7 +78,13 @@ FAILED = {
     "ollama": "ResponseError",
     "zai": "APIResponseError",
     "dashscope": "RefusedError",
+    "mistralai": "ResponseValidationError",
 }
+
+
+def no_answers() -> tuple[type[Exception], ...]:
+    """What two clients raise, by classes of their own, where an answer is none."""
+    return sdk("google.genai.errors").UnknownApiResponseError, sdk("mistralai.client.errors").MistralError
 
 
 @ALL
@@ -127,7 +139,9 @@ def test_errors_in_the_middle(server: ModelServer, provider: str, *, stream: boo
         assert name == "RefusedError"  # our reader's: the client hands it on as an event
     elif stream:
         assert name == FAILED[LIBRARIES[provider]]
-    if stream and provider in ("xai", "zhipu"):
+    if stream and provider == "mistral":
+        assert message.startswith("Response validation failed")
+    elif stream and provider in ("xai", "zhipu"):
         assert message == "An error occurred during streaming"
     else:
         assert "busy" in message
@@ -139,7 +153,7 @@ def test_errors_in_the_middle(server: ModelServer, provider: str, *, stream: boo
 )
 def test_what_is_no_json(server: ModelServer, provider: str, *, stream: bool, fault: Misbehaviour) -> None:
     server.faults = [fault]
-    with pytest.raises((ValueError, RefusedError, sdk("google.genai.errors").UnknownApiResponseError)):
+    with pytest.raises((ValueError, RefusedError, *no_answers())):
         ask(server, provider, stream=stream)
 
 
@@ -149,7 +163,7 @@ def test_a_page_is_no_answer(server: ModelServer, provider: str, *, stream: bool
     server.faults = [Malformed(page=True)]
     try:
         got = ask(server, provider, stream=stream)
-    except (ValueError, RefusedError, AssertionError, sdk("google.genai.errors").UnknownApiResponseError):
+    except (ValueError, RefusedError, AssertionError, *no_answers()):
         return  # AssertionError: Anthropic's helper, where no event came at all
     assert (stream, got) == (True, Got())
 
@@ -200,6 +214,7 @@ REFUSED: dict[str, dict[int, str]] = {  # by the status of the error, where the 
     "gemini": dict.fromkeys((400, 404), "ClientError"),
     "ollama": dict.fromkeys((401, 404), "ResponseError"),
     "dashscope": dict.fromkeys((400, 401, 404), "RefusedError"),
+    "mistralai": dict.fromkeys((400, 401), "SDKError"),
 }
 
 

@@ -60,6 +60,7 @@ NO_USAGE = {"openai", "litellm"}
 ADDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gemini": ({}, {}),
     "ollama": ({"stream": False}, {"stream": True}),
+    "mistral": ({"stream": False}, {"stream": True}),
     "zhipu": ({"response_format": None, "thinking": None}, {"stream": True, "response_format": None, "thinking": None}),
     **dict.fromkeys(
         ("dashscope", "dashscope-multimodal"),

@@ -57,7 +57,9 @@ ROME: dict[str, Any] = {"name": "Rome", "people": 2_750_000}
 # Where in what is sent the schema is; None where the model is told of it in words.
 PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
     **dict.fromkeys(NAMES, None),
-    **dict.fromkeys(("moonshot", "xai", "vllm"), lambda body: body["response_format"]["json_schema"]["schema"]),
+    **dict.fromkeys(
+        ("moonshot", "mistral", "xai", "vllm"), lambda body: body["response_format"]["json_schema"]["schema"]
+    ),
     **dict.fromkeys(
         ("dashscope", "dashscope-multimodal"),
         lambda body: body["parameters"]["response_format"]["json_schema"]["schema"],
