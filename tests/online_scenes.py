@@ -39,6 +39,7 @@ LITELLM = ("ignore::UserWarning", "ignore::DeprecationWarning")
 COMMON: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": ["END", "."], "seed": 7}
 # What a source calls them, or that its client does not take them.
 OTHERS: dict[str, dict[str, str | None]] = {
+    "mistral": {"seed": "random_seed"},
     "anthropic": {"temperature": None, "top_p": None, "seed": None, "stop": "stop_sequences"},
     "gemini": {"max_tokens": "max_output_tokens", "stop": "stop_sequences"},
     "ollama": {"max_tokens": "num_predict"},
