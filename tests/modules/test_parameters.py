@@ -43,6 +43,7 @@ def test_so_it_is_with_every_engine(engine: str) -> None:
         ("litellm", {"top_k": 40, "of_the_server": 1}),
         ("ollama", {"think": True, "options": {"num_ctx": 4096}}),
         ("zhipu", {"do_sample": False}),
+        ("mistral", {"safe_prompt": True}),
         ("anthropic", {"thinking": {"type": "disabled"}}),
         ("gemini", {"top_k": 40}),
     ],

@@ -18,6 +18,7 @@ from lazyprompt.modules.clients._chat_faults import chat_fault, hiding, kind_of_
 from lazyprompt.modules.clients._chat_servers import response_format
 from lazyprompt.modules.clients._chat_stream import ChatCollector
 from lazyprompt.modules.clients._opened import Opened, key_of
+from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import kind_of_class
 from lazyprompt.modules.clients._wire import aunbroken, unbroken
 from lazyprompt.secret import Secret
@@ -73,7 +74,17 @@ class MistralClient:
         self._opened = Opened(self._made, self._amade)
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of the client's ``complete``; all but ``seed`` have their names already."""
+        """Return parameters of the client's ``complete``; all but ``seed`` have their names already.
+
+        Raises:
+            ModuleError: ``complete`` takes no such parameter.
+            MissingExtraError: The client is not installed.
+        """
+        if further := common.keys() - COMMON:
+            _modules()
+            from mistralai.client.chat import Chat  # noqa: PLC0415 - loaded by now
+
+            check_parameters(sorted(further), Chat.complete, "chat.complete")
         return {"random_seed" if name == "seed" else name: value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
