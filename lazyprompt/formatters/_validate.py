@@ -49,7 +49,7 @@ def _shape_of(profile: Profile) -> Check:
     return profile.form.shape(profile)
 
 
-def violations(payload: Mapping[str, Any], profile: Profile, model: str | None) -> list[Violation]:
+def violations(payload: Mapping[str, Any], profile: Profile, model: str | None = None) -> list[Violation]:
     """List all rules that a payload breaks.
 
     Args:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 # Whose payloads look like one another's: the first of them is taken.
-LIKE = dict.fromkeys(("deepseek", "zhipu", "litellm", "moonshot", "xai", "vllm", "dashscope", "ollama"), "openai") | {
-    "dashscope-multimodal": "dashscope"
-}
+LIKE = dict.fromkeys(
+    ("deepseek", "zhipu", "litellm", "moonshot", "xai", "vllm", "mistral", "dashscope", "ollama"), "openai"
+) | {"dashscope-multimodal": "dashscope"}
 
 
 def saved(value: object, **options: Any) -> Look:
