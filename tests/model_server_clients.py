@@ -81,7 +81,8 @@ def _chat(made: Iterable[Any]) -> Got:
         usage = chunk.get("usage")
         for choice in chunk.get("choices") or ():
             said: Json = choice.get("delta") or choice.get("message") or {}
-            parts = said.get("content") if isinstance(said.get("content"), list) else ()
+            content = said.get("content")
+            parts: list[Any] = content if isinstance(content, list) else []
             thinking += "".join(each["text"] for part in parts for each in part.get("thinking") or ())
             text += "".join(part.get("text") or "" for part in parts) if parts else _texts(said, "content", "refusal")
             thinking += _texts(said, "reasoning_content", "reasoning")

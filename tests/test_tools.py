@@ -202,7 +202,7 @@ def test_what_other_keys_say_stays() -> None:
     assert ToolSet.of([tool("x", strict=True, additionalProperties=False)]).copy() == [strict]
     assert ToolSet.of([tool("x") | {"strict": True, "additionalProperties": False}]).copy() == [strict]
     assert ToolSet.of([tool("x", required=[])]).copy() == [tool("x", parameters={})]
-    mark = {"cache_control": {"type": "ephemeral"}}
+    mark: dict[str, object] = {"cache_control": {"type": "ephemeral"}}
     assert ToolSet.of([{"name": "x", "input_schema": SCHEMA} | mark]).copy() == [tool("x", parameters=SCHEMA) | mark]
 
 

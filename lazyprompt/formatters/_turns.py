@@ -247,26 +247,45 @@ def _plain_blocks(role: Role, blocks: tuple[Block, ...], waiting: dict[str, str]
 
 def _dict_turn(item: Fields, at: int, waiting: dict[str, str], reading: Reading) -> tuple[Role, str, Content, bool]:
     """Return the turn of an OpenAI dict, and True if it can be written as it is."""
-    role, content, ids = item.get("role"), item.get("content"), reading.ids
     try:
-        if isinstance(content, str):
-            if content.isascii() or well_formed(content, "", HistoryError):
-                if len(item) == 2:  # noqa: PLR2004 - role and content
-                    fine = not waiting and not content.isspace() and content != ""
-                    return _SPEAKERS[role], "", content, fine  # type: ignore[index]  # what is no role is no key
-                call_id = item["tool_call_id"]
-                # The name, where there is one, is the tool's, which the call tells too.
-                if role == "tool" and isinstance(call_id, str) and len(item) == 3 + isinstance(item.get("name"), str):
-                    in_order = len(waiting) == 1 or call_id == next(iter(waiting))
-                    return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), in_order
-        elif role == "assistant" and content is None and len(item) == 3 and not waiting and "content" in item:  # noqa: PLR2004 - and its calls
-            used = len(ids)
-            calls: Any = item["tool_calls"]
-            blocks = tuple([_quick_call(call, waiting, ids) for call in calls])
-            return "assistant", "", blocks, bool(blocks) and len(ids) == used + len(blocks)
+        plain = _plain_turn(item, waiting, reading.ids)
     except (AttributeError, LookupError, TypeError, ValueError, StopIteration):
-        # Not of a plain shape; what is wrong with it, if anything is, the careful reading says.
-        pass
+        plain = None  # what is wrong with it, if anything is, the careful reading says
+    return plain or _careful_turn(item, at, waiting, reading)
+
+
+def _plain_turn(item: Fields, waiting: dict[str, str], ids: dict[str, str]) -> tuple[Role, str, Content, bool] | None:
+    """Return the turn of an OpenAI dict of a plain shape, or None.
+
+    Raises:
+        LookupError: It has no plain shape (or AttributeError, TypeError, ValueError, StopIteration).
+    """
+    role, content = item.get("role"), item.get("content")
+    if isinstance(content, str):
+        if not (content.isascii() or well_formed(content, "", HistoryError)):
+            return None
+        if len(item) == 2:  # noqa: PLR2004 - role and content
+            fine = not waiting and not content.isspace() and content != ""
+            return _SPEAKERS[role], "", content, fine  # type: ignore[index]  # what is no role is no key
+        call_id = item["tool_call_id"]
+        # The name, where there is one, is the tool's, which the call tells too.
+        if role == "tool" and isinstance(call_id, str) and len(item) == 3 + isinstance(item.get("name"), str):
+            in_order = len(waiting) == 1 or call_id == next(iter(waiting))
+            return "tool", "", (trusted_result(call_id, waiting.pop(call_id), content),), in_order
+    elif role == "assistant" and content is None and len(item) == 3 and not waiting and "content" in item:  # noqa: PLR2004 - and its calls
+        used = len(ids)
+        calls: Any = item["tool_calls"]
+        blocks = tuple([_quick_call(call, waiting, ids) for call in calls])
+        return "assistant", "", blocks, bool(blocks) and len(ids) == used + len(blocks)
+    return None
+
+
+def _careful_turn(item: Fields, at: int, waiting: dict[str, str], reading: Reading) -> tuple[Role, str, Content, bool]:
+    """Return the turn of an OpenAI dict of any shape, and True if it can be written as it is.
+
+    Raises:
+        HistoryError: It is no message (or MediaError).
+    """
     if not is_openai(item):
         raise _OtherFormError
     where = f"messages[{at}]"
@@ -277,7 +296,7 @@ def _dict_turn(item: Fields, at: int, waiting: dict[str, str], reading: Reading)
     if isinstance(message.content, str):
         fine = not waiting and not message.content.isspace() and message.content != ""
     else:
-        fine = _plain_blocks(message.role, message.content, waiting, ids)
+        fine = _plain_blocks(message.role, message.content, waiting, reading.ids)
     if message.metadata:
         reading.metadata[at] = message.metadata
     # A dict without a name has none; as a Msg it would be called what its role is. That of a result is the tool's.

@@ -22,11 +22,13 @@ from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages import ROLES
+from lazyprompt.openai_form import PART_FIELDS
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lazyprompt._json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 _LOADS = 8
 _NO_TOOLS = ToolSet.of(None)
 # Names that say nothing but the role.
+# The keys of a part that mark a cache breakpoint for Anthropic and OpenAI.
+_CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
@@ -340,6 +344,9 @@ class ChatFormatter:
         last = reading.turns[-1][3]
         for at, fields in sorted(reading.metadata.items()):
             for key, value in fields.items():
+                if key == PART_FIELDS:
+                    _note_part_fields(cast("Mapping[str, JsonObject]", value), f"messages[{at}]", notes)
+                    continue
                 if key in PREFILL and (value is False or (prefilled and at == last)):
                     continue
                 what = "goes on with no unfinished answer" if key in PREFILL else "has no place for it"
@@ -348,6 +355,16 @@ class ChatFormatter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.name!r})"
+
+
+def _note_part_fields(parts: Mapping[str, JsonObject], where: str, notes: Notes) -> None:
+    """Report the fields of parts that no block has a place for."""
+    for part, fields in parts.items():
+        for key, value in fields.items():
+            kind, why = "metadata", "a block has no place for it"
+            if key in _CACHE_MARKS:
+                kind, why = "cache", "breakpoints are set with cache="
+            notes.add(f"{where}.{part}.{key}", kind, "left out", why, str(dump(value)))
 
 
 class MultiAgentFormatter(ChatFormatter):

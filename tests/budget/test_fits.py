@@ -56,7 +56,8 @@ def test_what_was_fitted_keeps_the_limit_when_it_is_formatted(
 ) -> None:
     """Names, ids that are used again, media of results, calls without a result: all that a formatter adds counts."""
     counter = COUNTERS[kind]()
-    items: list[Any] = {"dicts": messages, "msgs": msgs(messages), "read": Maker(Random(seed)).conversation()}[form]  # noqa: S311 - no secret
+    forms: dict[str, Any] = {"dicts": messages, "msgs": msgs(messages), "read": Maker(Random(seed)).conversation()}  # noqa: S311 - no secret
+    items: list[Any] = forms[form]
     try:
         kept, report = Budget(limit * (5 if form == "read" else 1), counter, cut=cut).fit(items)
         count = sent(counter, kept)

@@ -43,11 +43,11 @@ TUPLES = [("human", "a" * 50), ("ai", "b" * 50), ("human", "c" * 50)]
     ],
 )
 def test_what_is_left_is_of_the_kind_that_was_given(items: Any, limit: int, left: list[int]) -> None:
-    kept, report = Budget(limit, CHARS).fit(items)
+    kept, _ = Budget(limit, CHARS).fit(items)
     assert kept == [items[at] for at in left]
     assert all(new is not items[at] for new, at in zip(kept, left, strict=True) if isinstance(new, dict))
     sent = ChatFormatter("openai").format(*kept)["messages"]
-    assert CHARS.count(sent) <= report.max_tokens
+    assert CHARS.count(sent) <= limit
 
 
 def test_a_text_that_was_cut_in_another_form_is_a_msg() -> None:

@@ -187,8 +187,8 @@ def test_a_file_in_a_result_is_loaded_whoever_brings_the_result(tmp_path: Path) 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
 def test_turns_that_are_merged_stay_blocks_of_their_own(provider: str) -> None:
     # They became lines of one text, and nobody could tell where one ended.
-    users = [{"role": "user", "content": "One\ntwo"}, {"role": "user", "content": "three"}]
-    answers = [
+    users: list[dict[str, object]] = [{"role": "user", "content": "One\ntwo"}, {"role": "user", "content": "three"}]
+    answers: list[dict[str, object]] = [
         {"role": "assistant", "content": "Yes."},
         {"role": "assistant", "content": [{"type": "text", "text": "No."}]},
     ]

@@ -10,7 +10,7 @@ from formatter_helpers import KINDS, call, calling, judged, result, said
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 
-HI = {"role": "user", "content": "hi"}
+HI: dict[str, object] = {"role": "user", "content": "hi"}
 USED = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 ASKED = {"role": "assistant", "content": None, "tool_calls": [USED]}
 CALLING = [name for name in PROVIDERS if name != "ollama-generate"]
@@ -24,7 +24,7 @@ def lost(payload: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], provider: str) -> None:
     # It vanished, also with strict=True.
-    messages = [
+    messages: list[Msg | dict[str, object]] = [
         {"role": "system", "content": "Be brief.", "cache_control": {"type": "ephemeral"}},
         {**HI, "mood": "calm", "nothing": None, "empty": []},
         Msg("assistant", "Hello.", "assistant", metadata={"score": 0}),
@@ -41,7 +41,10 @@ def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], p
 
 
 def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
-    history = [{**HI, "content": "a" * 50, "mood": "calm"}, {"role": "assistant", "content": "b" * 50}]
+    history: list[dict[str, object]] = [
+        {**HI, "content": "a" * 50, "mood": "calm"},
+        {"role": "assistant", "content": "b" * 50},
+    ]
     payload = ChatFormatter("openai", budget=Budget(60, CharTokenCounter())).format(history, {**HI, "tone": "dry"})
     assert lost(payload) == [("messages[2].tone", '"dry"')]
 
@@ -69,3 +72,16 @@ def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:
     payload = judged(ChatFormatter("deepseek"), {**HI, "name": "Ann"}, ASKED, Msg("f", [result("c1", "rain")], "tool"))
     assert [(entry.kind, entry.text) for entry in payload.report] == [("name", "Ann")]
     assert "Ann" not in said(payload)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_field_of_a_part_is_in_the_report_at_its_place(provider: str) -> None:
+    part = {"type": "text", "text": "Hi.", "cache_control": {"type": "ephemeral"}}
+    cited = {"type": "text", "text": "There.", "citations": [{"cited_text": "here"}]}
+    payload = ChatFormatter(provider).format([{"role": "user", "content": [part, cited]}])
+    assert [(entry.where, entry.kind) for entry in payload.report if "content" in entry.where] == [
+        ("messages[0].content[0].cache_control", "cache"),
+        ("messages[0].content[1].citations", "metadata"),
+    ]
+    # A breakpoint is no content, so strict lets it go.
+    ChatFormatter(provider, strict=True).format([{"role": "user", "content": [part]}])

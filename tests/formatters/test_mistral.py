@@ -68,7 +68,7 @@ def test_thoughts_of_its_own_go_back_among_the_content_and_others_do_not() -> No
 
 
 def test_sounds_and_documents_are_bare_texts() -> None:
-    blocks = [
+    blocks: list[AudioBlock | FileBlock] = [
         AudioBlock(Base64Source("audio/wav", WAV)),
         AudioBlock(URLSource("https://example.com/a.mp3")),
         FileBlock(Base64Source("application/pdf", PDF), filename="a.pdf"),

@@ -42,7 +42,7 @@ class TestMistralClient(Contract):
         assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.5}
 
     def test_parameters_and_schemas_have_mistrals_names(self, server: ModelServer, client: Client) -> None:
-        common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["\n"], "seed": 1}
+        common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["\n"], "seed": 1}
         request = self.request(client, **common)
         structured = client.structured(SCHEMA, "Size of it")
         client.send(request._replace(params={**request.params, **(structured or {})}))

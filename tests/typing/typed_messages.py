@@ -159,7 +159,6 @@ def wrong_budgets() -> None:
     Budget(100, policy="newest")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Budget(100, Letters())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Budget(100, cut="start")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    Budget(100).fit(["Hello"])  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     counter: TokenCounter = Letters()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     print(counter)
     TiktokenCounter(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -193,7 +193,7 @@ def _body(error: Exception) -> object:
     except ValueError:
         return text
     data = cast("Mapping[str, object]", said).get("data") if isinstance(said, Mapping) else None
-    return data or cast("object", said)
+    return data or said
 
 
 def _modules() -> tuple[ModuleType, ModuleType]:
