@@ -28,7 +28,7 @@ from lazyprompt.text.folding import MOST_WINDOWS, Folded, fold, places, windows
 from lazyprompt.trusted import is_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
@@ -75,6 +75,8 @@ _RESERVED_ENDED = re.compile(rf">|\|>|\|?{_NAME}\|>")
 _LONGEST_RESERVED = f"<|{'x' * 64}|>"
 # How many times the longest sequence one may be that has signs within it that do not show.
 _WIDEST = 8
+# By so many signs a sequence may begin that is then looked up.
+_TOLD = 4
 # So many signs are looked at one by one.
 _MOST_FINDS = 16
 
@@ -125,49 +127,50 @@ class _Forged(NamedTuple):
 _Edit: TypeAlias = tuple[int, int, str]
 
 
-class _Edges(NamedTuple):
+class _Edges:
     """The pieces that control sequences can be cut into.
 
-    Attributes:
-        begin: The signs that sequences begin with, in plain or in disguise.
-        end: The signs that they end with.
-        beginnings: What is left of them where the rest is cut off.
-        endings: What is left where the beginning is.
-        insides: What is left where both are.
+    Args:
+        texts: The sequences, in small letters.
         reserved: Whether anything of the form ``<|name|>`` counts.
     """
 
-    begin: frozenset[str]
-    end: frozenset[str]
-    beginnings: frozenset[str]
-    endings: frozenset[str]
-    insides: frozenset[str]
-    reserved: bool
+    __slots__ = ("_backwards", "_forwards", "_insides", "_reserved", "begin", "end")
 
-    @classmethod
-    def of(cls, texts: Iterable[str], *, reserved: bool) -> _Edges:
-        """The pieces of sequences."""
-        known = [*texts, *(("<|x|>",) if reserved else ())]
-        cuts = [(text[:at], text[at:]) for text in known for at in range(1, len(text))]
+    def __init__(self, texts: Iterable[str], *, reserved: bool) -> None:
+        known = {*texts, *(("<|x|>",) if reserved else ())}
+        self._reserved = reserved
+        # Sorted, so that one that begins (or, backwards, ends) with a piece is found however many there are.
+        self._forwards = sorted(known)
+        self._backwards = sorted(text[::-1] for text in known)
+        self._insides = JOINT.join(text[1:-1] for text in self._forwards)
         begin, end = (frozenset(text[place] for text in known) for place in (0, -1))
-        return cls(
-            begin.union(*(_DISGUISES.get(sign, "") for sign in begin)),
-            end.union(*(_DISGUISES.get(sign, "") for sign in end)),
-            frozenset(piece for piece, _ in cuts),
-            frozenset(piece for _, piece in cuts),
-            frozenset(piece[:at] for _, piece in cuts for at in range(1, len(piece))),
-            reserved,
-        )
+        self.begin = begin.union(*(_DISGUISES.get(sign, "") for sign in begin))
+        """The signs that sequences begin with, in plain or in disguise."""
+        self.end = end.union(*(_DISGUISES.get(sign, "") for sign in end))
+        """The signs that they end with."""
+
+    def is_beginning(self, piece: str) -> bool:
+        """Return True if a sequence begins with a piece and goes on."""
+        return _begins_longer(self._forwards, piece)
+
+    def is_ending(self, piece: str) -> bool:
+        """Return True if a sequence ends with a piece and more stands before it."""
+        return _begins_longer(self._backwards, piece[::-1])
+
+    def is_inside(self, piece: str) -> bool:
+        """Return True if a sequence has a piece within it, and more on both sides."""
+        return bool(piece) and piece in self._insides
 
     def begun(self, text: str) -> bool:
         """Whether a text is the beginning of a sequence."""
         piece = fold(text).rstrip().lower()
-        return piece in self.beginnings or (self.reserved and _RESERVED_BEGUN.fullmatch(piece) is not None)
+        return self.is_beginning(piece) or (self._reserved and _RESERVED_BEGUN.fullmatch(piece) is not None)
 
     def ended(self, text: str) -> bool:
         """Whether a text is the end of a sequence."""
         piece = fold(text).lstrip().lower()
-        return piece in self.endings or (self.reserved and _RESERVED_ENDED.fullmatch(piece) is not None)
+        return self.is_ending(piece) or (self._reserved and _RESERVED_ENDED.fullmatch(piece) is not None)
 
     def touched(self, text: str, width: int) -> bool:
         """Whether a text begins with the end of a sequence, or ends with the beginning of one."""
@@ -176,6 +179,12 @@ class _Edges(NamedTuple):
         return any(self.ended(head[:stop]) for stop in range(1, len(head) + 1)) or any(
             self.begun(tail[start:]) for start in range(len(tail))
         )
+
+
+def _begins_longer(known: Sequence[str], piece: str) -> bool:
+    """Return True if one of several sorted texts begins with a piece and goes on."""
+    at = bisect_right(known, piece)
+    return bool(piece) and at < len(known) and known[at].startswith(piece)
 
 
 class Controls:
@@ -193,7 +202,6 @@ class Controls:
     def __init__(
         self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
     ) -> None:
-        flags = re.IGNORECASE if any_case else re.NOFLAG
         # The longest first, so that of two sequences with one beginning the whole one is found.
         plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
@@ -203,39 +211,35 @@ class Controls:
         self._edges: _Edges | None = None
         by_sign: dict[str, list[str]] = {}
         for text in plain:
-            by_sign.setdefault(text[0], []).append(text[1:])
+            by_sign.setdefault(text[0], []).append(text)
         if reserved:
             by_sign.setdefault("<", [])
         if headers:
             by_sign.setdefault("#", [])
         known = "|".join(re.sub(r"(?:\\?[ \t])+", r"[ \\t]+", re.escape(text[1:])) for text in headers)
-        others = {"<": [_RESERVED[1:]] if reserved else [], "#": [f"(?P<header>(?i:{known}))"] if headers else []}
-        # Grouped by their first signs, sequences cost one look a sign of the text, however many there are.
-        patterns = {
-            sign: f"{re.escape(sign)}(?:{'|'.join([*_grouped(rest), *others.get(sign, ())])})"
-            for sign, rest in by_sign.items()
-        }
-        self._pattern = re.compile("|".join(patterns.values()) or "(?!)", flags)
+        others = {"<": _RESERVED[1:] if reserved else "", "#": f"(?P<header>(?i:{known}))" if headers else ""}
         # Looking for one sign costs a thirtieth of a search: text without any first sign is clean at once. Values are
         # looked at joined, where a line's start is not to be seen, so a header anywhere counts.
-        self._searches = [
-            _Search(sign, _forms(sign, by_sign[sign]), re.compile(pattern, flags)) for sign, pattern in patterns.items()
-        ]
+        self._searches = {
+            sign: _Search(sign, texts, others.get(sign, ""), any_case=any_case) for sign, texts in by_sign.items()
+        }
+        begun = "|".join(each.begun.pattern for each in self._searches.values())
+        self._pattern = re.compile(begun or "(?!)", _flags(any_case))
 
     def clean(self, text: str) -> bool:
         """Whether a text surely holds no control sequence, in plain or in disguise."""
         if text.isascii():
-            for sign, _, pattern in self._searches:  # noqa: SIM110 - a generator would cost as much as the look itself
-                if sign in text and _occurs(text, sign, pattern):
+            for sign, search in self._searches.items():  # noqa: SIM110 - a generator would cost as much as the look itself
+                if sign in text and search.occurs(text):
                     return False
             return True
-        for _, forms, pattern in self._searches:
-            if not forms:
-                if pattern.search(fold(text)):
+        for search in self._searches.values():
+            if not search.forms:
+                if search.finds(fold(text)):
                     return False
                 continue
-            for form in forms:
-                if form in text and any(map(pattern.search, windows(text, form, self._longest))):
+            for form in search.forms:
+                if form in text and any(map(search.finds, windows(text, form, self._longest))):
                     return False
         return True
 
@@ -243,13 +247,11 @@ class Controls:
         """Whether a control sequence could lie partly in this trusted text and partly in a value beside it."""
         text = fold(literal)
         lower = text.lower()
+        edges, most = self._pieces(), min(len(lower), self._longest) + 1
         return bool(text) and (
             (self._reserved and _RESERVED_ACROSS.search(text) is not None)
-            or any(
-                (lower in known and lower != known)
-                or any(lower.endswith(known[:cut]) or lower.startswith(known[cut:]) for cut in range(1, len(known)))
-                for known in self._texts
-            )
+            or edges.is_inside(lower)
+            or any(edges.is_beginning(lower[-size:]) or edges.is_ending(lower[:size]) for size in range(1, most))
         )
 
     def at_edge(self, texts: Sequence[str]) -> bool:
@@ -272,21 +274,22 @@ class Controls:
             texts: The texts.
             known: Words that are no forgery.
         """
-        insides = self._pieces().insides
+        edges = self._pieces()
         short = [text for text in texts if len(text) <= self._longest and text not in known]
-        return any(fold(text).strip().lower() in insides for text in short)
+        return any(edges.is_inside(fold(text).strip().lower()) for text in short)
 
     def begins_at_end(self, literal: str) -> bool:
         """Whether a trusted text ends with the beginning of a control sequence."""
-        tail = literal[-self._longest :]
-        return any(self._pieces().begun(tail[at:]) for at in range(len(tail)))
+        edges, tail = self._pieces(), literal[-self._longest :]
+        return any(sign in edges.begin and edges.begun(tail[at:]) for at, sign in enumerate(tail))
 
     def ends_at_start(self, literal: str) -> bool:
         """Whether a trusted text begins with the end of a control sequence."""
-        return any(self._pieces().ended(literal[:at]) for at in range(1, min(len(literal), self._longest) + 1))
+        edges, head = self._pieces(), literal[: self._longest]
+        return any(sign in edges.end and edges.ended(head[: at + 1]) for at, sign in enumerate(head))
 
     def _pieces(self) -> _Edges:
-        self._edges = self._edges or _Edges.of(self._texts, reserved=self._reserved)
+        self._edges = self._edges or _Edges(self._texts, reserved=self._reserved)
         return self._edges
 
     def guard(
@@ -322,6 +325,17 @@ class Controls:
                 guarded[part] = _broken(guarded[part], sequences)
         raise SafetyError(f"{slots[1]!r} and its neighbours hold control sequences that cannot be made harmless")
 
+    def found(self, text: str) -> list[tuple[int, str]]:
+        """Return the places and texts of the control sequences in a text, in plain and in disguise."""
+        return [(each.begin, each.text) for each in self._forged(("", text, ""), frozenset((0, 2)))]
+
+    def begins_in(self, text: str) -> bool:
+        """Return True if a text holds a character that a control sequence may begin with."""
+        return any(
+            any(form in text for form in each.forms or (each.sign,)) or not (each.forms or text.isascii())
+            for each in self._searches.values()
+        )
+
     def restored(self, text: str) -> str:
         """A text that was made harmless, as it was before.
 
@@ -342,8 +356,14 @@ class Controls:
 
     def _begins(self, text: str, at: int, behind: str) -> bool:
         """Whether a control sequence begins at a place, with what would stand behind it."""
-        found = self._pattern.match(fold(text[at] + behind))
-        return found is not None and (found.lastgroup != "header" or _at_line_start(text, at))
+        folded = fold(text[at] + behind)
+        found = self._match(folded, 0)
+        return found is not None and (not found.is_header or _at_line_start(text, at))
+
+    def _match(self, folded: str, at: int) -> _Found | None:
+        """Return the control sequence at a place of a folded text."""
+        search = self._searches.get(folded[at : at + 1])
+        return None if search is None else search.match(folded, at)
 
     def _forged(self, parts: Sequence[str], spared: frozenset[int]) -> list[_Forged]:
         """The sequences that reach into text that is not spared."""
@@ -352,13 +372,15 @@ class Controls:
         starts = list(accumulate(map(len, parts), initial=0))
         forged: list[_Forged] = []
         at = 0
-        while match := self._pattern.search(folded.text, at):
+        while candidate := self._pattern.search(folded.text, at):
             # Another sequence may begin inside one that is not forged.
-            at = match.start() + 1
-            if match.lastgroup == "header" and not _at_line_start(folded.text, match.start()):
+            place = candidate.start()
+            at = place + 1
+            found = self._match(folded.text, place)
+            if found is None or (found.is_header and not _at_line_start(folded.text, place)):
                 continue
-            begin, into = folded.origin(match.start())
-            end = folded.origin(match.end() - 1)[0] + 1
+            begin, into = folded.origin(place)
+            end = folded.origin(found.end - 1)[0] + 1
             first = bisect_right(starts, begin) - 1
             for index in range(first, bisect_left(starts, end)):
                 if index not in spared and parts[index]:
@@ -368,7 +390,7 @@ class Controls:
                         index, max(begin - start, 0), end - start, begin < start, sign, into, whole[begin:end]
                     )
                     forged.append(sequence)
-                    at = match.end()
+                    at = found.end
                     break
         return forged
 
@@ -438,53 +460,101 @@ def _json_escape(sign: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-class _Search(NamedTuple):
-    """What is looked for behind one sign.
+class _Found(NamedTuple):
+    """A control sequence in a text.
 
     Attributes:
-        sign: The sign that sequences begin with.
-        forms: The sign and its disguises; none where nobody knows them all.
-        pattern: The sequences.
+        end: The index behind it.
+        is_header: True if it is a section header.
     """
 
-    sign: str
-    forms: tuple[str, ...]
-    pattern: re.Pattern[str]
+    end: int
+    is_header: bool = False
 
 
-def _forms(sign: str, rests: Sequence[str]) -> tuple[str, ...]:
-    """A sign and those of its disguises that sequences could begin with.
+class _Search:
+    """The control sequences that begin with one sign.
+
+    A pattern of all of them would take long to compile. So the pattern knows but how they begin, and what is found is
+    then looked up by its length.
 
     Args:
         sign: The sign.
-        rests: What is behind it in the sequences.
+        texts: The sequences.
+        others: A pattern of what is behind the sign in further ones; empty if there are none.
+        any_case: Whether large and small letters are the same.
     """
-    if sign not in _DISGUISES:
-        return ()
-    # A mark upon the sign stands behind it when decomposed: no sequence begins so that does not go on with the mark.
-    marks = ((form, normalize("NFKD", form).partition(sign)[2]) for form in _DISGUISES[sign])
-    return (sign, *(form for form, mark in marks if not mark or any(not r or r[0] == mark[0] for r in rests)))
+
+    __slots__ = ("_any_case", "_lengths", "_others", "_texts", "begun", "forms", "sign")
+
+    def __init__(self, sign: str, texts: Sequence[str], others: str, *, any_case: bool) -> None:
+        self.sign = sign
+        self._any_case = any_case
+        self._texts = frozenset(text.lower() if any_case else text for text in texts)
+        self._lengths = sorted({*map(len, texts)}, reverse=True)
+        self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)", _flags(any_case))
+        self.forms = _forms(sign, {text[1:2] for text in texts})
+        """The sign and its disguises; none where nobody knows them all."""
+        rests = [*_grouped({text[1:_TOLD] for text in texts}), *filter(None, (others,))]
+        self.begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})", _flags(any_case))
+        """A pattern of how they begin."""
+
+    def match(self, text: str, at: int) -> _Found | None:
+        """Return the longest sequence at a place."""
+        for length in self._lengths:
+            piece = text[at : at + length]
+            if (piece.lower() if self._any_case else piece) in self._texts:
+                return _Found(at + len(piece))
+        found = self._others.match(text, at)
+        return None if found is None else _Found(found.end(), found.lastgroup == "header")
+
+    def finds(self, text: str) -> bool:
+        """Return True if there is a sequence in a text."""
+        at = 0
+        # One may begin within another's beginning.
+        while found := self.begun.search(text, at):
+            if self.match(text, found.start()):
+                return True
+            at = found.start() + 1
+        return False
+
+    def occurs(self, text: str) -> bool:
+        """Return True if there is a sequence in a text that holds the sign."""
+        at = text.find(self.sign)
+        # A few signs are found sooner one by one than by a search, which goes through all that is between them.
+        for _ in range(_MOST_FINDS):
+            if at < 0:
+                return False
+            if self.begun.match(text, at) and self.match(text, at):
+                return True
+            at = text.find(self.sign, at + 1)
+        return at >= 0 and self.finds(text[at:])
 
 
 def _grouped(rests: Iterable[str]) -> list[str]:
     """Patterns for texts, which ask each first sign of theirs but once."""
     by_sign: dict[str, list[str]] = {}
-    for text in rests:
+    for text in sorted(rests):
         by_sign.setdefault(text[:1], []).append(re.escape(text[1:]))
     return [f"{re.escape(sign)}(?:{'|'.join(more)})" for sign, more in by_sign.items()]
 
 
-def _occurs(text: str, sign: str, pattern: re.Pattern[str]) -> bool:
-    """Whether a pattern that begins with a sign is found in a text."""
-    at = text.find(sign)
-    # A few signs are found sooner one by one than by a search, which goes through all that is between them.
-    for _ in range(_MOST_FINDS):
-        if at < 0:
-            return False
-        if pattern.match(text, at):
-            return True
-        at = text.find(sign, at + 1)
-    return at >= 0 and pattern.search(text, at) is not None
+def _flags(any_case: bool) -> re.RegexFlag:  # noqa: FBT001 - as the callers have it
+    return re.IGNORECASE if any_case else re.NOFLAG
+
+
+def _forms(sign: str, seconds: Collection[str]) -> tuple[str, ...]:
+    """A sign and those of its disguises that sequences could begin with.
+
+    Args:
+        sign: The sign.
+        seconds: The signs behind it in the sequences.
+    """
+    if sign not in _DISGUISES:
+        return ()
+    # A mark upon the sign stands behind it when decomposed: no sequence begins so that does not go on with the mark.
+    marks = ((form, normalize("NFKD", form).partition(sign)[2]) for form in _DISGUISES[sign])
+    return (sign, *(form for form, mark in marks if not mark or not {"", mark[0]}.isdisjoint(seconds)))
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MISTRAL = (
     *("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]"),
     *("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[/INST]"),
-    *("[THINK]", "[/THINK]"),
+    *("[THINK]", "[/THINK]", "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"),
 )
 _GEMMA_4 = (
     *("<|turn>", "<turn|>", "<|channel>", "<channel|>", '<|"|>', "<|think|>", "<|tool>", "<tool|>"),
@@ -43,11 +43,16 @@ _OF_CALLS: Final = (
     (r"exaone", _EXAONE),
 )
 
+# For code that is filled in, as of Code Llama.
+_CODE_LLAMA = ("<PRE>", "<MID>", "<SUF>", "<EOT>", "<FILL_ME>")
+# The first chat models of InternLM 2 had these as the markers of turns and calls.
+_INTERNLM_2 = tuple(f"[UNUSED_TOKEN_{number}]" for number in range(140, 147))
 # SentencePiece, as of Llama 2: what begins and ends texts, and what has no place in the vocabulary.
 _LLAMA_2 = ("<s>", "</s>", "<unk>")
 _GEMMA = (
     *("<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>"),
     *("<start_of_image>", "<end_of_image>", "<image_soft_token>", "<start_of_audio>", "<end_of_audio>"),
+    *("<audio_soft_token>", "<|image>", "<image|>", "<|audio>", "<audio|>", "<2mass>"),
 )
 _STARCODER = (
     *("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>", "<filename>", "<gh_stars>", "<reponame>"),
@@ -60,7 +65,8 @@ _CHATGLM = ("[gMASK]", "[sMASK]", "[MASK]", "<sop>", "<eop>")
 _KIMI = ("[BOS]", "[EOS]", "[PAD]", "[UNK]", "[EOT]")
 _TEKKEN = (
     *("<unk>", "<pad>", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
-    *("[AUDIO]", "[BEGIN_AUDIO]"),
+    *("[AUDIO]", "[BEGIN_AUDIO]", "[TRANSCRIBE]", "[STREAMING_PAD]", "[STREAMING_WORD]"),
+    *("[NEXT_AUDIO_TEXT]", "[REPEAT_AUDIO_TEXT]"),
 )
 _MINIMAX_TOKENIZER = (
     *("]!p~[", "]!d~[", "]<]vision pad[>[", "]<]minimax[>[", "<function_call>", "<code_interpreter>", *_STARCODER),
@@ -70,8 +76,8 @@ _MINIMAX_TOKENIZER = (
     *("<review_comment>", "<filepath>"),
 )
 
-# Those of V3 and later that are not of the form of all others.
-_DEEPSEEK = ("\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
+# Those of V3 and later that are not of the form of all others, and that of DeepSeek Coder.
+_DEEPSEEK = ("<pad>", "\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
 
 _OF_TOKENIZER: Final = (
     (r"deepseek", _DEEPSEEK),
@@ -86,7 +92,10 @@ _OF_TOKENIZER: Final = (
     (r"seed-oss", ("<seed:pad>",)),
     (r"exaone", ("[BOS]", "[EOS]", "[PAD]", "[UNK]")),
     # All that were made of Llama 2, or have a tokenizer of its kind.
-    (r"llama-2|vicuna|zephyr|hermes-2|baichuan|internlm|yi|phi-3", _LLAMA_2),
+    (r"llama-2", (*_LLAMA_2, *_CODE_LLAMA)),
+    (r"internlm", (*_LLAMA_2, *_INTERNLM_2)),
+    (r"yi", (*_LLAMA_2, *_STARCODER)),
+    (r"vicuna|zephyr|hermes-2|baichuan|phi-3", _LLAMA_2),
 )
 
 # What only one tokenizer has, so that a template which holds it is known to be for this family.
@@ -94,6 +103,7 @@ _SIGNS: Final = (
     ("<start_of_turn>", "gemma"),
     ("<|turn>", "gemma-4"),
     ("<\uff5cUser\uff5c>", "deepseek"),
+    ("<|EOT|>", "deepseek"),
     ("<|start_of_role|>", "granite"),
     ("<|START_OF_TURN_TOKEN|>", "command"),
     ("[gMASK]", "glm-4"),

@@ -16,6 +16,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tokenizers import AddedToken, Tokenizer, models
 
 from lazyprompt import (
     Budget,
@@ -26,13 +27,16 @@ from lazyprompt import (
     MediaResolver,
     PromptLibrary,
     Prompty,
+    Rendered,
     URLSource,
     neutralize,
     restore,
 )
 from lazyprompt._json import JsonText
 from lazyprompt.errors import LazyPromptError, PromptFileError
-from lazyprompt.text.safety import NEUTRALIZE, Controls
+from lazyprompt.text.chat.controls import controls_of
+from lazyprompt.text.chat.source import ChatSource
+from lazyprompt.text.safety import NEUTRALIZE, Controls, controls_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,6 +193,52 @@ def test_many_unknown_slots_are_an_error_that_can_be_read() -> None:
     with pytest.raises(LazyPromptError) as caught:
         PROMPTER.generate_prompt({"q": "x", **values})
     assert len(str(caught.value)) < 60 * COUNT
+
+
+def added_tokens(size: int) -> list[str]:
+    return [f"<{'a' * (n % 60)}{n}>" for n in range(size)]
+
+
+def long_tokens(size: int) -> list[str]:
+    return [f"<{n}{'ab' * (size // 40)}>" for n in range(20)]
+
+
+def with_tokens(tokens: list[str]) -> ChatTemplate:
+    """A chat template whose tokenizer has these tokens."""
+    template = "{% for m in messages %}<|im_{{ m.content }}|>{{ (m.name or '')|indent }}{% endfor %}"
+    return ChatTemplate(ChatSource({"default": template}, whole_tokens=tuple(tokens)))
+
+
+def encoded(tokens: list[str]) -> list[int]:
+    tokenizer: Any = Tokenizer(models.BPE({chr(code): code for code in range(256)}, []))
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in tokens])
+    return Rendered([tokens[0], tokens[-1], tokens[1]], ["a", "b", "a"]).encode(tokenizer)
+
+
+TOKEN_WAYS: dict[str, Callable[[list[str]], object]] = {
+    "compiled": lambda tokens: Controls(tokens).at_edge(["a <", "> b"]),
+    "guarded": lambda tokens: Controls(tokens).guard(["", tokens[-1], ""], ["a", "b", "a"], NEUTRALIZE),
+    "literal": lambda tokens: Controls(tokens).may_cross("<a"),
+    "rendered": lambda tokens: with_tokens(tokens).render([{"role": "user", "content": tokens[-1], "name": "<"}]),
+    "prompter": lambda tokens: ChatPrompter("<{q}>").generate_prompt(
+        {"q": tokens[-1], "input": "x"}, chat_template=with_tokens(tokens)
+    ),
+    "encoded": encoded,
+}
+
+
+@pytest.mark.parametrize("way", TOKEN_WAYS)
+@pytest.mark.parametrize("make", [added_tokens, long_tokens])
+def test_special_tokens_take_time_by_their_number_and_length(way: str, make: Callable[[int], list[str]]) -> None:
+    """Each was cut into all of its pieces, and a pattern of all was compiled: two minutes for 20,000 long ones."""
+
+    def do(tokens: list[str]) -> None:
+        # As if they had not been seen before.
+        controls_of.cache_clear()
+        controls_for.cache_clear()
+        TOKEN_WAYS[way](tokens)
+
+    assert grows(make, do, 16_000) < 24
 
 
 def sparse(path: Path, begin: bytes = b"") -> Path:

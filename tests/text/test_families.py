@@ -567,6 +567,11 @@ def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None
     [
         *(("gemma-3", token) for token in ("<eos>", "<pad>", "<unused7>", "<start_of_image>")),
         *(("exaone-4", "[|assistant|]"), ("exaone-4", "[|tool|]"), ("granite-3", "<fim_prefix>"), ("kimi-k2", "[EOS]")),
+        *(("mistral-v7-tekken", token) for token in ("[MODEL_SETTINGS]", "[/MODEL_SETTINGS]", "[TRANSCRIBE]")),
+        *(("mistral-nemo", f"[STREAMING_{name}]") for name in ("PAD", "WORD")),
+        *(("mistral-v3", f"[{name}_AUDIO_TEXT]") for name in ("NEXT", "REPEAT")),
+        *(("deepseek-v2", "<pad>"), ("gemma-4", "<audio|>"), ("gemma-2", "<2mass>"), ("llama-2", "<FILL_ME>")),
+        *(("internlm2", "[UNUSED_TOKEN_146]"), ("yi-1.5", "<fim_middle>")),
         *(("baichuan2", "</s>"), ("vicuna", "<s>"), ("nemotron-nano-2", "<SPECIAL_999>"), ("command-r", "<PAD>")),
     ],
 )
