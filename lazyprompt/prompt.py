@@ -56,7 +56,7 @@ class Composition(NamedTuple):
     Attributes:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
-        note: Why nobody knows what the text is made of, where that is so: it is one part then.
+        note: The reason why origins are lost, if they are; only control sequences of the template are trusted then.
     """
 
     parts: tuple[str, ...]
@@ -72,7 +72,7 @@ class Rendered:
     Args:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
-        note: Why nobody knows what the text is made of, where that is so.
+        note: The reason why origins are lost, if they are.
     """
 
     text: str
@@ -120,7 +120,7 @@ class Rendered:
 
     @property
     def note(self) -> str:
-        """Why nobody knows what the text is made of, where that is so: it is one segment then."""
+        """The reason why origins are lost, if they are; only control sequences of the template are trusted then."""
         return self._known().note
 
     @property

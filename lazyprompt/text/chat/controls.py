@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import nodes
+from markupsafe import Markup
 
 from lazyprompt.messages import ROLES
 from lazyprompt.text.chat.dialect import parsed
@@ -17,30 +18,42 @@ from lazyprompt.text.safety import COMMON_TAGS, JOINT, Controls, controls_for
 from lazyprompt.text.special_tokens import tokens_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lazyprompt.text.chat.jinja import ChatJinja
 
 # <…>, [NAME] or [/NAME]: tokens, and tags that models know as if they were tokens.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
-# What makes another text of a text: filters and methods. What cuts at a text that is a control sequence finds none in a
-# clean one; what cuts elsewhere may bring pieces together.
-_CHANGING = frozenset(
+# Filters and methods that leave a text as it is, choose among values, or ask for something. All others change text:
+# those that cut at a text that is a control sequence find none in a clean one, others may bring pieces together.
+_LEAVING = frozenset(
     (
-        "center",
-        "e",
-        "encode",
-        "escape",
-        "expandtabs",
-        "forceescape",
-        "format",
-        "format_map",
-        "indent",
-        "ljust",
-        "reverse",
+        *("abs", "attr", "count", "d", "default", "dictsort", "endswith", "find", "float", "int", "isalnum", "isalpha"),
+        *("index", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace"),
+        *("istitle", "isupper", "items", "join", "length", "rejectattr", "rfind", "rindex", "round", "selectattr"),
+        *("safe", "splitlines", "startswith", "string", "sum", "tojson", "wordcount"),
     )
-) | {"rjust", "striptags", "swapcase", "translate", "truncate", "urlencode", "urlize", "wordwrap", "xmlattr", "zfill"}
+)
+# They take characters away, or change their order, where they are given a text and not a list.
+_MOVING = frozenset(
+    (
+        "batch",
+        "first",
+        "groupby",
+        "last",
+        "list",
+        "max",
+        "min",
+        "reject",
+        "reverse",
+        "select",
+        "slice",
+        "sort",
+        "unique",
+    )
+)
+_OF_TEXT = frozenset(dir(Markup)) | frozenset(dir(bytes))
 _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
 _STRIPPING = frozenset(("lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "trim"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
@@ -140,23 +153,23 @@ class _Risk(NamedTuple):
     """How a template could make a control sequence out of texts that hold none.
 
     Attributes:
-        always: Whether it can in ways that nobody can foresee: what it writes is to be looked at.
-        between: Whether its own text stands so close before and behind a text that one could lie in all three.
-        touches: Whether one could lie partly in its own text, partly in one beside it.
-        any_case: Whether it changes the case of letters.
-        cuts: At what it cuts texts into pieces, which may then stand anywhere.
+        always: True if it can in ways that nobody can foresee: what it writes is to be looked at.
+        moves: True if it may take characters out of a text, or change their order.
+        between: True if its own text stands so close before and behind a text that one could lie in all three.
+        any_case: True if it changes the case of letters.
+        cuts: The texts at which it cuts texts into pieces, which may then stand anywhere.
     """
 
     always: bool
+    moves: bool
     between: bool
-    touches: bool
     any_case: bool
     cuts: tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
 def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
-    """How a template could make a control sequence out of clean texts.
+    """Find out how a template could make a control sequence out of clean texts.
 
     Args:
         template: The template.
@@ -164,26 +177,83 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
         calls: Whether there may be calls, results and tools.
     """
     tree = parsed(template.text)
-    used = {_Use.of(node.name, node.args) for node in tree.find_all(nodes.Filter)}
-    methods = [node for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Getattr)]
-    used |= {_Use.of(cast("nodes.Getattr", node.node).attr, node.args) for node in methods}
-    cuts = [
-        node
-        for node in tree.find_all(nodes.Getitem)
-        if isinstance(node.arg, nodes.Slice)
-        and not (isinstance(node.node, nodes.Name) and node.node.name.endswith("messages"))
-    ]
+    used = {*_uses(tree)}
+    cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
+    cuts = [node for node in cuts if not is_list(node.node)]
     around = [*_around_words(template), *((*_around_calls(template), *_literals(tree)) if calls else ())]
     begun = [text for text in around if controls.begins_at_end(text)]
     ended = [text for text in around if controls.ends_at_start(text)]
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
+    moves = any(_is_moving(node) for node in tree.find_all((nodes.For, nodes.Filter, nodes.Getitem)))
+    always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
     return _Risk(
-        joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun),
+        always or _fills_in(tree) or bool(moves and begun),
+        moves,
         bool(begun and ended),
-        any(controls.may_cross(text) for text in around),
         any(use.name in _CASES for use in used),
         tuple(sorted(use.first for use in used if use.first and use.cuts(controls))),
+    )
+
+
+def _uses(tree: nodes.Template) -> Iterator[_Use]:
+    """Yield the filters and methods of a template, also those that it names by a text."""
+    for node in tree.find_all(nodes.Filter):
+        named = node.name == "map" and bool(node.args)
+        if named and isinstance(node.args[0], nodes.Const):
+            yield _Use.of(str(node.args[0].value), node.args[1:])
+        elif named or node.name != "map":
+            # A filter of which nobody knows the name may be any.
+            yield _Use.of("" if named else node.name, node.args)
+    calls = {id(node.node): node.args for node in tree.find_all(nodes.Call)}
+    for got in tree.find_all((nodes.Getattr, nodes.Getitem)):
+        name = got.attr if isinstance(got, nodes.Getattr) else _text_of(got.arg)
+        if name in _OF_TEXT and (id(got) in calls or name not in _SCHEMA_WORDS):
+            yield _Use.of(name, calls.get(id(got), ()))
+
+
+def _fills_in(tree: nodes.Template) -> bool:
+    """Return True if ``%`` may fill in a text."""
+    return not all(isinstance(node.right, nodes.Const) for node in tree.find_all(nodes.Mod))
+
+
+def is_list(node: nodes.Node | None) -> bool:
+    """Return True if something is a list: messages or the like, by the names that all templates give them, or pieces.
+
+    Args:
+        node: The expression.
+    """
+    if isinstance(node, nodes.Filter):
+        return node.name in ("dictsort", "items") or is_list(node.node)
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+        return is_list(node.node)
+    if isinstance(node, nodes.Call):
+        # ``range`` and ``x.split()``.
+        name = node.node.attr if isinstance(node.node, nodes.Getattr) else getattr(node.node, "name", "")
+        return name in ("items", "keys", "range", "rsplit", "split", "values")
+    name = node.name if isinstance(node, nodes.Name) else node.attr if isinstance(node, nodes.Getattr) else ""
+    name = _text_of(node.arg) or "" if isinstance(node, nodes.Getitem) else name
+    return name.endswith(("messages", "calls", "tools", "items", "list", "documents"))
+
+
+def _is_moving(node: nodes.For | nodes.Filter | nodes.Getitem) -> bool:
+    """Return True if this takes single characters of a text where it is given one."""
+    if isinstance(node, nodes.Filter):
+        return node.name in _MOVING and not is_list(node.node)
+    if isinstance(node, nodes.Getitem):
+        step = node.arg.step if isinstance(node.arg, nodes.Slice) else None
+        by_place = not isinstance(node.arg, nodes.Slice) and _text_of(node.arg) is None
+        return (step is not None or by_place) and not is_list(node.node)
+    if is_list(node.iter) or not isinstance(node.target, nodes.Name):
+        return False
+    # A character has neither items nor attributes: what is only asked for those, or what it is, is shown nowhere.
+    asked = (nodes.Getattr, nodes.Getitem, nodes.Test)
+    parents = [parent for part in node.body for parent in (part, *part.find_all(nodes.Node))]
+    return any(
+        isinstance(child, nodes.Name) and child.name == node.target.name
+        for parent in parents
+        if not isinstance(parent, asked)
+        for child in parent.iter_child_nodes()
     )
 
 
@@ -210,7 +280,7 @@ class _Use(NamedTuple):
         if self.name in _STRIPPING:
             return bool(self.first and self.first.strip())
         if self.name not in _CUTTING:
-            return self.name in _CHANGING
+            return self.name not in _LEAVING | _MOVING | _CASES
         if self.first and not controls.clean(self.first):
             return False
         # What is put between pieces keeps them apart, if no sequence could lie partly in it.
@@ -245,7 +315,9 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> b
     if not controls.clean(joined):
         return False
     risk = _risk(template, controls, calls=True)
-    if risk.always or (risk.any_case and not _any_case(template).clean(joined)):
+    if risk.always or (risk.moves and controls.begins_in(joined)):
+        return False
+    if risk.any_case and not _any_case(template).clean(joined):
         return False
     for cut in risk.cuts:
         texts = [piece for text in texts for piece in text.split(cut)]
@@ -259,5 +331,4 @@ def turns_may_be_touched(template: ChatJinja, controls: Controls) -> bool:
         template: The template.
         controls: Its control sequences.
     """
-    risk = _risk(template, controls, calls=False)
-    return risk.between or risk.touches
+    return _risk(template, controls, calls=False).between or any(map(controls.may_cross, _around_words(template)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import marshal
+import re
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, cast
 
@@ -151,12 +152,18 @@ class ChatEnvironment(BoundedEnvironment):
         cast("dict[str, Any]", self.globals).update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
+# Fields of formats that write a character by its number, or may.
+_BY_NUMBER = re.compile(r"%(?:\([^)]*\))?[-+ #0-9.*hlL]*c|:[^{}]*(?:c\}|\{)")
 # What these give is made of a traced text's own methods.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
 # These ask nothing of a text that its own methods do not write down.
 _FOLLOWED = frozenset(("count", "length", "safe", "string", "trim"))
 # What these give is one of the things they are given, with its own origin.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min"))
+
+
+# A value of which nobody knows where it came from.
+_UNKNOWN = (b"",)
 
 
 class TracingEnvironment(ChatEnvironment):
@@ -192,7 +199,7 @@ class TracingEnvironment(ChatEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Calculate; what ``%`` puts together came from where its operands came from."""
-        return _kept(super().call_binop(context, operator, left, right), (left, right))
+        return _kept(super().call_binop(context, operator, left, right), (left, right, *_by_number(left)))
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
         """Call what a template calls; text that comes back came from where the arguments came from."""
@@ -204,9 +211,16 @@ class TracingEnvironment(ChatEnvironment):
             # Jinja's own form of them makes another text of the same kind, which would need origins.
             function = self.getattr(str.__str__(subject), name)
         given = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
+        if name in ("format", "format_map"):
+            given = (*given, *_by_number(subject))
         made = super().call(context, function, *args, **kwargs)
         # ``loop.cycle`` gives one of its arguments as it is.
         return made if name == "cycle" else _kept(made, given)
+
+
+def _by_number(text: object) -> tuple[object, ...]:
+    """Return a value of unknown origin where a format may write characters by their numbers."""
+    return _UNKNOWN if isinstance(text, str) and _BY_NUMBER.search(text) else ()
 
 
 def _kept(made: object, given: object) -> object:
@@ -235,6 +249,8 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
             return made
         if name == "join" and (joined := _joined(given, kwargs)) == made:
             return joined
+        if name == "format":
+            given = (*given, *_by_number(given[0]))
         traced = holds_traced((given, kwargs))
         return whole(str.__str__(made), (given, kwargs), json=name == "tojson") if traced else made
 
@@ -291,8 +307,9 @@ def compiled(text: str, *, traced: bool = False) -> jinja2.Template:
     return made
 
 
+@lru_cache(maxsize=16)
 def parsed(text: str) -> nodes.Template:
-    """A template as a tree, for looking into.
+    """A template as a tree, for looking into; nobody may change it.
 
     Args:
         text: The template, whose syntax is right.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from jinja2 import nodes
 
+from lazyprompt.text.chat.controls import is_list
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.probe import ANSWER, LAST, NEXT, QUESTION, SPACED, SYSTEM, Probe
 from lazyprompt.text.safety import JOINT
@@ -190,15 +191,7 @@ def _measures(tree: nodes.Template) -> bool:
         if len(node.ops) == 1 and isinstance(node.ops[0].expr, nodes.Const) and node.ops[0].expr.value == 0
     }
     lengths = [node for node in tree.find_all(nodes.Filter) if node.name in ("length", "count")]
-    return any(id(node) not in asked and not _is_list(node.node) for node in lengths)
-
-
-def _is_list(node: nodes.Node | None) -> bool:
-    """Whether something is a list: messages or the like, by the names that all templates give them, or pieces."""
-    if isinstance(node, nodes.Call):
-        return isinstance(node.node, nodes.Getattr) and node.node.attr in ("split", "rsplit")
-    name = node.name if isinstance(node, nodes.Name) else node.attr if isinstance(node, nodes.Getattr) else ""
-    return name.endswith(("messages", "calls", "tools", "items", "list"))
+    return any(id(node) not in asked and not is_list(node.node) for node in lengths)
 
 
 def _fills_in(tree: nodes.Template) -> bool:
@@ -253,7 +246,18 @@ def chats_for(frame: Frame) -> Iterator[PlainChat]:
         (),
         (QUESTION, ANSWER),
         (QUESTION, ANSWER, NEXT, ANSWER),
-        ("x", "y", "你好，世界", "您好！", "a\nb\n\nc", "1. one\n2. two", "ß" * 3000, "{}" * 2000),
+        (
+            "x",
+            "y",
+            "你好，世界",
+            "您好！",
+            "a\nb\n\nc",
+            "1. one\n2. two",
+            "a < b & 'c'",
+            'd > "e"',
+            "ß" * 3000,
+            "{}" * 2000,
+        ),
         tuple(f"Wort {number}" for number in range(48)),
         *([(spaced("a"), spaced("b")), ("\u3000c ", "\td", " e", "f ")] if frame.trim is not None else []),
     )

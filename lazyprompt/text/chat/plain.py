@@ -34,8 +34,12 @@ class PlainForm(NamedTuple):
             chat: The chat.
             safety: What becomes of control sequences.
         """
-        if safety.looks and (
-            not self.controls.clean(chat.joined) or (self.touched and self.controls.at_edge(chat.texts))
+        if safety.looks and not self.controls.clean(chat.joined):
+            return None
+        if (
+            safety.looks
+            and self.touched
+            and (self.controls.at_edge(chat.texts) or self.controls.within(chat.texts, frozenset()))
         ):
             return None
         return self.frame.lay_out(chat)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.prompt import MARKERS
 from lazyprompt.text.chat.conversation import dicts_from
 from lazyprompt.text.chat.messages import plain_tools, texts_in
-from lazyprompt.text.chat.traced import OWN, Origin, Traced, map_origins, trace
+from lazyprompt.text.chat.traced import OWN, Origin, Traced, map_origins, map_texts, trace
 from lazyprompt.trusted import is_trusted
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def prompted(fields: Fields, template: ChatJinja) -> Prompted:
         chat = _with_system(system, chat, template)
     own = plain_tools(fields.tools.copy() if fields.tools.names else None)
     texts = [*fields.instruction[1::2], *fields.user[1::2], fields.input or "", *texts_in(past), *own.texts]
-    placed = [_in_place(message, at) for at, message in enumerate(_in_parts(chat, template))]
+    placed = [map_texts(message, partial(_placed, at)) for at, message in enumerate(_in_parts(chat, template))]
     return Prompted(placed, own.data, texts, [*fields.instruction[::2], *fields.user[::2]])
 
 
@@ -81,15 +82,9 @@ def _traced(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value if name == "role" else trace(value, Origin("history")) for name, value in message.items()}
 
 
-def _in_place(value: Any, at: int) -> Any:  # noqa: ANN401 - of the kind that was given
-    """A message whose texts know its index."""
-    if isinstance(value, Traced):
-        return map_origins(value, lambda origin: origin._replace(message=at))
-    if isinstance(value, dict):
-        return {_in_place(key, at): _in_place(item, at) for key, item in cast("dict[object, object]", value).items()}
-    if isinstance(value, list):
-        return [_in_place(item, at) for item in cast("list[object]", value)]
-    return value
+def _placed(at: int, text: Traced) -> Traced:
+    """Return a text of the message at an index."""
+    return map_origins(text, lambda origin: origin._replace(message=at))
 
 
 def _with_system(system: Traced, chat: list[dict[str, Any]], template: ChatJinja) -> list[dict[str, Any]]:

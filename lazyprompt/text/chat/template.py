@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from lazyprompt._frozen import read_only
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
-from lazyprompt.prompt import MARKERS, Composition, Rendered
+from lazyprompt.prompt import Composition, Rendered
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.derive import markers_of
@@ -160,7 +160,7 @@ class ChatTemplate:
             chat = plain_chat(messages)
             text = None if chat is None else self._plain_text(chat, policy)
             if chat is not None and text is not None:
-                return Rendered.later(text, partial(self._plain_composition, text, chat, policy))
+                return Rendered.later(text, partial(self._plain_composition, chat))
         jinja = self.jinja(tools=bool(tools), now=now)
         data, texts = jinja.prepared(dicts_from(messages, jinja))
         own = plain_tools(dicts_of(tools))
@@ -365,17 +365,17 @@ class ChatTemplate:
         plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
         text = None if plain is None else self._plain_text(plain, OFF)
         text = jinja.run(chat, given) if text is None else text
-        return Rendered.later(text, partial(_found_later, text, jinja, with_origins, given, controls, safety))
+        return Rendered.later(text, partial(_composition, jinja, with_origins, given, controls, OFF))
 
     def _plain_text(self, chat: PlainChat, safety: Policy) -> str | None:
         """A plain chat without running the template; None where it is for the template itself."""
         form = plain_form_of(self._chats[0], self._tokens)
         return None if form is None else form.text(chat, safety)
 
-    def _plain_composition(self, text: str, chat: PlainChat, safety: Policy) -> Composition:
+    def _plain_composition(self, chat: PlainChat) -> Composition:
         """What the text of a plain chat is made of."""
         jinja = self._chats[0]
-        return _found_later(text, jinja, messages_of(chat), _PROMPTED, self.controls(jinja), safety)
+        return _composition(jinja, messages_of(chat), _PROMPTED, self.controls(jinja), OFF)
 
     def controls(self, jinja: ChatJinja) -> Controls:
         """The control sequences of the template and of its tokenizer.
@@ -407,20 +407,6 @@ class ChatTemplate:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"
-
-
-def _found_later(
-    text: str,
-    jinja: ChatJinja,
-    chat: Sequence[Mapping[str, Any]],
-    given: Mapping[str, object],
-    controls: Controls,
-    safety: Policy,
-) -> Composition:
-    """What a text is made of that was found clean, or is to be as it is."""
-    found = _composition(jinja, chat, given, controls, OFF)
-    # Text that holds no control sequence can be trusted as a whole.
-    return Composition((text,), (MARKERS,), found.note) if found.note and safety.looks else found
 
 
 def _composition(

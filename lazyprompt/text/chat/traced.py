@@ -17,7 +17,7 @@ from lazyprompt._json import JsonText
 from lazyprompt.prompt import MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class Origin(NamedTuple):
@@ -29,6 +29,7 @@ class Origin(NamedTuple):
         trusted: Whether the developer or the template wrote it.
         json: Whether it was written as JSON.
         generated: Whether the template itself says that the model wrote it (``{% generation %}``).
+        mixed: True if the template's own text may be in it, too.
     """
 
     slot: str
@@ -36,12 +37,14 @@ class Origin(NamedTuple):
     trusted: bool = False
     json: bool = False
     generated: bool = False
+    mixed: bool = False
 
 
 OWN = Origin(MARKERS, trusted=True)
 
 _BEGUN = re.compile(r"<[^<>]*\Z")
 
+_PUNCTUATION = re.compile(r"[^\w\s]")
 _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
 _PLAIN = (str, int, float, type(None), range)
 
@@ -262,6 +265,23 @@ def traced_in(value: object) -> Iterator[Traced]:
         yield _UNKNOWN
 
 
+def _holds_own(value: object, found: Iterable[Traced]) -> bool:
+    """Return True if text of the template's own, with punctuation in it, went into a text."""
+    own = (value for value in _plain_in(value) if _PUNCTUATION.search(value))
+    return any(own) or any(origin.trusted and length for one in found for length, origin in one.runs)
+
+
+def _plain_in(value: object) -> Iterator[str]:
+    """Yield the texts in arguments that are not traced."""
+    if isinstance(value, str):
+        if not isinstance(value, Traced):
+            yield value
+    elif isinstance(value, list | tuple | dict):
+        items = cast("dict[object, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+        for item in items:
+            yield from _plain_in(item)
+
+
 def holds_traced(value: object) -> bool:
     """Whether there is a traced text in a value."""
     return next(traced_in(value), None) is not None
@@ -286,7 +306,9 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
     first = outside[0]
     if any(origin.message != first.message for origin in outside):
         first = first._replace(message=None)
-    return Traced.of(text, first._replace(json=json or first.json))
+    # The keys that a template writes as JSON are no control sequences.
+    mixed = not first.trusted and _holds_own(() if json else given, found)
+    return Traced.of(text, first._replace(json=json or first.json, mixed=mixed or first.mixed))
 
 
 def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given
@@ -299,6 +321,19 @@ def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind t
         return [trace(item, origin) for item in cast("list[object]", value)]
     if isinstance(value, tuple):
         return tuple(trace(item, origin) for item in cast("tuple[object, ...]", value))
+    return value
+
+
+def map_texts(value: Any, change: Callable[[Traced], str]) -> Any:  # noqa: ANN401 - of the kind that was given
+    """Return a copy of plain data whose traced texts, keys too, are changed."""
+    if isinstance(value, Traced):
+        return change(value)
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {map_texts(key, change): map_texts(item, change) for key, item in items}
+    if isinstance(value, list | tuple):
+        made = [map_texts(item, change) for item in cast("Sequence[object]", value)]
+        return tuple(made) if isinstance(value, tuple) else made
     return value
 
 

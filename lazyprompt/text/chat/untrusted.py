@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages import ROLES
 from lazyprompt.text.chat.conversation import CONTINUED
-from lazyprompt.text.chat.traced import OWN, Origin, Traced, cut, parts_of, trace
+from lazyprompt.text.chat.traced import Origin, Traced, cut, map_texts, parts_of, trace
+from lazyprompt.text.chat.untraced import untraced_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +34,7 @@ class Traces(NamedTuple):
     Attributes:
         parts: Trusted and untrusted text in turn.
         origins: The origin of each part.
-        note: Why nobody knows where the text came from, where that is so: it is one part then.
+        note: The reason why the template loses origins, if it does; only its own control sequences are trusted then.
     """
 
     parts: Sequence[str]
@@ -72,18 +74,29 @@ def rendered_with_origins(
         SafetyError: There is a control sequence, and that is refused.
     """
     traced, variables = with_origins(chat, given, controls, safety)
-    text = template.run([without_origins(message) for message in traced], {**given})
-    try:
-        parts, origins = parts_of(template.run(traced, variables, traced=True))
-    except TemplateError as error:
-        parts, origins, reason = [""], [OWN], str(error)
-    else:
-        reason = "the template wrote another text with them"
-    if "".join(parts) != text:
-        return _without_origins(template, (traced, variables), controls, safety, reason)
+    text = template.run(map_texts(traced, str.__str__), {**given})
+    parts, origins, lost = _traced_parts(template, (traced, variables), text, controls)
+    if lost:
+        guard = partial(guarded, controls=controls, safety=safety)
+        parts, origins = untraced_parts(template, map_texts((traced, variables), guard), controls, safety)
+        return Traces(parts, origins, f"where its text came from is lost in the template: {lost}")
     if safety.looks:
         parts = controls.guard(parts, [origin.slot for origin in origins], safety)
     return Traces(parts, origins)
+
+
+def _traced_parts(
+    template: ChatJinja, run: tuple[list[dict[str, Any]], dict[str, object]], text: str, controls: Controls
+) -> tuple[list[str], list[Origin], str]:
+    """Return the parts of a text and their origins, or the reason why the template loses them."""
+    try:
+        parts, origins = parts_of(template.run(*run, traced=True))
+    except TemplateError as error:
+        return [], [], str(error)
+    if "".join(parts) != text:
+        return [], [], "it writes another text with them"
+    mixed = any(origin.mixed and not controls.clean(part) for part, origin in zip(parts, origins, strict=True))
+    return parts, origins, "it changes text of its own and of others as one" if mixed else ""
 
 
 def with_origins(
@@ -105,37 +118,6 @@ def with_origins(
     """
     traced = [_traced_message(message, at, controls, safety) for at, message in enumerate(chat)]
     return traced, {**given, **{name: trace(given[name], Origin(name)) for name in ("tools", "documents")}}
-
-
-def _without_origins(
-    template: ChatJinja,
-    run: tuple[list[dict[str, Any]], dict[str, object]],
-    controls: Controls,
-    safety: Policy,
-    reason: str,
-) -> Traces:
-    """A chat whose origins are lost in the template: all that is not trusted is made harmless before."""
-    chat, variables = run
-    note = f"where its text came from is lost in the template: {reason}"
-    chat = [_harmless(message, controls, safety) for message in chat]
-    text = template.run(chat, _harmless(variables, controls, safety))
-    if not safety.looks:
-        # Nothing can be told apart behind the template, so that nothing in it is trusted.
-        return Traces(["", text, ""], [OWN, Origin("unknown"), OWN], note)
-    return Traces([text], [OWN], note)
-
-
-def _harmless(value: Any, controls: Controls, safety: Policy) -> Any:  # noqa: ANN401 - of the kind that was given
-    """Plain data, all traced texts of which are harmless."""
-    if isinstance(value, Traced):
-        return str.__str__(guarded(value, controls, safety))
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
-        return {_harmless(key, controls, safety): _harmless(item, controls, safety) for key, item in items}
-    if isinstance(value, list | tuple):
-        made = [_harmless(item, controls, safety) for item in cast("Sequence[object]", value)]
-        return tuple(made) if isinstance(value, tuple) else made
-    return value
 
 
 def guarded(text: Traced, controls: Controls, safety: Policy) -> Traced:
@@ -197,17 +179,3 @@ def _with_thought(text: Traced) -> Traced:
             runs += (*cut(text.runs, at, start), *tag)
             at = end
     return Traced(text, (*runs, *cut(text.runs, at, len(text))))
-
-
-def without_origins(value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-    """The same data, its texts plain."""
-    if isinstance(value, Traced):
-        return str.__str__(value)
-    if isinstance(value, dict):
-        return {
-            without_origins(key): without_origins(item) for key, item in cast("dict[object, object]", value).items()
-        }
-    if isinstance(value, list | tuple):
-        made = [without_origins(item) for item in cast("Sequence[object]", value)]
-        return tuple(made) if isinstance(value, tuple) else made
-    return value

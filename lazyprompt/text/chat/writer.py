@@ -8,9 +8,8 @@ from lazyprompt.prompt import MARKERS, Rendered
 from lazyprompt.text.chat.controls import turn_sequences_in
 from lazyprompt.text.chat.conversation import dicts_from
 from lazyprompt.text.chat.prompted import prompted
-from lazyprompt.text.chat.traced import Origin, trace
+from lazyprompt.text.chat.traced import Origin, map_texts, trace
 from lazyprompt.text.chat.trained import trained_parts
-from lazyprompt.text.chat.untrusted import without_origins
 from lazyprompt.text.layout import Laid, Said
 from lazyprompt.text.safety import controls_for
 
@@ -112,7 +111,7 @@ class ChatTemplateWriter:
         # A sequence may begin in the developer's own text and end in a value.
         careful = any(map(controls.may_cross, filter(None, given.literals)))
         texts = None if careful else given.texts
-        chat = without_origins(given.chat)
+        chat = map_texts(given.chat, str.__str__)
         return self._template.laid_out(jinja, chat, variables, self._safety, texts, given.chat)
 
     def _guarded(self, label: str | None) -> list[str]:

@@ -280,7 +280,7 @@ def test_other_letters_keep_their_origins_as_long_as_they_are_as_many(way: str, 
 
 def test_letters_that_become_two_are_of_their_text() -> None:
     text = Traced.of("Stra", OWN) + Traced.of("ße", OF_USER)
-    same(text.upper(), "STRASSE", [OF_USER] * 7)
+    same(text.upper(), "STRASSE", [OF_USER._replace(mixed=True)] * 7)
     same(Traced.of("ßa", OF_USER).title(), "Ssa", [OF_USER] * 3)
 
 
@@ -366,7 +366,8 @@ def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> N
         ([], OWN),
         (["a"], OWN),
         ([Traced.of("a", OWN)], OWN),
-        ([Traced.of("a", OWN), Traced.of("b", OF_USER)], OF_USER),
+        ([Traced.of("a", OWN), Traced.of("b", OF_USER)], OF_USER._replace(mixed=True)),
+        (["a", Traced.of("b", OF_USER)], OF_USER),
         ([Traced.of("b", OF_USER), Traced.of("c", Origin("user", 1))], Origin("user", None)),
         ([Traced.of("b", OF_USER), Traced.of("c", OF_TOOLS)], Origin("user", None)),
         ([Traced.of("", OF_USER)], OF_USER),
@@ -379,6 +380,13 @@ def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> N
 def test_what_nobody_can_follow_came_from_what_it_was_made_of(given_texts: list[str], expected: Origin) -> None:
     same(whole("xyz", given_texts), "xyz", [expected] * 3)
     same(whole("xyz", given_texts, json=True), "xyz", [expected._replace(json=True)] * 3)
+
+
+@pytest.mark.parametrize(("own", "mixed"), [("<|", True), ("a b", False), ({"width": 4}, False)])
+def test_what_may_hold_a_control_sequence_of_the_templates_own_says_so(own: object, mixed: bool) -> None:  # noqa: FBT001 - a table
+    given_texts = (Traced.of("b", OF_USER), own)
+    same(whole("xyz", given_texts), "xyz", [OF_USER._replace(mixed=mixed)] * 3)
+    same(whole("xyz", given_texts, json=True), "xyz", [OF_USER._replace(json=True)] * 3)
 
 
 @given(TRACED)
