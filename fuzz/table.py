@@ -9,6 +9,7 @@ from fuzz.targets.chat import CHAT
 from fuzz.targets.formatters import FORMATTERS
 from fuzz.targets.from_text import FROM_TEXT
 from fuzz.targets.journals import JOURNALS
+from fuzz.targets.lossy import LOSSY
 from fuzz.targets.prompter import PROMPTER
 from fuzz.targets.prompty import PROMPTY
 from fuzz.targets.references import REFERENCES
@@ -27,7 +28,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     each.name: each
     for each in (
         *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, JINJA, MUSTACHE, HANDLEBARS),
-        *(ANSWERS, FORMATTERS, CHAT, PROMPTER, JOURNALS, TOKENIZERS),
+        *(ANSWERS, FORMATTERS, CHAT, LOSSY, PROMPTER, JOURNALS, TOKENIZERS),
     )
 }
 """The targets."""

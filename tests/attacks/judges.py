@@ -91,10 +91,14 @@ _LLAMA_3_TOOLS = _PIPED.format("(?:python_tag|python_start|python_end)")
 _LLAMA_3_SPECIALS = _PIPED.format(
     r"(?:begin_of_text|end_of_text|finetune_right_pad_id|step_id|image|patch|reserved_special_token_\d+)"
 )
-_GEMMA_SPECIALS = r"<bos>|<eos>|<pad>|<unk>|<mask>|<unused\d+>|<start_of_image>|<end_of_image>|<image_soft_token>"
+_GEMMA_SPECIALS = (
+    r"<bos>|<eos>|<pad>|<unk>|<mask>|<unused\d+>|<start_of_image>|<end_of_image>|<image_soft_token>|<audio_soft_token>"
+)
 _SEP = "\u2581"
 _DEEPSEEK_TOOLS = f"<\uff5ctool{_SEP}(?:calls?|outputs?|sep)(?:{_SEP}(?:begin|end))?\uff5c>"
-_DEEPSEEK_SPECIALS = f"<\uff5c(?:fim{_SEP}\\w+|{_SEP}pad{_SEP}|place{_SEP}holder{_SEP}no{_SEP}\\d+)\uff5c>|{_THOUGHTS}"
+_DEEPSEEK_SPECIALS = (
+    f"<\uff5c(?:fim{_SEP}\\w+|{_SEP}pad{_SEP}|place{_SEP}holder{_SEP}no{_SEP}\\d+)\uff5c>|<pad>|{_THOUGHTS}"
+)
 _GLM = Layout(
     _roles("<|{}|>", "system user assistant observation"),
     tools=f"{_QWEN_TOOLS}|</?arg_key>|</?arg_value>",
@@ -120,7 +124,7 @@ LAYOUTS: dict[str, Layout] = {
     "llama-2": Layout(
         ((r"\[INST\]", "user"), (r"\[/INST\]", "assistant"), ("<<SYS>>", "system"), ("<</SYS>>", "user")),
         "</?s>",
-        specials="<unk>",
+        specials="<unk>|<PRE>|<MID>|<SUF>|<EOT>|<FILL_ME>",
     ),
     "llama-3": Layout(
         ((r"<\|start_header_id\|>(\w*)(?:<\|end_header_id\|>)?", ""),),
@@ -138,14 +142,15 @@ LAYOUTS: dict[str, Layout] = {
         ((r"\[INST\]", "user"), (r"\[/INST\]", "assistant"), (r"\[SYSTEM_PROMPT\]", "system")),
         r"\[/SYSTEM_PROMPT\]|</?s>",
         r"\[TOOL_CALLS\]|\[ARGS\]|\[/?TOOL_RESULTS\]|\[/?AVAILABLE_TOOLS\]",
-        r"<unk>|\[IMG\]|\[IMG_BREAK\]|\[IMG_END\]|\[(?:MIDDLE|PREFIX|SUFFIX)\]",
+        r"<unk>|<pad>|\[IMG\]|\[IMG_BREAK\]|\[IMG_END\]|\[(?:MIDDLE|PREFIX|SUFFIX)\]|\[/?MODEL_SETTINGS\]|\[TRANSCRIBE\]|"
+        r"\[STREAMING_(?:PAD|WORD)\]|\[(?:NEXT|REPEAT)_AUDIO_TEXT\]|\[(?:BEGIN_)?AUDIO\]",
     ),
     "gemma": Layout(((r"<start_of_turn>(\w*)", ""),), "<end_of_turn>", specials=_GEMMA_SPECIALS),
     "gemma-4": Layout(
         ((r"<\|turn>(\w*)", ""),),
         r"<turn\|>",
         r"<\|tool_call>|<tool_call\|>|<\|tool_response>|<tool_response\|>|<\|tool>|<tool\|>",
-        rf'{_GEMMA_SPECIALS}|<\|channel>|<channel\|>|<\|"\|>',
+        rf'{_GEMMA_SPECIALS}|<\|channel>|<channel\|>|<\|"\|>|<\|(?:image|audio)>|<(?:image|audio)\|>',
     ),
     "phi-3": Layout(
         _roles("<|{}|>"), r"<\|end\|>", r"<\|/?tool(?:_call|_response)?\|>", r"<\|endoftext\|>|<\|dummy_\d+\|>"
@@ -220,9 +225,15 @@ LAYOUTS: dict[str, Layout] = {
     ),
 }
 
+_CHATML = LAYOUTS["chatml"]
+LAYOUTS["internlm-2"] = _CHATML._replace(specials=rf"{_CHATML.specials}|\[UNUSED_TOKEN_14[0-6]\]|</?s>|<unk>")
+LAYOUTS["yi"] = _CHATML._replace(specials=rf"{_CHATML.specials}|<fim_(?:prefix|middle|suffix|pad)>|<filename>|<unk>")
+
 # The layout of a family of models: the first pattern that its name begins with.
 _OF_FAMILIES = (
-    ("qwen|qwq|chatml|hermes|internlm|yi|smollm2|lfm2", "chatml"),
+    ("qwen|qwq|chatml|hermes|smollm2|lfm2", "chatml"),
+    ("internlm", "internlm-2"),
+    ("yi", "yi"),
     (r"llama-3|deepseek-r1-distill-llama", "llama-3"),
     ("llama-4", "llama-4"),
     ("llama-2", "llama-2"),

@@ -22,6 +22,28 @@ DIALECTS = {
 """Prompt files: what stands before the values in one of each dialect."""
 
 
+_OPEN, _CLOSE = "<|im_start|>{{ m.role }}\n", "<|im_end|>\n"
+_CALLS = (
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}>{{ c.function.arguments|tojson }}</tool_call>"
+    "{% endfor %}"
+)
+_TURNS = "{%% for m in messages %%}%s{%% endfor %%}"
+_UNESCAPED = "|e|replace('&lt;', '<')|replace('&gt;', '>')|replace('&#34;', '\"')|replace('&amp;', '&')"
+LOSING = {
+    "safe": "{% for t in tools or [] %}<|im_start|>system\n{{ 'Use '|safe + t.function.name + t|tojson }}<|im_end|>\n"
+    "{% endfor %}" + _TURNS % f"{_OPEN}{{{{ m.content }}}}{_CALLS}{_CLOSE}",
+    "unescape": _TURNS % f"{_OPEN}{{{{ (m.content|safe).unescape() }}}}{_CALLS}{_CLOSE}",
+    "letters": _TURNS % f"{_OPEN}{{% for c in m.content %}}{{{{ c }}}}{{% endfor %}}{_CALLS}{_CLOSE}",
+    "block": _TURNS
+    % f"{{% set turn %}}{_OPEN}{{{{ m.content }}}}{_CALLS}{_CLOSE}{{% endset %}}{{{{ turn{_UNESCAPED} }}}}",
+    "filter": _TURNS % f"{{% filter center(1) %}}{_OPEN}{{{{ m.content }}}}{_CALLS}{_CLOSE}{{% endfilter %}}",
+    "macro": f"{{% macro turn(m) %}}{_OPEN}{{{{ caller() }}}}{_CALLS}{_CLOSE}{{% endmacro %}}"
+    + _TURNS % "{% call turn(m) %}{{ '%s' % m.content }}{% endcall %}",
+    "namespace": _TURNS % f"{{% set n = namespace(t=m.content|wordwrap(10000)) %}}{_OPEN}{{{{ n.t }}}}{_CALLS}{_CLOSE}",
+}
+"""Chat templates that lose where their text came from, or change it in ways that are hard to follow."""
+
+
 class Case(NamedTuple):
     """What is put into a prompt.
 

@@ -21,6 +21,7 @@ from attacks.attacks import attacks, honest
 from attacks.judges import HEAD, NEXT, Message, forged, layout_of, readings
 from attacks.scenes import (
     DIALECTS,
+    LOSING,
     Case,
     alpaca_with,
     case_of,
@@ -33,7 +34,7 @@ from attacks.scenes import (
     tools_with,
 )
 from lazyprompt import ChatPrompter, MultiAgentFormatter, neutralize, restore
-from lazyprompt.errors import LazyPromptError
+from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.text.families import FAMILIES
@@ -140,6 +141,25 @@ def test_no_text_forges_anything_in_a_models_own_template(name: str) -> None:
 
     cases = ((attack, case) for attack, case in share([*TEMPLATES].index(name), 3) if attack not in UNWRITABLE)
     assert beaten(make, TEMPLATES[name], cases) == {}
+
+
+@pytest.mark.parametrize("name", LOSING)
+def test_no_text_forges_anything_in_a_template_that_loses_origins(name: str) -> None:
+    losing = ChatTemplate.load(LOSING[name])
+    refused: list[Case] = []
+
+    def make(case: Case) -> list[Message]:
+        try:
+            made = losing.render(history_with(case.text), tools_with(case.text))
+        except SafetyError:
+            # What nobody can tell apart from the template's own is refused.
+            refused.append(case)
+            return make(case.calm)
+        return [Message("", made.text)]
+
+    cases = [(attack, case) for attack, case in share([*LOSING].index(name), 4) if attack not in UNWRITABLE]
+    assert beaten(make, "chatml", iter(cases)) == {}
+    assert len(refused) < len(cases) / 10
 
 
 def plain(made: Any, key: str = "") -> Any:
