@@ -206,8 +206,8 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
             # A filter of which nobody knows the name may be any.
             yield _Use.of("" if named else node.name, node.args)
     calls = {id(node.node): node.args for node in tree.find_all(nodes.Call)}
-    for got in tree.find_all((nodes.Getattr, nodes.Getitem)):
-        name = got.attr if isinstance(got, nodes.Getattr) else _text_of(got.arg)
+    attributes = [(got, got.attr) for got in tree.find_all(nodes.Getattr)]
+    for got, name in (*attributes, *((got, _text_of(got.arg)) for got in tree.find_all(nodes.Getitem))):
         if name in _OF_TEXT and (id(got) in calls or name not in _SCHEMA_WORDS):
             yield _Use.of(name, calls.get(id(got), ()))
 
@@ -236,7 +236,7 @@ def is_list(node: nodes.Node | None) -> bool:
     return name.endswith(("messages", "calls", "tools", "items", "list", "documents"))
 
 
-def _is_moving(node: nodes.For | nodes.Filter | nodes.Getitem) -> bool:
+def _is_moving(node: nodes.Node) -> bool:
     """Return True if this takes single characters of a text where it is given one."""
     if isinstance(node, nodes.Filter):
         return node.name in _MOVING and not is_list(node.node)
@@ -244,7 +244,7 @@ def _is_moving(node: nodes.For | nodes.Filter | nodes.Getitem) -> bool:
         step = node.arg.step if isinstance(node.arg, nodes.Slice) else None
         by_place = not isinstance(node.arg, nodes.Slice) and _text_of(node.arg) is None
         return (step is not None or by_place) and not is_list(node.node)
-    if is_list(node.iter) or not isinstance(node.target, nodes.Name):
+    if not isinstance(node, nodes.For) or is_list(node.iter) or not isinstance(node.target, nodes.Name):
         return False
     # A character has neither items nor attributes: what is only asked for those, or what it is, is shown nowhere.
     asked = (nodes.Getattr, nodes.Getitem, nodes.Test)

@@ -210,7 +210,7 @@ class TracingEnvironment(ChatEnvironment):
         elif isinstance(subject, Traced) and name in ("format", "format_map"):
             # Jinja's own form of them makes another text of the same kind, which would need origins.
             function = self.getattr(str.__str__(subject), name)
-        given = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
+        given: tuple[object, ...] = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
         if name in ("format", "format_map"):
             given = (*given, *_by_number(subject))
         made = super().call(context, function, *args, **kwargs)
