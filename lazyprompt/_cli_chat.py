@@ -59,7 +59,7 @@ class _Words(NamedTuple):
 
     def turn(self, text: str) -> dict[str, object]:
         """The input of a turn."""
-        return {**self.values, self.slot: self.inputs.value(self.slot, text)}
+        return self.inputs.joined(self.values, self.slot, self.inputs.value(self.slot, text))
 
     def again(self, text: str) -> dict[str, object] | None:
         """The input where the model goes on in a turn: what the template needs; what the user said is said."""

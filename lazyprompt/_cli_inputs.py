@@ -70,12 +70,16 @@ class Inputs(Protocol):
         """
         ...
 
-    def alone(self, name: str, value: object) -> object:
-        """The input where nothing is given but that text.
+    def joined(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
+        """Return values with one that was given without a name.
 
         Args:
-            name: Its name, as of :meth:`open`.
+            values: What has a value already.
+            name: The name of the other, as of :meth:`open`.
             value: Its value.
+
+        Raises:
+            SlotError: It would not be the user's text.
         """
         ...
 
@@ -116,13 +120,12 @@ class SlotInputs(NamedTuple):
         return text
 
     def open(self, values: Mapping[str, object]) -> str:
-        """The only slot without a value; else ``input``, which is what the user says."""
-        left = [name for name in self.names if name not in values]
-        return left[0] if len(left) == 1 else "input"
+        """The slot that a text alone fills; else ``input``, the user's text."""
+        return self.prompter.name_of_text(values)
 
-    def alone(self, name: str, value: object) -> object:  # noqa: ARG002 - the prompter knows whose it is
-        """The text itself."""
-        return value
+    def joined(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
+        """Return all values; the prompter checks them."""
+        return {**values, name: value}
 
     def check(self, given: object, *, history: bool = False) -> None:
         """Nothing is known before the prompt is filled."""
@@ -172,20 +175,12 @@ class FileInputs(NamedTuple):
         return value
 
     def open(self, values: Mapping[str, object]) -> str:
-        """The only input without a value that must have one; else the only one that can."""
-        declared = {each.name: each for each in self.prompt.inputs}
-        needed = [each.name for each in declared.values() if each.required and each.default is None]
-        for names in (needed, declared, self.names):
-            left = [name for name in names if name not in values and self._kind(name) != "thread"]
-            if len(left) == 1:
-                return left[0]
-            if left:
-                raise SlotError(f"what is said could be the value of {', '.join(map(repr, left))}")
-        raise SlotError("each input has a value already" if self.names else "the prompt file takes no input")
+        """The input that a text alone is the value of, as the prompter says."""
+        return self.prompt.prompter.name_of_text(values)
 
-    def alone(self, name: str, value: object) -> object:
-        """The value by its name."""
-        return {name: value}
+    def joined(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
+        """Return all values; that without a name must stand in a user turn, or be called ``input``."""
+        return self.prompt.with_text(values, name, value)
 
     def check(self, given: object, *, history: bool = False) -> None:
         """Refuse names that are nowhere, and values that are missing or not of their kind."""
@@ -230,7 +225,9 @@ class FileInputs(NamedTuple):
                     yield f"{name}: {error}"
 
 
-def with_text(where: str, values: dict[str, object], inputs: Inputs, read: Callable[[str], object]) -> object:
+def with_text(
+    where: str, values: dict[str, object], inputs: Inputs, read: Callable[[str], object]
+) -> dict[str, object]:
     """Values, and one that is given without a name.
 
     Args:
@@ -244,6 +241,6 @@ def with_text(where: str, values: dict[str, object], inputs: Inputs, read: Calla
     """
     try:
         name = inputs.open(values)
+        return inputs.joined(values, name, read(name))
     except SlotError as error:
         raise WrongUseError(where, f"{error}; --set name=value gives one its value") from error
-    return {**values, name: read(name)} if values else inputs.alone(name, read(name))

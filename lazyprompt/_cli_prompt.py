@@ -131,7 +131,7 @@ _WORDS = (
     text_option("--system", help="The system text, in place of the model's own."),
     text_option("--extra-key", "extra_keys", multiple=True, metavar="NAME", help="A further slot."),
     text_option("--set", "values", multiple=True, metavar="NAME=VALUE", help="The value of a slot, or of an input."),
-    text_option("--input", "text", help="What the user says, or the value of the only slot that has none."),
+    text_option("--input", "text", help="The user's text, or the value of the only open slot in the user's part."),
     click.option("--history", metavar="FILE.json", help="Pairs or OpenAI messages."),
     click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form."),
     *FILE_OPTIONS,

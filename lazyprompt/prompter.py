@@ -14,11 +14,12 @@ from lazyprompt.errors import BudgetError, FormatError, TemplateError, did_you_m
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.prompt_maker import OWN_FORMS, PromptMaker
+from lazyprompt.text.call_input import name_of_text
 from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from lazyprompt._json import JsonObject
     from lazyprompt.batch.adapters import RayMap
@@ -60,6 +61,17 @@ class Prompter(PromptMaker):
     def slots(self) -> tuple[str, ...]:
         """The names of the slots that the input must fill."""
         return self._instruction.slots
+
+    def name_of_text(self, given: Container[str] = ()) -> str:
+        """Return the name of what a text without a name is: the slot that it fills, or ``input``, the user's text.
+
+        Args:
+            given: The slots that have a value already.
+
+        Raises:
+            SlotError: Text goes into slots only, and not just one is open.
+        """
+        return name_of_text(self._instruction.input_form, given)
 
     @property
     def response_format(self) -> JsonObject | None:
@@ -176,8 +188,9 @@ class Prompter(PromptMaker):
         """Make the prompt.
 
         Args:
-            input: A dict with a value for each slot, and under ``input`` what the user says, if no slot has that name;
-                or one value for the only slot; or, where there is no slot, what the user says.
+            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
+                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
+                else it is the user's text.
             history: What was said before: pairs, OpenAI dicts, Msg, in any mixture.
             tools: Tools the model may call: dicts or Python functions.
             label: The answer, in training data.

@@ -132,8 +132,8 @@ def test_a_filled_prompt_renders_as_the_prompter_does(values: dict[str, object],
 @given(text=st.text(alphabet="abc αβγ 你好，。<>{}[]()#|=/\n", max_size=60))
 def test_honest_text_stays_as_it_is(text: str) -> None:
     """Signs alone are no markers."""
-    rendered = ChatPrompter("ctx {a}", system="").with_safety("off").render(text)
-    careful = ChatPrompter("ctx {a}", system="").render(text)
+    rendered = ChatPrompter("ctx {input}", system="").with_safety("off").render(text)
+    careful = ChatPrompter("ctx {input}", system="").render(text)
     assert careful.text == rendered.text
 
 

@@ -19,7 +19,7 @@ from lazyprompt.text.values import Value
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from lazyprompt._json import JsonObject
     from lazyprompt.files.engines import Template
@@ -109,6 +109,17 @@ class FilePrompter(Prompter):
         self._filling = filling
         self._left = tuple(notes)
         self._expands = True
+
+    def name_of_text(self, given: Container[str] = ()) -> str:
+        """Return the input that a text alone is the value of; see :meth:`Filling.open_input`.
+
+        Args:
+            given: The inputs that have a value.
+
+        Raises:
+            SlotError: There are several, or there is none.
+        """
+        return self._filling.open_input(given)
 
     @property
     def response_format(self) -> JsonObject | None:
@@ -206,4 +217,4 @@ def _in_turn(parts: Sequence[str]) -> tuple[str, ...]:
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
     """The input that each part is from; the template's own text, and what an expression made, count as its own."""
-    return tuple(part.source.partition(".")[0] or own if isinstance(part, Value) else own for part in parts)
+    return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

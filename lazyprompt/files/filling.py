@@ -17,10 +17,12 @@ from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
 from lazyprompt.files.roles import layout_of
 from lazyprompt.files.turns import place_of_history, with_history
 from lazyprompt.history import History
+from lazyprompt.text.call_input import INPUT, dict_form
+from lazyprompt.text.slots import listed
 from lazyprompt.text.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from lazyprompt._json import JsonObject
     from lazyprompt.files.dialects.table import Dialect
@@ -61,26 +63,69 @@ class Filling:
     called: str
 
     def inputs_of(self, given: object) -> Mapping[str, object]:
-        """Inputs by their names.
+        """Return inputs by their names.
 
         Args:
-            given: A mapping; or a value alone, which is that of the only input that is no thread; or None.
+            given: A mapping; a value alone, for the open input (see :meth:`open_input`); or None.
 
         Raises:
-            SlotError: It is a value, and there are several inputs, or none.
+            SlotError: A value alone could be for several inputs or none, or would not be the user's text.
         """
         if given is None:
             return {}
         if isinstance(given, (dict, Mapping)):  # a dict is found sooner
             return cast("Mapping[str, object]", given)
-        names = [each.name for each in self.spec.inputs] or [*self.template.slots]
-        plain = [each.name for each in self.spec.inputs if each.kind != "thread"] or names
-        if len(plain) == 1:
-            return {plain[0]: given}
-        raise SlotError(
-            f"the inputs of {self.called} are a dict: {', '.join(names) or 'there are none'}; given was a "
-            f"{type(given).__name__}"
-        )
+        return self.with_text({}, self.open_input(), given)
+
+    def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
+        """Return inputs with the value of one that was given without its name.
+
+        Args:
+            values: The other inputs.
+            name: The input, as of :meth:`open_input`.
+            text: Its value.
+
+        Raises:
+            SlotError: It would not be the user's text: the input is not called ``input`` and stands in no user turn.
+        """
+        given = {**values, name: text}
+        if name != INPUT and not self._is_said_by_user(name, given):
+            raise SlotError(
+                f"a {type(text).__name__} alone is the user's text, and the input {name!r} of {self.called} stands in "
+                f"no user turn; give a dict, {dict_form(self._names)}"
+            )
+        return given
+
+    def open_input(self, given: Container[str] = ()) -> str:
+        """Return the only input without a value: of those that need one, of those not declared, of all but threads.
+
+        Args:
+            given: The inputs that have a value.
+
+        Raises:
+            SlotError: There are several, or there is none.
+        """
+        declared = [each.name for each in self.spec.inputs]
+        needed = [each.name for each in self.spec.inputs if each.required and each.default is None]
+        for names in (needed, [name for name in self.template.slots if name not in declared], declared):
+            left = [name for name in names if name not in given and name not in self._threads]
+            if len(left) == 1:
+                return left[0]
+            if left:
+                raise SlotError(
+                    f"a text alone could be the value of {listed(left)} of {self.called}; give a dict, "
+                    f"{dict_form(left)}"
+                )
+        has = "a value for each input already" if self._names else "no input"
+        raise SlotError(f"{self.called} has {has}, so a text alone has no place")
+
+    def _is_said_by_user(self, name: str, given: Mapping[str, object]) -> bool:
+        """True if the value of an input stands in a user turn, as far as its expressions tell."""
+        others = {*self._names} - {name}
+        declared = [each for each in self.spec.inputs if each.kind != "thread"]
+        parts = self._put_in(self._ready(checked_inputs(given, declared)))
+        asked = [part for section in self._sections(parts) if section.role == "user" for part in section.parts]
+        return any(isinstance(part, Value) and part.root not in others for part in asked)
 
     def parts(self, inputs: object) -> Sequence[str]:
         """The filled template: its own text, and values, in turn.
@@ -134,6 +179,11 @@ class Filling:
     @cached_property
     def _threads(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.spec.inputs if each.kind == "thread")
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """What the file declares, and what its template names beside that."""
+        return tuple(dict.fromkeys((*(each.name for each in self.spec.inputs), *self.template.slots)))
 
     @cached_property
     def _layout(self) -> Layout | None:

@@ -250,6 +250,19 @@ class Prompty:
         """The variables of its template."""
         return self.template.slots
 
+    def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
+        """Return inputs with the value of one that was given without its name.
+
+        Args:
+            values: The other inputs.
+            name: The input, as of ``prompter.name_of_text``.
+            text: Its value.
+
+        Raises:
+            SlotError: It would not be the user's text: the input is not called ``input`` and stands in no user turn.
+        """
+        return self._filling.with_text(values, name, text)
+
     def to_dict(self) -> JsonObject:
         """What the file says, in the canonical form of Prompty v2, with its template as ``instructions``."""
         return {**self.spec.to_dict(), "instructions": self.instructions}
@@ -258,7 +271,8 @@ class Prompty:
         """Check inputs.
 
         Args:
-            inputs: A value for each input, by its name; or a value alone, for the only input that is no thread.
+            inputs: A value for each input, by its name; or the user's text alone, for the only input
+                that needs a value.
 
         Returns:
             The inputs, with defaults where nothing is given.

@@ -68,7 +68,7 @@ def segments_of(
     found: list[TemplateSegment] = []
     for part in parts:
         if isinstance(part, Value):
-            root = part.source.partition(".")[0]
+            root = part.root
             text = marked(part) if part.held is not None else str.__str__(part)
             found.append(TemplateSegment("interp", text, root or None, root in strict))
         elif part and found and found[-1].kind == "literal":

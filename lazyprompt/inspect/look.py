@@ -159,7 +159,7 @@ def look(
     size = window if window is not None or model is None else context_of(model)
     report = sent.report if isinstance(sent, Payload) else ()
     facts = Facts(
-        _values(call.input, prompter.slots),
+        _values(prompter, call.input),
         seen.pieces,
         seen.marks,
         seen.forged,
@@ -254,8 +254,8 @@ def _slots(trim: TrimReport, pieces: Sequence[Piece], *, flat: bool) -> tuple[Sl
     return tuple(Slot(name, tokens.get(name, 0), "".join(texts.get(name, ()))) for name in [*names, around])
 
 
-def _values(given: object, slots: Sequence[str]) -> Mapping[str, object]:
-    """What was given, by the names of the slots."""
+def _values(prompter: Prompter, given: object) -> Mapping[str, object]:
+    """Return the values of an input by name."""
     if isinstance(given, Mapping):
         return cast("Mapping[str, object]", given)
-    return {} if given is None else {slots[0] if len(slots) == 1 else "input": given}
+    return {} if given is None else {prompter.name_of_text(): given}

@@ -11,6 +11,7 @@ from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
+from lazyprompt.text.call_input import INPUT, InputForm, read_input
 from lazyprompt.text.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ ALPACA_PREAMBLE = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
     "context if possible. Write a response that appropriately completes the request.\n\n ### Instruction:\n"
 )
-_INPUT = "input"
 
 
 @read_only
@@ -95,9 +95,11 @@ class InstructionTemplate:
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
         """The names of the slots, in the order in which they first appear."""
         self._names = frozenset(self.slots)
-        takes_input = self.accepts_input and _INPUT not in self._names
-        self._names_with_input = self._names | {_INPUT} if takes_input else None
+        takes_input = self.accepts_input and INPUT not in self._names
+        self._names_with_input = self._names | {INPUT} if takes_input else None
         self._only_text = takes_input and not self.slots
+        self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input)
+        """The names that an input may have."""
 
     @property
     def constant(self) -> frozenset[str]:
@@ -151,8 +153,9 @@ class InstructionTemplate:
         """Fill the slots.
 
         Args:
-            input: A dict with a value for each slot, and under ``input`` what the user says, if no slot has that name;
-                or one value for the only slot; or, where there is no slot, what the user says.
+            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
+                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
+                else it is the user's text.
 
         Returns:
             The filled instruction.
@@ -176,8 +179,8 @@ class InstructionTemplate:
         text: str | None = None
         if values.keys() != self._names:
             if values.keys() != self._names_with_input:
-                raise SlotError(misfit(values, self.slots, (_INPUT,) if self._names_with_input else ()))
-            text = value_text(values[_INPUT], _INPUT)
+                raise SlotError(misfit(values, self.slots, (INPUT,) if self._names_with_input else ()))
+            text = value_text(values[INPUT], INPUT)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
@@ -190,27 +193,12 @@ class InstructionTemplate:
         return self._system.origins(system), self._user.origins(user)
 
     def by_name(self, given: object) -> dict[str, object]:
-        """An input as values by the names of their slots; what the user says under ``input``.
+        """Read an input as values by the names of their slots, and the user's text under ``input``.
 
         Raises:
-            SlotError: It is one value, and there is not one slot for it.
+            SlotError: It is one value, and slots stay unfilled.
         """
-        if not isinstance(given, str) and isinstance(given, Mapping):
-            return dict(cast("Mapping[str, object]", given))
-        if given is None:
-            return {}
-        if len(self.slots) == 1:
-            return {self.slots[0]: given}
-        if self.slots:
-            raise SlotError(
-                f"the input is one {type(given).__name__}, but there are {len(self.slots)} slots; "
-                f"give a dict with a value for each of {listed(self.slots)}"
-            )
-        if not self.accepts_input:
-            raise SlotError(
-                "the input has no slot to go to; put one into the instruction, as {input}, or name it in extra_keys"
-            )
-        return {_INPUT: given}
+        return read_input(given, self.input_form)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"

@@ -42,6 +42,11 @@ class Value(str):
         made.source, made.held = source, held
         return made
 
+    @property
+    def root(self) -> str:
+        """The first name of :attr:`source`: that of the slot or input."""
+        return self.source.partition(".")[0]
+
     def __str__(self) -> str:
         return self
 

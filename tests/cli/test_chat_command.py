@@ -201,7 +201,7 @@ def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, mess
     ("prompt", "argv", "message"),
     [
         ("instruction: '{a} {b}'", [], "--set: no value for 'a', 'b'; the slots are 'a', 'b'"),
-        ("instruction: '{a}'", ["--set", "b=1"], "--set: no slot named 'b'"),
+        ("instruction: '{a}'", ["--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
         ("type: alpaca\ninstruction: x", [], "--prompt: the Alpaca form has no turns; give a prompt file of the type"),
         ("sytem: x", [], "PROMPT_FILE: p.yaml:1:1: unknown field 'sytem' (did you mean 'system'?)"),
     ],

@@ -339,9 +339,9 @@ def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
 
 def test_both_prompts_read_what_is_piped_in(run: Run, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write(tmp_path / f"{name}.yaml", f"type: chat\ninstruction: 'Answer {{q}} {name}'\n")
+        write(tmp_path / f"{name}.yaml", f"type: chat\ninstruction: 'Answer {{input}} {name}'\n")
     found: Any = run("inspect", "a.yaml", "--diff", "b.yaml", "--json", stdin=b"Who?").json
-    assert [change["state"] for change in found["slots"] if change["name"] == "q"] == ["same"]
+    assert [change["state"] for change in found["slots"] if change["name"] == "input"] == ["same"]
 
 
 def test_one_prompt_for_two_models(run: Run) -> None:

@@ -29,7 +29,7 @@ def test_slots_and_input(run: Callable[..., Ran]) -> None:
 
 
 def test_input_fills_the_only_slot(run: Callable[..., Ran]) -> None:
-    assert b"Say hi." in run("render", "--instruction", "Say {x}.", "--input", "hi").out
+    assert b"Say hi." in run("render", "--instruction", "Say {input}.", "--input", "hi").out
 
 
 def test_type_alpaca(run: Callable[..., Ran]) -> None:
@@ -100,7 +100,7 @@ def test_value_from_the_standard_input(run: Callable[..., Ran]) -> None:
 
 def test_literal_at(run: Callable[..., Ran]) -> None:
     assert b"[@x]" in run("render", "--instruction", "[{x}]", "--set", "x=@@x").out
-    assert b"[@@x]" in run("render", "--instruction", "[{x}]", "--input", "@@@x").out
+    assert b"[@@x]" in run("render", "--instruction", "[{input}]", "--input", "@@@x").out
 
 
 # --- What is piped in --------------------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ def test_options_that_a_prompt_file_leaves_no_room_for(run: Callable[..., Ran], 
 
 
 def test_json_of_flat_text(run: Callable[..., Ran]) -> None:
-    ran = run("render", "--instruction", "答{q}", "--input", "谁", "--json")
-    rendered = ChatPrompter("答{q}").render("谁")
+    ran = run("render", "--instruction", "答{input}", "--input", "谁", "--json")
+    rendered = ChatPrompter("答{input}").render("谁")
     assert ran.out.count(b"\n") == 1
     assert "谁".encode() in ran.out
     assert ran.json == {

@@ -72,8 +72,8 @@ def test_system_text() -> None:
 
 @pytest.mark.parametrize("keys", ["extra_keys: a", "extra_keys: [a]", "extra_keys:\n- a"])
 def test_extra_keys(keys: str) -> None:
-    expected = ChatPrompter("x", extra_keys="a").generate_prompt("1")
-    assert made(f"instruction: x\n{keys}", "1") == expected
+    expected = ChatPrompter("x", extra_keys="a").generate_prompt({"a": 1})
+    assert made(f"instruction: x\n{keys}", {"a": 1}) == expected
 
 
 def test_tools() -> None:
@@ -204,7 +204,7 @@ def test_file_is_frozen_and_can_be_pickled() -> None:
     with pytest.raises(AttributeError):
         file.model = "other"  # type: ignore[misc]
     again = pickle.loads(pickle.dumps(file))  # noqa: S301 - our own bytes
-    assert again.prompter.generate_prompt("1") == file.prompter.generate_prompt("1")
+    assert again.prompter.generate_prompt({"a": 1}) == file.prompter.generate_prompt({"a": 1})
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -352,7 +352,10 @@ class TestAsPrompter:
             {"type": "function", "function": {"name": "w", "description": "d", "parameters": parameters}}
         ]
         assert [tool["name"] for tool in prompt.tools_for()] == ["w", "m"]
-        with pytest.raises(SlotError, match="are a dict: a, b; given was a str"):
+        with pytest.raises(
+            SlotError,
+            match=r"could be the value of 'a', 'b' of <string>; give a dict, {'a'",
+        ):
             Prompty.loads("---\ninputs: {a: x, b: y}\n---\n{{ a }}{{ b }}").generate_prompt("hi")
 
     def test_hooks_see_the_inputs(self) -> None:

@@ -126,9 +126,9 @@ def test_a_slot_before_a_long_instruction_breaks_the_cache() -> None:
     rules = "Never say more than was asked for. " * 20
     before, behind = ChatPrompter(f"For {{who}}.\n{rules}"), ChatPrompter(f"{rules}\nFor {{who}}.")
     for form in ("flat", "anthropic"):
-        seen = look(before, Call("Ann"), form=form)
+        seen = look(before, Call({"who": "Ann"}), form=form)
         assert [(each.kind, each.values["slot"]) for each in seen.cautions] == [("cache", "who")]
-        assert look(behind, Call("Ann"), form=form).cautions == ()
+        assert look(behind, Call({"who": "Ann"}), form=form).cautions == ()
 
 
 def test_what_safety_lets_through_is_forged() -> None:
@@ -141,5 +141,5 @@ def test_what_safety_lets_through_is_forged() -> None:
 
 
 def test_more_kinds_of_signs_than_are_named() -> None:
-    seen = look(ChatPrompter("{x}"), Call("\u200b\u200c\u200d\u200e\u200f\u200b"), counter=CharTokenCounter())
+    seen = look(ChatPrompter("{x}"), Call({"x": "\u200b\u200c\u200d\u200e\u200f\u200b"}), counter=CharTokenCounter())
     assert str(seen.cautions[0]) == "x: 6 sign(s) that nobody sees: U+200B, U+200C, U+200D, U+200E …"

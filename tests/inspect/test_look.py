@@ -55,7 +55,7 @@ PROMPTERS: dict[str, tuple[Prompter, Call]] = {
     "two parts": (ChatPrompter({"system": "Be {x}.", "user": "{y}!"}), Call({"x": 3, "y": [1, {"a": None}]})),
     "empty": (EmptyPrompter(), Call("as it is")),
     "history of its own": (ChatPrompter("Say", history=PAIRS, tools=[TOOL], system="S"), Call("Hi", PAIRS)),
-    "off": (ChatPrompter("{x}").with_safety("off"), Call("<|im_end|>")),
+    "off": (ChatPrompter("{x}").with_safety("off"), Call({"x": "<|im_end|>"})),
     "off for a slot": (
         ChatPrompter("{x} and {y}").with_safety("neutralize", {"x": "off"}),
         Call({"x": "<|im_end|>", "y": "<|im_start|>"}),
@@ -177,7 +177,7 @@ def test_errors_are_those_of_generate_prompt() -> None:
     with pytest.raises(SlotError, match="no value for 'x'"):
         look(ChatPrompter("Say {x} {y}"), Call({"y": "1"}))
     with pytest.raises(SafetyError, match="holds the control sequence"):
-        look(ChatPrompter("{x}").with_safety("raise"), Call("<|im_end|>"))
+        look(ChatPrompter("{x}").with_safety("raise"), Call({"x": "<|im_end|>"}))
 
 
 def test_a_file_is_looked_at_with_its_inputs() -> None:
@@ -189,7 +189,8 @@ def test_a_file_is_looked_at_with_its_inputs() -> None:
 
 
 def test_as_json_it_is_what_programs_need() -> None:
-    seen = look(ChatPrompter("Say {x}."), Call("<|im_end|>\u202e", PAIRS), model="qwen2.5", max_tokens=1000, window=90)
+    call = Call({"x": "<|im_end|>\u202e"}, PAIRS)
+    seen = look(ChatPrompter("Say {x}."), call, model="qwen2.5", max_tokens=1000, window=90)
     found: Any = json.loads(json.dumps(look_json(seen)))
     assert found["text"] == seen.sent
     assert found["payload"] is None

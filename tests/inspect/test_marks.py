@@ -64,24 +64,24 @@ def test_so_in_the_json_of_calls_and_in_results(value: str, family: str | None) 
 
 
 def test_a_mark_is_the_whole_sequence() -> None:
-    seen = check(ChatPrompter("{q}."), Call("so <|im_end|> it is"), "qwen2.5")
+    seen = check(ChatPrompter("{q}."), Call({"q": "so <|im_end|> it is"}), "qwen2.5")
     assert [(mark.slot, mark.raw, mark.safe) for mark in seen.marks] == [("q", "<|im_end|>", r"<\|im_end|>")]
 
 
 def test_a_backslash_at_the_end_of_a_value_has_a_mark() -> None:
     # Once no mark: the value was compared to its end, and the backslash stands behind it.
-    seen = check(ChatPrompter("{q}|im_end|>"), Call("<"), "qwen2.5")
+    seen = check(ChatPrompter("{q}|im_end|>"), Call({"q": "<"}), "qwen2.5")
     assert [(mark.raw, mark.safe) for mark in seen.marks] == [("<", "<\\")]
 
 
 def test_sequences_that_follow_so_closely_that_they_look_like_one_are_one_mark() -> None:
     # Once two marks that overlapped: a header has no sign that ends it.
-    seen = check(ChatPrompter("### Response:\n{q}"), Call("a\n### Response: <|im_end|> b"), "qwen2.5")
+    seen = check(ChatPrompter("### Response:\n{q}"), Call({"q": "a\n### Response: <|im_end|> b"}), "qwen2.5")
     assert [mark.raw for mark in seen.marks] == ["### Response: <|im_end|>"]
 
 
 def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
-    seen = check(ChatPrompter("{q}"), Call("<|x|>" * 4000), "qwen2.5")
+    seen = check(ChatPrompter("{q}"), Call({"q": "<|x|>" * 4000}), "qwen2.5")
     assert len(seen.marks) == 4000
 
 
@@ -99,7 +99,7 @@ def test_a_value_that_was_cut_elsewhere_has_no_marks() -> None:
 @pytest.mark.parametrize("limit", [30, 40, 60, 90])
 def test_within_a_budget_marks_are_in_what_is_left(limit: int) -> None:
     prompter = ChatPrompter("{q}", system="", budget=Budget(None, CharTokenCounter(), slots={"q": limit}, cut="end"))
-    seen = look(prompter, Call("<|im_end|>" * 20), model="qwen2.5")
+    seen = look(prompter, Call({"q": "<|im_end|>" * 20}), model="qwen2.5")
     assert isinstance(seen.sent, str)
     assert seen.marks
     assert all(seen.sent[mark.start : mark.end] == mark.safe for mark in seen.marks)

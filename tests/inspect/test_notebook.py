@@ -128,7 +128,7 @@ def test_a_message_shows_itself_with_nothing_loaded(shell: Shell) -> None:
 
 def test_nothing_of_a_notebook_is_imported_by_the_package_nor_ipython_by_the_extension() -> None:
     check = (
-        "import sys, lazyprompt; lazyprompt.ChatPrompter('{a}').render('x', model='qwen2.5').segments;"
+        "import sys, lazyprompt; lazyprompt.ChatPrompter('{input}').render('x', model='qwen2.5').segments;"
         "print([name for name in sys.modules if name.startswith('lazyprompt.inspect')]);"
         "import lazyprompt.inspect.notebook; print('IPython' in sys.modules)"
     )

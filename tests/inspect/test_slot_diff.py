@@ -29,7 +29,7 @@ def test_slots_of_two_prompts() -> None:
 def test_lines_that_changed_with_those_around() -> None:
     texts = ["\n".join(f"{at}{end}" for at in range(9)) for end in ("", "!")]
     one, other = (
-        seen(ChatPrompter("{x}", system=""), text.replace("4!", "four"))
+        seen(ChatPrompter("{x}", system=""), {"x": text.replace("4!", "four")})
         for text in (texts[0], texts[0].replace("4", "4!"))
     )
     (change,) = (change for change in slot_diff(one, other) if change.state != "same")
@@ -40,7 +40,7 @@ def test_lines_that_changed_with_those_around() -> None:
 
 def test_the_markers_of_two_models() -> None:
     prompter = ChatPrompter("Say {x}", system="S")
-    changes = slot_diff(seen(prompter, "Hi", model="qwen2.5"), seen(prompter, "Hi", model="llama3.1"))
+    changes = slot_diff(seen(prompter, {"x": "Hi"}, model="qwen2.5"), seen(prompter, {"x": "Hi"}, model="llama3.1"))
     # Llama's template trims what is said, too.
     assert [change.name for change in changes if change.state == "changed"] == ["instruction", "markers"]
     assert changes[-1].name == "markers"
@@ -63,18 +63,19 @@ def test_what_stands_around_comes_last_and_may_differ_in_tokens_alone() -> None:
 
 def test_the_same_text_is_the_same_whatever_it_counts() -> None:
     # Once markers changed that were the same: what is left of the whole is counted as theirs.
-    one = seen(ChatPrompter("Say {x}"), "Hi")
+    one = seen(ChatPrompter("Say {x}"), {"x": "Hi"})
     other = replace(one, slots=tuple(slot._replace(tokens=slot.tokens + 1) for slot in one.slots))
     assert {change.state for change in slot_diff(one, other)} == {"same"}
 
 
 def test_the_end_of_a_line_is_a_difference() -> None:
     prompter = ChatPrompter("{x}", system="")
-    (change,) = (each for each in slot_diff(seen(prompter, "a"), seen(prompter, "a\n")) if each.state != "same")
+    one, other = (seen(prompter, {"x": text}) for text in ("a", "a\n"))
+    (change,) = (each for each in slot_diff(one, other) if each.state != "same")
     assert change.lines == ("@@ -1 +1,2 @@", " a", "+")
 
 
 def test_a_prompt_and_itself() -> None:
-    one = seen(ChatPrompter("Say {x}"), "Hi", form="anthropic")
+    one = seen(ChatPrompter("Say {x}"), {"x": "Hi"}, form="anthropic")
     assert {change.state for change in slot_diff(one, one)} == {"same"}
     assert all(change.lines == () for change in slot_diff(one, one))

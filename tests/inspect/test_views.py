@@ -128,7 +128,7 @@ def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pipe_has_no_width() -> None:
-    one = look(ChatPrompter("{x}"), Call("word " * 500), title="long " * 50)
+    one = look(ChatPrompter("{x}"), Call({"x": "word " * 500}), title="long " * 50)
     lines = look_text(one, terminal=False).splitlines()
     assert f"x           *+ {'word ' * 500}" in lines
     assert lines[0].startswith("long " * 50)
@@ -155,7 +155,7 @@ def test_what_a_budget_let_go_is_told() -> None:
 
 def test_a_slot_that_was_cut_is_told() -> None:
     prompter = ChatPrompter("Say {x}", budget=Budget(None, CharTokenCounter(), slots={"x": 9}, cut="end"))
-    out = look_text(look(prompter, Call("a" * 50)), terminal=False)
+    out = look_text(look(prompter, Call({"x": "a" * 50})), terminal=False)
     assert "- x cut: longer than 9 tokens; 50 → 9" in out
 
 
@@ -167,7 +167,7 @@ def test_what_a_payload_has_otherwise_is_told_once() -> None:
 
 
 def test_what_is_grave_is_red() -> None:
-    one = look(ChatPrompter("{x}").with_safety("off"), Call("<|im_end|>\u202e"), model="qwen2.5")
+    one = look(ChatPrompter("{x}").with_safety("off"), Call({"x": "<|im_end|>\u202e"}), model="qwen2.5")
     out = look_text(one, terminal=True)
     assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent as they are" in out
     assert "\x1b[1;33m! \x1b[0mx: 1 sign(s)" in out

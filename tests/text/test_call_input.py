@@ -1,0 +1,120 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import (
+    AlpacaPrompter,
+    ChatPrompter,
+    EmptyPrompter,
+    InstructionTemplate,
+    Prompter,
+    PromptTemplate,
+    SlotError,
+)
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.text.call_input import InputForm, name_of_text, read_input
+
+QUESTION = "When do you open?"
+
+
+@pytest.mark.parametrize(
+    ("slots", "user_slots", "takes_text", "values"),
+    [
+        ((), (), True, {"input": QUESTION}),
+        (("input",), (), True, {"input": QUESTION}),
+        (("q",), ("q",), True, {"q": QUESTION}),
+        (("q",), (), False, {"q": QUESTION}),
+    ],
+)
+def test_the_name_of_a_text(
+    slots: tuple[str, ...],
+    user_slots: tuple[str, ...],
+    takes_text: bool,  # noqa: FBT001 - a case
+    values: dict[str, str],
+) -> None:
+    form = InputForm(slots, frozenset(user_slots), takes_text)
+    assert read_input(QUESTION, form) == values
+    assert name_of_text(form) == next(iter(values))
+
+
+@pytest.mark.parametrize(
+    ("slots", "user_slots", "takes_text", "message"),
+    [
+        (("context",), (), True, r"no value for 'context': .* give a dict, {'context': ..., 'input': ...}"),
+        (("a", "b"), ("b",), True, r"no value for 'a', 'b': .* {'a': ..., 'b': ..., 'input': ...}"),
+        (("a", "input"), (), True, r"no value for 'a': .* {'a': ..., 'input': ...}"),
+        (("a", "b"), (), False, r"could fill 2 slots; give a dict, {'a': ..., 'b': ...}"),
+        ((), (), False, "no slot to go to"),
+    ],
+)
+def test_text_that_leaves_slots_open_shows_the_dict_to_give(
+    slots: tuple[str, ...],
+    user_slots: tuple[str, ...],
+    takes_text: bool,  # noqa: FBT001 - a case
+    message: str,
+) -> None:
+    with pytest.raises(SlotError, match=message):
+        read_input(QUESTION, InputForm(slots, frozenset(user_slots), takes_text))
+
+
+def test_slots_that_have_a_value_are_not_open() -> None:
+    form = InputForm(("style", "question"), frozenset(("question",)))
+    assert name_of_text(form, {"style"}) == "question"
+    assert name_of_text(form, {"question"}) == "input"
+    assert name_of_text(form) == "input"
+
+
+@given(value=st.one_of(st.text(), st.integers(), st.lists(st.text())))
+def test_a_value_without_a_name_is_kept_as_it_is(value: Any) -> None:
+    assert read_input(value, InputForm(("input",)))["input"] is value
+    assert read_input({"a": value}, InputForm(("a",))) == {"a": value}
+
+
+# Each once put the question into the system text, and sent an empty turn of the user.
+ASKS: dict[str, Any] = {
+    "chat": ChatPrompter("Answer from: {context}"),
+    "extra key": ChatPrompter("Answer.", extra_keys="context"),
+    "two parts": ChatPrompter({"system": "Answer from: {context}", "user": "Q: "}),
+    "no system turn": ChatPrompter("Answer from: {context}", enable_system=False),
+    "own templates": Prompter(InstructionTemplate("From: {context}"), PromptTemplate("{instruction}{input}")),
+    "jinja": ChatPrompter("Answer from: {{ context }}", syntax="jinja2"),
+    "file": Prompty.loads("system:\nAnswer from: {{context}}\nuser:\nGo on.").prompter,
+    "file of one turn": Prompty.loads("Answer from: {{context}}").prompter,
+}
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_a_question_never_becomes_the_document(name: str) -> None:
+    prompter: Prompter = ASKS[name]
+    for ask in (
+        prompter.generate_prompt,
+        prompter.render,
+        prompter.fill,
+        lambda given: prompter.generate_prompt(given, return_dict=True),
+        lambda given: prompter.generate_prompt(given, format="anthropic"),
+        lambda given: prompter.generate_prompt(given, model="qwen2.5"),
+        lambda given: prompter.training_sample(given, "At nine."),
+    ):
+        with pytest.raises(SlotError, match=r"give a dict, {'context': \.\.\."):
+            ask(QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("prompter", "turns"),
+    [
+        (ChatPrompter("Add: {input}", system=""), ["Add: 1+1\n\n"]),
+        (ChatPrompter("Add.", "input", system=""), ["1+1"]),
+        (ChatPrompter({"system": "Add.", "user": "Sum of {sum}"}, system=""), ["Add.", "Sum of 1+1"]),
+        (AlpacaPrompter("Add: {sum}", system=""), ["Add: 1+1\n\n"]),
+        (EmptyPrompter(), ["1+1"]),
+        (Prompty.loads("---\ninputs: {tone: kind}\n---\nsystem:\nBe {{tone}}.\nuser:\n{{q}}").prompter, ["", "1+1"]),
+        (Prompty.loads("system:\nAdd.\nuser:\n{{ q | trim }}").prompter, ["Add.", "1+1"]),
+        (Prompty.loads("system:\nAdd {{ input }}").prompter, ["Add 1+1"]),
+    ],
+)
+def test_a_text_fills_the_slot_that_is_meant(prompter: Prompter, turns: list[str]) -> None:
+    made = prompter.generate_prompt("1+1", return_dict=True)["messages"]
+    for message, text in zip(made, turns, strict=False):
+        assert text in str(message["content"])
