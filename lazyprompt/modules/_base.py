@@ -12,7 +12,7 @@ from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
 from lazyprompt.modules.structured import Structure
 from lazyprompt.prompter import Prompter
-from lazyprompt.prompters import ChatPrompter
+from lazyprompt.prompters import ChatPrompter, EmptyPrompter
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class ChatModule(ABC):
 
         Args:
             prompter: A prompter; a prompt file, whose outputs are the form of answers; an instruction as text or as
-                ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for no words but the
-                caller's.
+                ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for an
+                :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text as it is, control sequences too.
             history: What every conversation begins with.
 
         Returns:
@@ -306,7 +306,7 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     if isinstance(own := getattr(given, "prompter", None), Prompter):
         return own
     if given is None:
-        return ChatPrompter(system="")
+        return EmptyPrompter()
     if isinstance(given, str | Mapping):
         return ChatPrompter(cast("str", given))
     raise TemplateError(

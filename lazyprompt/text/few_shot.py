@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._json import checked
 from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.text.call_input import refuse_none
 from lazyprompt.text.example_selection import ExampleOffer, check_selector, choose
 from lazyprompt.text.slots import SlotTemplate, misfit, value_text
 
@@ -140,3 +141,7 @@ def _frozen(example: Mapping[str, object], slots: tuple[str, ...]) -> Mapping[st
 def _check(values: Mapping[str, object], slots: tuple[str, ...], where: str) -> None:
     if fault := misfit(values, slots):
         raise SlotError(f"{where}: {fault}")
+    try:
+        refuse_none(values)
+    except SlotError as error:
+        raise SlotError(f"{where}: {error}") from error

@@ -11,8 +11,8 @@ from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
-from lazyprompt.text.call_input import INPUT, InputForm, read_input
-from lazyprompt.text.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
+from lazyprompt.text.call_input import INPUT, InputForm, read_input, refuse_none
+from lazyprompt.text.slots import SlotSyntax, SlotTemplate, listed, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,11 +95,10 @@ class InstructionTemplate:
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
         """The names of the slots, in the order in which they first appear."""
         self._names = frozenset(self.slots)
-        takes_input = self.accepts_input and INPUT not in self._names
-        self._names_with_input = self._names | {INPUT} if takes_input else None
-        self._only_text = takes_input and not self.slots
         self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input)
         """The names that an input may have."""
+        self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
+        self._only_text = self.input_form.has_input and not self.slots
 
     @property
     def constant(self) -> frozenset[str]:
@@ -176,17 +175,20 @@ class InstructionTemplate:
             return self._system.fill({}), self._user.fill({}), well_formed(given, "the input", SlotError)
         else:
             values = self.by_name(given)
-        text: str | None = None
-        if values.keys() != self._names:
-            if values.keys() != self._names_with_input:
-                raise SlotError(misfit(values, self.slots, (INPUT,) if self._names_with_input else ()))
-            text = value_text(values[INPUT], INPUT)
+        if values.keys() != self._names and values.keys() != self._names_with_input:
+            values = self.by_name(given)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
-                values = {name: self._system.coerce(value, name) for name, value in values.items()}
+                refuse_none(values)
+                values = {name: self._coerced(value, name) for name, value in values.items()}
                 break
+        text = cast("str", values[INPUT]) if self._names_with_input and INPUT in values else None
         return self._system.fill(values), self._user.fill(values), text
+
+    def _coerced(self, value: object, name: str) -> object:
+        """Return a value as its template takes it; the user's text is text in every syntax."""
+        return self._system.coerce(value, name) if name in self._names else value_text(value, name)
 
     def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The slots that the bare parts came from."""
@@ -196,7 +198,7 @@ class InstructionTemplate:
         """Read an input as values by the names of their slots, and the user's text under ``input``.
 
         Raises:
-            SlotError: It is one value, and slots stay unfilled.
+            SlotError: A slot has no value, a value no slot, or a value is None.
         """
         return read_input(given, self.input_form)
 

@@ -146,8 +146,8 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     faults = [f"no value for {listed(missing)}"] if missing else []
     faults += [f"no slot named {name!r}{did_you_mean(str(name), near)}" for name in left_over]
     known = f"the slots are {listed(slots)}" if slots else "there are no slots"
-    # Where no slot waits for it, what is left over may be what the user says, under a name of the caller's own.
-    also = "" if missing or not takes or {*takes} & {*given} else f", and what the user says is {listed(takes)}"
+    # Where all slots have values, a key that is left over may be the user's text under another name.
+    also = "" if missing or not takes or {*takes} & {*given} else f", and the user's text is {listed(takes)}"
     return f"{'; '.join(faults)}; {known}{also}" if faults else ""
 
 

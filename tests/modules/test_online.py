@@ -219,6 +219,7 @@ def test_whatever_is_a_prompter_is_one(
 @SOME
 def test_none_says_no_more_than_the_caller(server: ModelServer, source: str) -> None:
     model = module(server, source).prompt()
+    assert isinstance(model.prompter, EmptyPrompter)
     dry = dict(model.payload("hi"))
     assert not {"system", "system_instruction"} & dry.keys()
     assert len(dry.get("messages", dry.get("contents", []))) == 1

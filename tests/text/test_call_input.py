@@ -8,6 +8,7 @@ from lazyprompt import (
     AlpacaPrompter,
     ChatPrompter,
     EmptyPrompter,
+    FewShotTemplate,
     InstructionTemplate,
     Prompter,
     PromptTemplate,
@@ -118,3 +119,63 @@ def test_a_text_fills_the_slot_that_is_meant(prompter: Prompter, turns: list[str
     made = prompter.generate_prompt("1+1", return_dict=True)["messages"]
     for message, text in zip(made, turns, strict=False):
         assert text in str(message["content"])
+
+
+# --- A key of another name, and None -------------------------------------------------------------------------------
+
+
+@given(key=st.text(min_size=1).filter(lambda key: key != "context"), text=st.text())
+def test_one_further_key_is_the_users_text_whatever_its_name(key: str, text: str) -> None:
+    values = {"context": "We open at nine.", key: text}
+    assert read_input(values, InputForm(("context",))) == {"context": "We open at nine.", "input": text}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"context": "c", "query": "q", "lang": "nl"}, "no slot named 'query'; no slot named 'lang'; the slots are"),
+        ({"context": "c", "top_k": 5}, "no slot named 'top_k'"),
+        ({"context": "c", "input": "q", "query": "r"}, "no slot named 'query'"),
+        ({"query": "q"}, "no value for 'context'; no slot named 'query'"),
+        ({"context": "c", 5: "q"}, "no slot named 5"),
+        ({"context": None}, "the value of 'context' is None; give a value, or '' for nothing"),
+        ({"context": "c", "input": None}, "the value of 'input' is None"),
+        ({"context": "c", "query": None}, "no slot named 'query'"),
+    ],
+)
+def test_any_other_key_is_an_error_that_names_it(values: dict[Any, object], message: str) -> None:
+    with pytest.raises(SlotError, match=message):
+        read_input(values, InputForm(("context",)))
+
+
+def test_alpaca_takes_no_further_key() -> None:
+    with pytest.raises(SlotError, match="no slot named 'query'"):
+        AlpacaPrompter("From {context}").generate_prompt({"context": "c", "query": "q"})
+    with pytest.raises(SlotError, match="no slot named 'query'"):
+        ChatPrompter("{context} {input}").generate_prompt({"context": "c", "input": "i", "query": "q"})
+
+
+@pytest.mark.parametrize("syntax", ["slots", "jinja2"])
+def test_lazyllms_rag_idiom(syntax: Any) -> None:
+    # Once an unknown slot, where LazyLLM's examples all ask so.
+    prompter = ChatPrompter("Answer from the context.", extro_keys=["context_str"], system="", syntax=syntax)
+    values = {"context_str": "We open at nine.", "query": QUESTION}
+    made = prompter.generate_prompt(values, [["Hi", "Hello"]], return_dict=True)["messages"]
+    assert made[-1] == {"role": "user", "content": QUESTION}
+    assert prompter.fill(values).input == QUESTION
+    assert prompter.training_sample(values, "At nine.").messages[-2]["content"] == QUESTION
+
+
+@pytest.mark.parametrize("syntax", ["slots", "jinja2"])
+def test_none_is_no_value_and_an_empty_text_is_one(syntax: Any) -> None:
+    # Once the text "None" stood in the prompt.
+    prompter = ChatPrompter("" + ("{{ a }}!" if syntax == "jinja2" else "{a}!"), syntax=syntax, system="")
+    for ask in (prompter.generate_prompt, prompter.render, prompter.fill):
+        with pytest.raises(SlotError, match="the value of 'a' is None"):
+            ask({"a": None})
+    assert prompter.fill({"a": ""}).instruction.parts[0] in ("", "!")
+    assert str(prompter.fill({"a": "", "input": ""}).instruction).strip() == "!"
+    with pytest.raises(SlotError, match="the few-shot template: the value of 'q' is None"):
+        FewShotTemplate("", [], "", "{q}").render(q=None)
+    with pytest.raises(SlotError, match=r"examples\[0\]: the value of 'q' is None"):
+        FewShotTemplate("", [{"q": None}], "{q}", "")
