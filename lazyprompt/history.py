@@ -122,7 +122,21 @@ class History:
         if not self._messages:
             return False
         last = self._messages[-1]
-        return last.role in ("user", "tool") or any(block.type == "tool_result" for block in last.blocks)
+        return last.role == "user" or _has_results(last)
+
+    @property
+    def question_before_results(self) -> str | None:
+        """The user's last text, or ``""`` if there is none, where the history ends with a tool's result; else None."""
+        if not self._messages or not _has_results(self._messages[-1]):
+            return None
+        asked = (each for each in reversed(self._messages) if each.role == "user" and not _has_results(each))
+        return next((each.text for each in asked), "")
+
+    def without_empty_questions(self) -> History:
+        """Return the history without empty user turns, which say nothing and which providers refuse."""
+        if "" not in self.questions and not any(map(_is_empty_question, self._messages)):
+            return self
+        return History(messages=tuple(message for message in self.messages if not _is_empty_question(message)))
 
     def __add__(self, other: History) -> History:
         if not other:
@@ -165,6 +179,16 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
         HistoryError: An item has no accepted shape, or could be of two; the message names its index.
     """
     return list(History.of(history).messages)
+
+
+def _has_results(message: Msg) -> bool:
+    return message.role == "tool" or any(block.type == "tool_result" for block in message.blocks)
+
+
+def _is_empty_question(message: Msg) -> bool:
+    if message.role != "user" or (type(message.content) is str and message.content):
+        return False
+    return not any(getattr(block, "text", block) for block in message.blocks)
 
 
 def _plain_turns(history: Sequence[Any]) -> History | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
     from lazyprompt.text.chat.template import ChatTemplate
-    from lazyprompt.text.instruction import InstructionTemplate
+    from lazyprompt.text.instruction import Filled, InstructionTemplate
     from lazyprompt.text.layout import Laid
     from lazyprompt.text.safety import Policy
     from lazyprompt.training import Train, TrainingSample
@@ -189,9 +189,8 @@ class PromptMaker:
         Returns:
             The text; None where nothing is said and the history waits for an answer.
         """
-        _, user, text = self._instruction.parts(input)
-        said = "".join(user) + (text or "")
-        return said or self._now(text, self._past(history))
+        _, user, text, _ = self._read(input, history)
+        return "".join(user) + (text or "") or None
 
     def _within(
         self, budget: Budget, form: str | None, model: str | None, args: CallArgs
@@ -226,12 +225,13 @@ class PromptMaker:
                 laid = self._lay(*call, tools, label)
                 found = Rendered(laid.parts, laid.slots).tokens(budget)
                 return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
-            filled = self._instruction.fill(call.values)
+            filled, past = self._filled(*call)
             texts = (Text.trusted(self._system_text, "system"), filled.system_text, filled.user_text)
             own = self._tools if tools is None else self._all_tools(tools)
-            return slots_of(budget, texts, {"input": filled.input, "label": label}, self._past(call.history), own)
+            return slots_of(budget, texts, {"input": filled.input, "label": label}, past, own)
 
-        values, past = self._instruction.by_name(given), History.of(history)
+        past = History.of(history)
+        values = self._instruction.by_name(given, self._past(past).question_before_results)
         waits = "input" not in values and past.waits_for_answer
         return fitted_call(budget, Call(values, past), Costs(whole, slots), waits=waits)
 
@@ -276,11 +276,11 @@ class PromptMaker:
 
         if label is not None:
             return past, Msg("assistant", str.__str__(label), "assistant")
-        _, user, text = self._instruction.parts(given)
-        self._past(past)
-        ends_with_answer = past and past.messages[-1].role == "assistant" and not past.waits_for_answer
-        if ends_with_answer and text is None and not any(user):
-            return History(messages=past.messages[:-1]), past.messages[-1]
+        if past and past.messages[-1].role == "assistant" and not past.waits_for_answer:
+            before = History(messages=past.messages[:-1])
+            _, user, text, _ = self._read(given, before)
+            if text is None and not any(user):
+                return before, past.messages[-1]
         raise SlotError(
             "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
             "and nothing that is said behind it"
@@ -299,10 +299,19 @@ class PromptMaker:
         writer = self._ready(fields)
         return writer.write(fields, label) if sample is None else writer.write_sample(fields, *sample)
 
+    def _read(self, given: object, history: PastLike) -> tuple[Sequence[str], Sequence[str], str | None, History]:
+        """Return the parts of the instruction, the user's text, and the history."""
+        past = self._past(history)
+        return *self._instruction.parts(given, past.question_before_results), past
+
+    def _filled(self, given: object, history: PastLike) -> tuple[Filled, History]:
+        """Return the instruction with its values, and the history."""
+        system, user, text, past = self._read(given, history)
+        return self._instruction.filled(system, user, text), past
+
     def _fields(self, given: object, history: PastLike, tools: ToolsLike) -> Fields:
         """What a flat prompt shows."""
-        system, user, text = self._instruction.parts(given)
-        past = self._history if history is None else self._past(history)
+        system, user, text, past = self._read(given, history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
         slots = self._instruction.origins(system, user)
         return Fields(self._system_text, system, slots[0], user, slots[1], self._now(text, past), past, all_tools)
@@ -326,20 +335,19 @@ class PromptMaker:
 
     def _openai(self, given: object, history: PastLike, tools: ToolsLike, label: str | None) -> OpenAIPrompt:
         """The OpenAI form; every list and dict in it is new."""
-        system_parts, user_parts, text = self._instruction.parts(given)
+        system_parts, user_parts, text, past = self._read(given, history)
         messages: list[JsonObject] = []
         instruction = "".join(system_parts)
         system = self._system_text
         if system or instruction:
             content = f"{system}\n{instruction}" if system and instruction else system or instruction
             messages.append({"role": "system", "content": content})
-        past = self._history if history is None else self._past(history)
         if past is not EMPTY_HISTORY:
             messages += past.to_openai()
         said = "".join(user_parts)
         if text:
             said += text
-        if said or self._now(text, past) is not None:
+        if said or self._instruction.keeps_empty_turn:
             messages.append({"role": "user", "content": said})
         if label is not None:
             messages.append({"role": "assistant", "content": label})
@@ -358,8 +366,7 @@ class PromptMaker:
         """The payload of a provider."""
         from lazyprompt.formatters.prompted import prompted  # noqa: PLC0415 - only such a form needs it
 
-        system_parts, user_parts, text = self._instruction.parts(given)
-        past = self._past(history)
+        system_parts, user_parts, text, past = self._read(given, history)
         said = "".join(user_parts) + (text or "")
         return prompted(
             provider,
@@ -372,11 +379,12 @@ class PromptMaker:
         )
 
     def _now(self, text: str | None, past: History) -> str | None:
-        """What the user says now; nothing at all where nothing was given and nobody is waited for."""
-        return said_now(text, past) if self._instruction.asks else text
+        """Return the user's text; ``""`` if nothing is said, the user's section is shown, and it is the user's turn."""
+        return said_now(text, past) if self._instruction.always_user_turn else text
 
     def _past(self, history: PastLike) -> History:
-        return History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
+        past = History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
+        return past.without_empty_questions()
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)

@@ -333,8 +333,7 @@ class Prompter(PromptMaker):
         """
         if self._hooks or self._expands:
             input, history, tools, _ = self._prepared(input, history, tools, None)  # noqa: A001
-        filled = self._instruction.fill(input)
-        past = self._past(history)
+        filled, past = self._filled(input, history)
         return Prompt(
             system=self._system,
             instruction=filled.system_text,

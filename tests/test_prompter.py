@@ -31,14 +31,14 @@ TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 def test_a_string_fills_a_slot_called_input_or_is_the_users_text() -> None:
     filled = ChatPrompter("In {input}.", system="").generate_prompt("Leeds", return_dict=True)
-    assert filled["messages"] == [{"role": "system", "content": "In Leeds.\n\n"}, {"role": "user", "content": ""}]
+    assert filled["messages"] == [{"role": "system", "content": "In Leeds.\n\n"}]
     said = ChatPrompter("In a place.", system="").generate_prompt("Leeds", return_dict=True)
     assert said["messages"][-1] == {"role": "user", "content": "Leeds"}
 
 
 def test_input_is_the_users_text_only_where_no_slot_has_that_name() -> None:
     slot = ChatPrompter("{input} {a}", system="").generate_prompt({"input": "x", "a": "y"}, return_dict=True)
-    assert [message["content"] for message in slot["messages"]] == ["x y\n\n", ""]
+    assert [message["content"] for message in slot["messages"]] == ["x y\n\n"]
     with pytest.raises(SlotError, match="no slot named 'input'"):
         AlpacaPrompter("{a}").generate_prompt({"a": "x", "input": "y"})
 
@@ -53,11 +53,11 @@ def test_a_mapping_that_is_no_dict_is_read_as_one() -> None:
     assert "x" in ChatPrompter("{a}").generate_prompt(MappingProxyType({"a": "x"}))
 
 
-def test_nothing_given_is_an_empty_turn_of_the_user() -> None:
-    assert ChatPrompter("hi", system="").generate_prompt(return_dict=True)["messages"][-1] == {
-        "role": "user",
-        "content": "",
-    }
+@pytest.mark.parametrize("given", [None, "", {"input": ""}])
+def test_nothing_given_is_no_turn_of_the_user(given: object) -> None:
+    # Once an empty turn, which many providers refuse.
+    made = ChatPrompter("hi", system="").generate_prompt(given, return_dict=True)
+    assert made["messages"] == [{"role": "system", "content": "hi\n\n"}]
     with pytest.raises(SlotError, match="no value for 'a'; the slots are 'a'"):
         ChatPrompter("{a}").generate_prompt()
 
@@ -71,8 +71,8 @@ def test_no_empty_turn_follows_a_history_that_waits_for_the_assistant() -> None:
     ]
     assert prompter.generate_prompt(history=history).endswith("<|Human|>:q\n<|Assistant|>:\n")
     assert prompter.generate_prompt(history=history, model="chatml").count("<|im_start|>user") == 1
-    # An empty text is said all the same, and a user instruction too.
-    assert prompter.generate_prompt("", history, model="chatml").count("<|im_start|>user") == 2
+    assert prompter.generate_prompt("", history, model="chatml").count("<|im_start|>user") == 1
+    # A user instruction is said all the same.
     spoken = ChatPrompter({"user": "Go on."}, system="").generate_prompt(history=history, model="chatml")
     assert spoken.count("<|im_start|>user") == 2
 

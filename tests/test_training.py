@@ -261,12 +261,13 @@ def test_an_empty_answer_is_its_end() -> None:
 @pytest.mark.parametrize("history", [PAIRS, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]])
 def test_without_a_label_the_last_turn_is_the_label(history: Any) -> None:
     prompter = ChatPrompter("Be {a}.").with_markers("qwen2.5")
+    kind = {"a": "kind"}
     messages = messages_from(history)
-    sample = prompter.training_sample("kind", None, history)
-    assert sample == prompter.training_sample("kind", messages[-1].text, messages[:-1])
-    assert sample.text.startswith(prompter.generate_prompt("kind", messages[:-1]))
+    sample = prompter.training_sample(kind, None, history)
+    assert sample == prompter.training_sample(kind, messages[-1].text, messages[:-1])
+    assert sample.text.startswith(prompter.generate_prompt(kind, messages[:-1]))
     assert trained_texts(sample) == [messages[-1].text + "<|im_end|>"]
-    every = prompter.training_sample("kind", None, history, train="all")
+    every = prompter.training_sample(kind, None, history, train="all")
     assert trained_texts(every) == [m.text + "<|im_end|>" for m in messages if m.role == "assistant"]
 
 
@@ -406,7 +407,9 @@ def test_a_budget_is_for_the_prompt() -> None:
     assert [m["role"] for m in sample.messages].count("assistant") == len(sample.spans)
     # The messages are those of the text.
     assert all(str(message["content"]) in sample.text for message in sample.messages)
-    shortened = ChatPrompter("{a}", system="", budget={"a": 3}).training_sample("word " * 50, "x", model="chatml")
+    shortened = ChatPrompter("{a}", system="", budget={"a": 3}).training_sample(
+        {"a": "word " * 50}, "x", model="chatml"
+    )
     assert shortened.messages[0]["content"] in shortened.text  # type: ignore[operator]
     assert len(shortened.text) < 150
 
@@ -435,9 +438,9 @@ def test_alpaca_takes_no_history() -> None:
 def test_a_sample_is_a_value() -> None:
     prompter = ChatPrompter("Be {a}.", tools=TOOLS)
     history = copy.deepcopy(CALLS)
-    sample = prompter.training_sample("kind", None, history, train="all")
+    sample = prompter.training_sample({"a": "kind"}, None, history, train="all")
     again = pickle.loads(pickle.dumps(sample))  # noqa: S301 - our own
-    assert again == sample == prompter.training_sample("kind", None, CALLS, train="all")
+    assert again == sample == prompter.training_sample({"a": "kind"}, None, CALLS, train="all")
     assert len({again, sample}) == 1
     assert history == CALLS
     assert {type(slot) for slot in sample.slots} == {str}

@@ -102,7 +102,7 @@ class Cells:
                 value = _meant(value)
             if value is not None:
                 given[slot] = value
-            elif not self.has_defaults:
+            elif not self.has_defaults and cell(row, self.history) is None:
                 raise SlotError(_missing(slot, column, row))
         if self.input is not None:
             said = cell(row, self.input)

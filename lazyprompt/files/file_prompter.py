@@ -11,9 +11,10 @@ from lazyprompt.files.properties import schema_of
 from lazyprompt.files.sent import as_sent, functions_of, named_functions
 from lazyprompt.files.turns import messages_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.prompt import Text
+from lazyprompt.history import History
 from lazyprompt.prompter import Prompter
-from lazyprompt.text.instruction import Filled, InstructionTemplate
+from lazyprompt.text.call_input import is_asked
+from lazyprompt.text.instruction import InstructionTemplate
 from lazyprompt.text.template import ChatPromptTemplate
 from lazyprompt.text.values import Value
 from lazyprompt.tools import ToolSet
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Report
     from lazyprompt.history import HistoryLike
     from lazyprompt.prompt_maker import HookArgs, OpenAIPrompt, PastLike, ToolsLike
+    from lazyprompt.text.instruction import Parts
 
 
 class _Said(NamedTuple):
@@ -53,7 +55,7 @@ class _FileInstruction(InstructionTemplate):
     """An instruction that is filled already: it takes the parts as they are."""
 
     accepts_input: ClassVar[bool] = False
-    asks: ClassVar[bool] = False
+    always_user_turn: ClassVar[bool] = False
 
     def __init__(self, template: Template) -> None:
         super().__init__()
@@ -70,17 +72,11 @@ class _FileInstruction(InstructionTemplate):
         """Nothing: each prompt is filled anew."""
         return frozenset()
 
-    def by_name(self, given: object) -> dict[str, object]:
+    def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:  # noqa: ARG002 - as of its base
         """What is given, as values by slots: one, which is no text and so is not cut."""
         return {_KEY: given}
 
-    def fill(self, input: object = None) -> Filled:  # noqa: A002 - as of its base
-        """The parts as texts."""
-        system, user, text = self.parts(input)
-        system_slots, user_slots = self.origins(system, user)
-        return Filled(Text(tuple(system), system_slots), Text(tuple(user), user_slots), text)
-
-    def parts(self, given: object) -> tuple[Sequence[str], Sequence[str], str | None]:
+    def parts(self, given: object, asked: str | None = None) -> Parts:  # noqa: ARG002 - the prompter looks at it
         """The parts themselves."""
         said = _said(given)
         return said.system, said.user, None
@@ -95,7 +91,7 @@ class FilePrompter(Prompter):
 
     The file's first system turn is its system text, its last turn, if that is the user's and only text, what the user
     says; all between is history. A history that is given stands in the place of the file's thread, or before that last
-    turn; where it ends in the results of tools, that turn has been said and is left out.
+    turn. Where it ends with a tool's result, that turn is left out, unless its inputs ask another question.
 
     Args:
         filling: What fills the file.
@@ -132,15 +128,17 @@ class FilePrompter(Prompter):
         given, history, tools, label = super()._prepared(*args)
         if not self._expands:
             return given, history, tools, label
-        made = self._filling.filled(given, history)
+        made = self._filling.filled(given, history, in_loop=True)
         notes = Notes(self._left)
         if made.tools:
             tools = self._with_named(named_functions(made.tools, notes), tools)
         said, steps = _taken(as_sent(made.steps, notes))
         past = messages_of(steps)
-        if history is not None and past and any(block.type == "tool_result" for block in past[-1].blocks):
-            # The model is to go on with the results: what the user says was said before they were asked for.
-            said = said._replace(user=())
+        asked = History.of(past).question_before_results if steps and isinstance(steps[-1], Thread) else None
+        if asked is not None and said.user:
+            values = [part for part in said.user if isinstance(part, Value)]
+            if made.missing or not values or is_asked(said.user, values, asked):
+                said = said._replace(user=())
         return said._replace(report=tuple(notes)), past, tools, label
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolsLike:

@@ -40,10 +40,12 @@ class Filled:
     Args:
         steps: What it says: turns and threads.
         tools: The tools that it names in its text.
+        missing: The inputs that were left out in a tool loop; only its last turn shows them.
     """
 
     steps: tuple[Step, ...]
     tools: tuple[JsonObject, ...] = field(default=())
+    missing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,15 @@ class Filling:
         """
         return self._put_in(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
 
-    def filled(self, inputs: object, history: HistoryLike | None = None) -> Filled:
+    def filled(self, inputs: object, history: HistoryLike | None = None, *, in_loop: bool = False) -> Filled:
         """The filled template as turns.
 
         Args:
             inputs: As of :meth:`parts`.
             history: What was said before: it stands in the place of the first thread that is not among the inputs, or
                 where the template has the history; else before the last turn, if that is the user's.
+            in_loop: True if the inputs of the last turn alone may be left out where the history ends with a tool's
+                result.
 
         Raises:
             PromptFileError: What it says is wrong in its dialect, as a call without a name.
@@ -154,8 +158,9 @@ class Filling:
         open_thread = None if history is None else next((one for one in self._threads if given.get(one) is None), None)
         if open_thread is not None:
             given = {**given, open_thread: history}
-        values = checked_inputs(given, self.spec.inputs)
-        held = self._ready(values)
+        missing = self._left_out(given) if in_loop and _ends_with_result(history, given, self._threads) else frozenset()
+        values = checked_inputs(given, [each for each in self.spec.inputs if each.name not in missing])
+        held = {**self._ready(values), **{name: ENGINES[self.spec.engine].absent(name) for name in missing}}
         try:
             found = self._sections(self._put_in(held))
             steps = [*self.dialect.steps(found)]
@@ -170,7 +175,22 @@ class Filling:
         ]
         if history is not None and open_thread is None:
             steps = with_history(steps, History.of(history).messages)
-        return Filled(tuple(steps), tools)
+        last = next((index for index in reversed(range(len(found))) if found[index].role == "user"), len(found))
+        if missing and _shows((*found[:last], *found[last + 1 :]), missing):
+            checked_inputs(given, self.spec.inputs)
+            raise SlotError(f"{self.called}: no value for {listed(sorted(missing))}")
+        return Filled(tuple(steps), tools, missing)
+
+    def _left_out(self, given: Mapping[str, object]) -> frozenset[str]:
+        """The inputs without a value or a default."""
+        declared = {each.name: each for each in self.spec.inputs}
+        return frozenset(
+            name
+            for name in self._names
+            if given.get(name) is None
+            and name not in self._threads
+            and (name not in declared or (declared[name].required and declared[name].default is None))
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: not what was made on first use."""
@@ -199,6 +219,19 @@ class Filling:
 
     def _put_in(self, values: Mapping[str, Any]) -> Sequence[str]:
         return self.template.fill({name: _plain(self.template, value, name) for name, value in values.items()})
+
+
+def _ends_with_result(history: HistoryLike | None, given: Mapping[str, object], threads: Sequence[str]) -> bool:
+    """True if a history, or else a thread, ends with a tool's result."""
+    pasts = [history, *(given.get(name) for name in threads)]
+    return any(
+        History.of(cast("HistoryLike", past)).question_before_results is not None for past in pasts if past is not None
+    )
+
+
+def _shows(found: Sequence[Section], names: Container[str]) -> bool:
+    """True if a section shows the value of one of some inputs."""
+    return any(isinstance(part, Value) and part.root in names for section in found for part in section.parts)
 
 
 def _plain(template: Template, value: object, name: str) -> object:

@@ -26,15 +26,14 @@ def prompted(
 ) -> Payload:
     """The payload of what a prompter has filled.
 
-    A user's turn that is empty, as the documents print it for Alpaca, is filled from the instruction where the provider
-    refuses empty turns.
+    Where nothing is said and there is no history, the instruction is the user's turn: no provider is sent an empty one.
 
     Args:
         provider: The provider.
         model: The model.
         instruction: The system text, and the system-level instruction.
         history: What was said before.
-        said: What the user says; ``None`` where the history waits for the assistant.
+        said: What the user says; ``""`` if nothing, ``None`` where the history waits for the assistant.
         tools: The tools.
         label: The answer, in training data.
 
@@ -46,8 +45,10 @@ def prompted(
     """
     formatter = _formatter(provider, model)
     system, told = instruction
-    if said == "" and told and not formatter.profile.empty_text:
-        told, said = "", told
+    if said == "":
+        said = None
+        if told and not history:
+            told, said = "", told
     text = f"{system}\n{told}" if system and told else system or told
     messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
     messages += history

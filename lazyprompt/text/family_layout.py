@@ -47,8 +47,11 @@ class FamilyLayout:
             _put_into_first_turn(system, fields.history, markers, laid)
         else:
             put_history(fields.history, markers, laid)
+            # Without a user turn, the system text is one.
             if said is not None:
                 said = (*system[0], "", *said[0]), (*system[1], MARKERS, *said[1])
+            elif any(system[0][2:-2]):
+                said = self._trimmed(system[0][2:-2]), system[1][2:-2]
         if said is not None:
             laid.own(markers.soh)
             laid.add(*said)
@@ -95,10 +98,14 @@ class FamilyLayout:
 
     def _said(self, fields: Fields) -> Run | None:
         """What the user says now; None where nobody speaks."""
-        if fields.input is None and not any(fields.user):
+        if not fields.input and not any(fields.user):
             return None
         parts = (*fields.user, fields.input or "", "")
-        return stripped(parts) if "user" in self._markers.trim else parts, (*fields.user_slots, "input", MARKERS)
+        return self._trimmed(parts), (*fields.user_slots, "input", MARKERS)
+
+    def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
+        """The parts of a user turn, without white space around them where the family's template strips it."""
+        return stripped(parts) if "user" in self._markers.trim else parts
 
 
 def stripped(parts: Sequence[str]) -> list[str]:

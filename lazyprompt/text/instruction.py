@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
-from lazyprompt.text.call_input import INPUT, InputForm, read_input, refuse_none
+from lazyprompt.text.call_input import INPUT, InputForm, is_asked, read_input, refuse_none
 from lazyprompt.text.slots import SlotSyntax, SlotTemplate, listed, value_text
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
+# The system-level part, the user-level part, and the user's text.
+Parts: TypeAlias = "tuple[Sequence[str], Sequence[str], str | None]"
 
 # The sentences of the documents, to the byte ("referred" and all).
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
@@ -76,8 +78,11 @@ class InstructionTemplate:
     accepts_input: ClassVar[bool] = True
     """Whether a text that fills no slot is what the user says (else it is an error)."""
 
-    asks: ClassVar[bool] = True
-    """Whether a prompt ends with a turn of the user's, empty where nothing is said."""
+    always_user_turn: ClassVar[bool] = True
+    """True if a prompt template shows the user's section even where nothing is said, as the documents print it."""
+
+    keeps_empty_turn: ClassVar[bool] = False
+    """True if the OpenAI form has a user turn even where nothing is said, as the documents print it for Alpaca."""
 
     preamble: ClassVar[str] = ""
     """What stands before a system-level instruction."""
@@ -102,9 +107,9 @@ class InstructionTemplate:
 
     @property
     def constant(self) -> frozenset[str]:
-        """Which of its two parts have no slots, and so are the same in every prompt."""
-        parts = {"instruction": self._system, "user": self._user}
-        return frozenset(name for name, template in parts.items() if not template.slots)
+        """The parts that are the same in every prompt; a user's part with text is left out in a tool loop."""
+        parts = {"instruction": self._system.slots, "user": self._user.text}
+        return frozenset(name for name, varies in parts.items() if not varies)
 
     def frame(self, instruction: str, extra: str) -> str:
         """The whole text of a string instruction, with what goes around it.
@@ -162,12 +167,26 @@ class InstructionTemplate:
         Raises:
             SlotError: A value is missing, left over, or cannot become text.
         """
-        system, user, text = self.parts(input)
+        return self.filled(*self.parts(input))
+
+    def filled(self, system: Sequence[str], user: Sequence[str], text: str | None) -> Filled:
+        """Return bare parts, as of :meth:`parts`, as texts that know their slots."""
         system_slots, user_slots = self.origins(system, user)
         return Filled(Text(tuple(system), system_slots), Text(tuple(user), user_slots), text)
 
-    def parts(self, given: object) -> tuple[Sequence[str], Sequence[str], str | None]:
-        """The same as :meth:`fill`, as bare parts: system, user and input. Made for speed."""
+    def parts(self, given: object, asked: str | None = None) -> Parts:
+        """Return bare parts: system, user and input. Made for speed.
+
+        Args:
+            given: As of :meth:`fill`.
+            asked: In a tool loop, the user's last text in the history; else None. The user's part is then left out,
+                unless the user's text or a question other than that is given.
+
+        Raises:
+            SlotError: As of :meth:`fill`. In a tool loop, the slots of the user's part alone may all be left out.
+        """
+        if asked is not None:
+            return self._parts_in_loop(given, asked)
         if type(given) is dict:
             # A cast would be a call, and one that is made for each prompt.
             values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
@@ -181,10 +200,23 @@ class InstructionTemplate:
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
                 refuse_none(values)
-                values = {name: self._coerced(value, name) for name, value in values.items()}
+                values = self._texts(values)
                 break
         text = cast("str", values[INPUT]) if self._names_with_input and INPUT in values else None
         return self._system.fill(values), self._user.fill(values), text
+
+    def _parts_in_loop(self, given: object, asked: str) -> Parts:
+        values = self.by_name(given, asked)
+        fixed = dict(self.input_form.fixed)
+        says = [str(values[name]) for name in self._user_only if name in values and name not in fixed]
+        if not says and not (self.input_form.has_input and values.get(INPUT)):
+            return self._system.fill(self._texts(values)), ("",), None
+        # The user's part is whole or left out.
+        system, user, text = self.parts(given)
+        return (system, user, text) if text or not is_asked(user, says, asked) else (system, ("",), None)
+
+    def _texts(self, values: Mapping[str, object]) -> Mapping[str, Any]:
+        return {name: self._coerced(value, name) for name, value in values.items()}
 
     def _coerced(self, value: object, name: str) -> object:
         """Return a value as its template takes it; the user's text is text in every syntax."""
@@ -192,15 +224,26 @@ class InstructionTemplate:
 
     def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The slots that the bare parts came from."""
-        return self._system.origins(system), self._user.origins(user)
+        # A part that a tool loop leaves out is one empty text.
+        user_slots = self._user.origins(user) if len(user) > 1 else ("user",)
+        return self._system.origins(system), user_slots
 
-    def by_name(self, given: object) -> dict[str, object]:
+    def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:
         """Read an input as values by the names of their slots, and the user's text under ``input``.
+
+        Args:
+            given: As of :meth:`fill`.
+            asked: As of :meth:`parts`.
 
         Raises:
             SlotError: A slot has no value, a value no slot, or a value is None.
         """
-        return read_input(given, self.input_form)
+        return read_input(given, self.input_form, () if asked is None else self._user_only)
+
+    @property
+    def _user_only(self) -> tuple[str, ...]:
+        """The slots of the user's part that the system-level part has not."""
+        return tuple(name for name in self._user.slots if name not in self._system.slots)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
@@ -221,6 +264,7 @@ class AlpacaInstructionTemplate(InstructionTemplate):
     """
 
     accepts_input: ClassVar[bool] = False
+    keeps_empty_turn: ClassVar[bool] = True
     preamble: ClassVar[str] = ALPACA_PREAMBLE
 
     def frame(self, instruction: str, extra: str) -> str:

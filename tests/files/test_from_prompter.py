@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given
@@ -21,14 +21,21 @@ ADD: "JsonObject" = {
 }
 
 
+def _said(messages: list[Any]) -> list[Any]:
+    """Messages without empty turns of the user."""
+    return [message for message in messages if message != {"role": "user", "content": ""}]
+
+
 def _same(prompter: Prompter, values: object = None, history: list[tuple[str, str]] | None = None) -> Prompty:
     """The file of a prompter, after its prompts were found to be the same."""
     prompty = Prompty.from_prompter(prompter)
     wanted = prompter.generate_prompt(values, history, format="openai")
+    # The empty turn that the documents print for Alpaca alone.
+    wanted["messages"] = _said(wanted["messages"])
     assert prompty.generate_prompt(values, history, format="openai") == wanted
     if history is None:
         messages = [form for each in prompty.messages(values) for form in to_openai(each)]
-        assert messages == wanted["messages"]
+        assert _said(messages) == wanted["messages"]
     again = Prompty.loads(prompty.dumps())
     assert (again.dialect, again.to_dict()) == ("v2", prompty.to_dict())
     return prompty

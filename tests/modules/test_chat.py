@@ -124,7 +124,7 @@ def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule
     chat = module.chat()
     chat("hi")
     before = chat.history
-    assert words(chat) == [("user", ""), ("assistant", "pong")]
+    assert words(chat) == [("assistant", "pong")]
     with pytest.raises(HistoryError, match="takes no history; use ChatPrompter"):
         chat("again")
     assert chat.history is before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from model_server import Answer, ModelServer
 from talk_helpers import KINDS, TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
 
 from lazyprompt import (
+    ChatPrompter,
     ChatTemplate,
     ImageBlock,
     Msg,
@@ -24,6 +26,9 @@ from lazyprompt.errors import HistoryError, ModuleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+CALLED = ToolUseBlock("c1", "clock", {})
 
 
 @pytest.fixture(scope="module")
@@ -221,3 +226,20 @@ def test_thoughts_are_told_apart_whoever_opened_them(
     spoken(chat, way, "and now?")
     assert "so" not in sent(server).replace("so\n</think>", "") or template is THINKS
     module.close()
+
+
+def test_the_users_part_of_the_instruction_is_not_said_again_behind_results(
+    module: OnlineChatModule | TrainableModule, server: ModelServer
+) -> None:
+    # Once each result was followed by the question, or the call failed for want of its value.
+    module.prompt(ChatPrompter({"system": "Be brief.", "user": "Asked: {q}"}, system=""))
+    chat = module.chat([Msg("user", "Asked: When?", "user"), Msg("assistant", [CALLED], "assistant")])
+    chat.add_result(CALLED, "9:30")
+    chat()
+    assert json.dumps(server.seen[-1].body).count("Asked: ") == 1
+    asked = [*chat.history[:3]]
+    assert module({"q": "When?"}, asked) == "pong"
+    assert json.dumps(server.seen[-1].body).count("Asked: ") == 1
+    assert module({"q": "And then?"}, asked) == "pong"
+    assert json.dumps(server.seen[-1].body).count("Asked: ") == 2
+    assert [each.role for each in chat.history] == ["user", "assistant", "tool", "assistant"]

@@ -58,9 +58,11 @@ def prompted(fields: Fields, template: ChatJinja) -> Prompted:
     said = _text((*fields.user, fields.input or "", ""), (*fields.user_slots, "input", MARKERS))
     past = [dict(message) for message in dicts_from(list(fields.history.messages), template)]
     chat = [_traced(template.takes.form(message)) for message in past]
-    if fields.input is not None or said:
+    if said:
         chat.append({"role": "user", "content": said})
-    if system:
+    if system and not chat and template.writes(_WITH_SYSTEM[:1]) is None:
+        chat = [{"role": "user", "content": system}]
+    elif system:
         chat = _with_system(system, chat, template)
     own = plain_tools(fields.tools.copy() if fields.tools.names else None)
     texts = [*fields.instruction[1::2], *fields.user[1::2], fields.input or "", *texts_in(past), *own.texts]
