@@ -62,7 +62,7 @@ class MadeOf(NamedTuple):
         system: The system text that its prompts have.
         history: What every conversation begins with.
         tools: The tools that the model may always call.
-        has_hooks: Whether functions change each call.
+        has_functions: True if functions change each call: hooks, or those that give fixed values.
         has_budget: Whether prompts are made to fit.
     """
 
@@ -70,7 +70,7 @@ class MadeOf(NamedTuple):
     system: str
     history: History
     tools: ToolSet
-    has_hooks: bool
+    has_functions: bool
     has_budget: bool
 
 
@@ -149,13 +149,22 @@ class PromptMaker:
                 )
             args = result
         checked_text(args[3], "the label", SlotError)
+        if self._instruction.has_functions:
+            given, history, *rest = args
+            asked = self._past(history).question_before_results
+            args = (self._instruction.by_name(given, asked), history, *rest)
         return args
+
+    @property
+    def _has_functions(self) -> bool:
+        """True if functions change a call: hooks, or those that give fixed values."""
+        return bool(self._hooks) or self._instruction.has_functions
 
     @property
     def made_of(self) -> MadeOf:
         """What it was made of."""
         has_budget = self._budget is not None
-        return MadeOf(self._instruction, self._system_text, self._history, self._tools, bool(self._hooks), has_budget)
+        return MadeOf(self._instruction, self._system_text, self._history, self._tools, self._has_functions, has_budget)
 
     def after_hooks(
         self,
@@ -175,7 +184,7 @@ class PromptMaker:
         Returns:
             A copy without hooks (this prompter itself if it has none), and what it is to be given.
         """
-        if not self._hooks and not self._expands:
+        if not self._expands and not self._has_functions:
             return self, input, history, tools, label
         return self._changed(self._markers, hooks=(), expands=False), *self._prepared(input, history, tools, label)
 
@@ -239,7 +248,7 @@ class PromptMaker:
         """A budget whose slots are there."""
         from lazyprompt.budgeted import budget_for  # noqa: PLC0415 - only a budget needs it
 
-        return budget_for(budget, self._instruction.slots)
+        return budget_for(budget, self._instruction.input_form.slots)
 
     def _sample(self, call: HookArgs, train: Train) -> TrainingSample:
         """The training sample of a call after the hooks."""

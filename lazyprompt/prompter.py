@@ -19,7 +19,7 @@ from lazyprompt.text.markers import Markers
 from lazyprompt.text.safety import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lazyprompt._json import JsonObject
     from lazyprompt.batch.adapters import RayMap
@@ -62,7 +62,7 @@ class Prompter(PromptMaker):
         """The names of the slots that the input must fill."""
         return self._instruction.slots
 
-    def name_of_text(self, given: Container[str] = ()) -> str:
+    def name_of_text(self, given: Iterable[str] = ()) -> str:
         """Return the name of what a text without a name is: the slot that it fills, or ``input``, the user's text.
 
         Args:
@@ -71,7 +71,8 @@ class Prompter(PromptMaker):
         Raises:
             SlotError: Text goes into slots only, and not just one is open.
         """
-        return name_of_text(self._instruction.input_form, given)
+        form = self._instruction.input_form
+        return name_of_text(form, {*given, *dict(form.fixed)})
 
     @property
     def response_format(self) -> JsonObject | None:
@@ -217,7 +218,7 @@ class Prompter(PromptMaker):
             return self._for_model(model, chat_template).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
-        if self._hooks or self._expands or label is not None:
+        if self._expands or self._has_functions or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
         made: str | OpenAIPrompt | Payload
@@ -331,7 +332,7 @@ class Prompter(PromptMaker):
         Raises:
             SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
         """
-        if self._hooks or self._expands:
+        if self._expands or self._has_functions:
             input, history, tools, _ = self._prepared(input, history, tools, None)  # noqa: A001
         filled, past = self._filled(input, history)
         return Prompt(
@@ -394,7 +395,7 @@ class Prompter(PromptMaker):
         Raises:
             LazyPromptError: As in :meth:`generate_prompt`.
         """
-        if self._hooks or self._expands or label is not None:
+        if self._expands or self._has_functions or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         given: tuple[object, PastLike] = (input, history)
         trim: TrimReport | None = None
@@ -531,6 +532,17 @@ class Prompter(PromptMaker):
         # The copies made for models so far know nothing of it.
         self._by_model = {}
         return self
+
+    def partial(self, /, **values: object) -> Self:
+        """Return a copy with values for some slots, which a call may then leave out; those of a call win.
+
+        Args:
+            **values: A value for each slot, or a function without arguments, which is called once for each prompt.
+
+        Raises:
+            SlotError: A name is that of no slot, or a value is None or cannot become text.
+        """
+        return self._changed(self._markers, instruction=self._instruction.partial(**values))
 
     def with_markers(self, markers: Markers | str) -> Self:
         """A copy for a model.

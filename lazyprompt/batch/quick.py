@@ -161,7 +161,8 @@ def _is_plain(plan: RowPlan) -> bool:
     return (
         type(made_of.instruction) in _INSTRUCTIONS
         and all(type(template) is SlotTemplate for template in made_of.instruction.templates)
-        and not (made_of.has_hooks or made_of.has_budget or prompter.shows)
+        and not made_of.instruction.input_form.fixed
+        and not (made_of.has_functions or made_of.has_budget or prompter.shows)
     )
 
 

@@ -295,7 +295,7 @@ class RowPlan:
     @cached_property
     def _is_alike(self) -> bool:
         """Whether orjson writes all that is the same in every row as Python does: numbers in tools, further fields."""
-        plain = type(self.prompter) in PROMPTERS and not self.prompter.made_of.has_hooks
+        plain = type(self.prompter) in PROMPTERS and not self.prompter.made_of.has_functions
         if text_bytes is json_bytes or self.form.sample or not plain:
             return False
         try:
@@ -310,7 +310,7 @@ class RowPlan:
         made_of = self.prompter.made_of
         trial: Json = None
         # A hook may want more of a row than what a trial has.
-        if not made_of.has_hooks:
+        if not made_of.has_functions:
             try:
                 trial = self.body(self.cells.trial())
             except LazyPromptError as error:

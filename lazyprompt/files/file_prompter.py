@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from lazyprompt.errors import SlotError, ToolsError
@@ -13,14 +15,15 @@ from lazyprompt.files.turns import messages_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.history import History
 from lazyprompt.prompter import Prompter
-from lazyprompt.text.call_input import is_asked
+from lazyprompt.text.call_input import called, fixed_with, is_asked
 from lazyprompt.text.instruction import InstructionTemplate
 from lazyprompt.text.template import ChatPromptTemplate
 from lazyprompt.text.values import Value
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from typing import Self
 
     from lazyprompt._json import JsonObject
     from lazyprompt.files.engines import Template
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Report
     from lazyprompt.history import HistoryLike
     from lazyprompt.prompt_maker import HookArgs, OpenAIPrompt, PastLike, ToolsLike
+    from lazyprompt.text.call_input import Fixed
     from lazyprompt.text.instruction import Parts
 
 
@@ -105,8 +109,26 @@ class FilePrompter(Prompter):
         self._filling = filling
         self._left = tuple(notes)
         self._expands = True
+        self._fixed: Fixed = ()
 
-    def name_of_text(self, given: Container[str] = ()) -> str:
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The variables of the template that have no fixed value."""
+        return tuple(name for name in super().slots if name not in dict(self._fixed))
+
+    def partial(self, /, **values: object) -> Self:
+        """Return a copy with values for some inputs, which a call may then leave out; those of a call win.
+
+        Args:
+            **values: A value for each input, or a function without arguments, which is called once for each prompt.
+
+        Raises:
+            SlotError: A name is that of no input, or a value is None.
+        """
+        fixed = fixed_with(self._fixed, values, self._filling.names, lambda value, _: deepcopy(value))
+        return self._changed(self._markers, fixed=fixed)
+
+    def name_of_text(self, given: Iterable[str] = ()) -> str:
         """Return the input that a text alone is the value of; see :meth:`Filling.open_input`.
 
         Args:
@@ -115,7 +137,16 @@ class FilePrompter(Prompter):
         Raises:
             SlotError: There are several, or there is none.
         """
-        return self._filling.open_input(given)
+        return self._filling.open_input({*given, *dict(self._fixed)})
+
+    def _inputs(self, given: object) -> object:
+        """Return the inputs of a call with the fixed ones."""
+        if not self._fixed:
+            return given
+        if given is None or isinstance(given, Mapping):
+            named = {} if given is None else cast("Mapping[str, object]", given)
+            return {**called(self._fixed, named), **named}
+        return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
 
     @property
     def response_format(self) -> JsonObject | None:
@@ -128,7 +159,7 @@ class FilePrompter(Prompter):
         given, history, tools, label = super()._prepared(*args)
         if not self._expands:
             return given, history, tools, label
-        made = self._filling.filled(given, history, in_loop=True)
+        made = self._filling.filled(self._inputs(given), history, in_loop=True)
         notes = Notes(self._left)
         if made.tools:
             tools = self._with_named(named_functions(made.tools, notes), tools)

@@ -94,7 +94,7 @@ class Filling:
         if name != INPUT and not self._is_said_by_user(name, given):
             raise SlotError(
                 f"a {type(text).__name__} alone is the user's text, and the input {name!r} of {self.called} stands in "
-                f"no user turn; give a dict, {dict_form(self._names)}"
+                f"no user turn; give a dict, {dict_form(self.names)}"
             )
         return given
 
@@ -111,19 +111,19 @@ class Filling:
         needed = [each.name for each in self.spec.inputs if each.required and each.default is None]
         for names in (needed, [name for name in self.template.slots if name not in declared], declared):
             left = [name for name in names if name not in given and name not in self._threads]
-            if len(left) == 1:
-                return left[0]
+            if len(left) == 1 or (names is declared and INPUT in left):
+                return left[0] if len(left) == 1 else INPUT
             if left:
                 raise SlotError(
                     f"a text alone could be the value of {listed(left)} of {self.called}; give a dict, "
                     f"{dict_form(left)}"
                 )
-        has = "a value for each input already" if self._names else "no input"
+        has = "a value for each input already" if self.names else "no input"
         raise SlotError(f"{self.called} has {has}, so a text alone has no place")
 
     def _is_said_by_user(self, name: str, given: Mapping[str, object]) -> bool:
         """True if the value of an input stands in a user turn, as far as its expressions tell."""
-        others = {*self._names} - {name}
+        others = {*self.names} - {name}
         declared = [each for each in self.spec.inputs if each.kind != "thread"]
         parts = self._put_in(self._ready(checked_inputs(given, declared)))
         asked = [part for section in self._sections(parts) if section.role == "user" for part in section.parts]
@@ -186,7 +186,7 @@ class Filling:
         declared = {each.name: each for each in self.spec.inputs}
         return frozenset(
             name
-            for name in self._names
+            for name in self.names
             if given.get(name) is None
             and name not in self._threads
             and (name not in declared or (declared[name].required and declared[name].default is None))
@@ -201,7 +201,7 @@ class Filling:
         return tuple(each.name for each in self.spec.inputs if each.kind == "thread")
 
     @cached_property
-    def _names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """What the file declares, and what its template names beside that."""
         return tuple(dict.fromkeys((*(each.name for each in self.spec.inputs), *self.template.slots)))
 

@@ -242,16 +242,27 @@ class ChatModule(ABC):
         report, trim = (made.report, made.trim) if isinstance(made, Payload) else ((), None)
         return Payload({"model": request.model, **made, **request.params}, report, trim)
 
-    def chat(self, history: HistoryLike | None = None, tools: ToolsLike = None) -> Chat:
+    def chat(
+        self,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        values: Mapping[str, object] | None = None,
+    ) -> Chat:
         """A conversation with the model, which keeps what was said.
 
         Args:
             history: What was said before.
             tools: What the model may call in all of it.
+            values: Values for slots of the prompter in all of it, as of :meth:`lazyprompt.Prompter.partial`.
+
+        Raises:
+            SlotError: A value is for no slot.
         """
         from lazyprompt.modules.chat import Chat  # noqa: PLC0415 - it knows this module
 
-        return Chat(self, history, tools)
+        module = self if not values else self.share(self._prompter.partial(**values), self._history.messages)
+        return Chat(module, history, tools)
 
     @abstractmethod
     def _sender(self) -> Sender:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from lazyprompt.errors import SlotError
+from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.text.slots import listed, misfit
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Sequence
 
 INPUT: Final = "input"
 """The key of the user's text in a dict input."""
+
+Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
+"""Names with fixed values, or functions that give them."""
 
 
 class InputForm(NamedTuple):
@@ -28,7 +31,7 @@ class InputForm(NamedTuple):
     slots: tuple[str, ...]
     user_slots: frozenset[str] = frozenset()
     takes_text: bool = True
-    fixed: tuple[tuple[str, object], ...] = ()
+    fixed: Fixed = ()
 
     @property
     def has_input(self) -> bool:
@@ -51,11 +54,10 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     Raises:
         SlotError: A slot has no value, a value no slot, or a value is None.
     """
-    values = dict(form.fixed)
+    named = dict(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else {}
+    values = {**called(form.fixed, named), **named}
     takes = (INPUT,) if form.has_input else ()
-    if isinstance(given, Mapping):
-        values |= cast("Mapping[str, object]", given)
-    elif given is not None:
+    if given is not None and not isinstance(given, Mapping):
         name = name_of_text(form, values)
         values[name] = given
         if missing := [slot for slot in form.slots if slot not in values]:
@@ -71,11 +73,44 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     elif left_over or any(slot not in optional for slot in missing):
         needed = [slot for slot in form.slots if slot in values or slot not in optional]
         raise SlotError(misfit(values, needed, takes))
-    for name, value in form.fixed:
-        # A function whose slot the input gives is not called.
-        if callable(value) and values[name] is value:
-            values[name] = value()
     refuse_none(values)
+    return values
+
+
+def fixed_with(
+    fixed: Fixed, values: Mapping[str, object], slots: Sequence[str], coerce: Callable[[object, str], object]
+) -> Fixed:
+    """Return fixed values with more of them.
+
+    Args:
+        fixed: The values that are fixed already; new ones replace them.
+        values: Values for slots, or functions without arguments that give them.
+        slots: All slots.
+        coerce: Makes a value and its slot's name what a template takes; what it returns shares nothing mutable.
+
+    Raises:
+        SlotError: A name is that of no slot, or a value is None or cannot be taken.
+    """
+    if unknown := [name for name in values if name not in slots]:
+        faults = [f"no slot named {name!r}{did_you_mean(name, slots)}" for name in unknown]
+        raise SlotError(
+            f"{'; '.join(faults)}; " + (f"the slots are {listed(slots)}" if slots else "there are no slots")
+        )
+    refuse_none(values)
+    held = {name: value if callable(value) else coerce(value, name) for name, value in values.items()}
+    return tuple({**dict(fixed), **held}.items())
+
+
+def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
+    """Return the fixed values whose names are not given; functions are called."""
+    values = {name: value for name, value in fixed if name not in given}
+    for name, value in values.items():
+        if callable(value):
+            try:
+                values[name] = value()
+            except Exception as error:
+                error.add_note(f"raised by the function that gives the value of {name!r}")
+                raise
     return values
 
 
@@ -102,6 +137,21 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     raise SlotError(
         "the input has no slot to go to; put one into the instruction, as {input}, or name it in extra_keys"
     )
+
+
+def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
+    """Return True if a filled user's part says what the user said already.
+
+    The user's last text is that part, or begins with it where it ends in the template's own text, or is a value alone.
+
+    Args:
+        user: The parts of it: own text and values in turn.
+        values: The values of its slots.
+        asked: The user's last text.
+    """
+    said, before = "".join(user), asked.strip()
+    begins = bool(user[-1].strip()) and asked.startswith(said)
+    return begins or before in (said.strip(), *(value.strip() for value in values))
 
 
 def refuse_none(values: Mapping[str, object]) -> None:

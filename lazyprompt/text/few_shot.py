@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._json import checked
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.text.call_input import refuse_none
+from lazyprompt.text.call_input import called, fixed_with, refuse_none
 from lazyprompt.text.example_selection import ExampleOffer, check_selector, choose
 from lazyprompt.text.slots import SlotTemplate, misfit, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
+    from lazyprompt.text.call_input import Fixed
     from lazyprompt.text.example_selection import ExampleSelector
 
 
@@ -62,8 +65,24 @@ class FewShotTemplate:
             check_selector(select, "select")
             # Only a selector looks at them.
             self._examples = tuple(_frozen(example, template.slots) for example in examples)
-        self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
-        """The names of the slots that :meth:`render` takes."""
+        self._all_slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
+        self._fixed: Fixed = ()
+        self.slots = self._all_slots
+        """The names of the slots that :meth:`render` fills."""
+
+    def partial(self, /, **values: object) -> Self:
+        """Return a copy with values for some slots, which :meth:`render` may then leave out; those of a call win.
+
+        Args:
+            **values: A value for each slot, or a function without arguments, which is called once for each rendering.
+
+        Raises:
+            SlotError: A name is that of no slot, or a value is None or cannot become text.
+        """
+        changed = copy(self)
+        changed._fixed = fixed_with(self._fixed, values, self._all_slots, value_text)  # noqa: SLF001 - a copy of our own
+        changed.slots = tuple(name for name in self._all_slots if name not in dict(changed._fixed))  # noqa: SLF001 - as above
+        return changed
 
     def render(self, /, **values: object) -> str:
         """The whole text.
@@ -99,7 +118,8 @@ class FewShotTemplate:
         return self._chosen(self._offer(values))
 
     def _offer(self, values: dict[str, object]) -> ExampleOffer:
-        _check(values, self.slots, "the few-shot template")
+        values = {**called(self._fixed, values), **values}
+        _check(values, self._all_slots, "the few-shot template")
         texts = {name: value_text(value, name) for name, value in values.items()}
         before, after = ("".join(part.fill(texts)) for part in (self._prefix, self._suffix))
         return ExampleOffer(MappingProxyType(values), self._examples, self._texts, before, after, self._separator)

@@ -11,7 +11,7 @@ from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
-from lazyprompt.text.call_input import INPUT, InputForm, is_asked, read_input, refuse_none
+from lazyprompt.text.call_input import INPUT, InputForm, fixed_with, is_asked, read_input, refuse_none
 from lazyprompt.text.slots import SlotSyntax, SlotTemplate, listed, value_text
 
 if TYPE_CHECKING:
@@ -98,10 +98,12 @@ class InstructionTemplate:
         self._system = parse(system, "instruction")
         self._user = parse(user, "user")
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
-        """The names of the slots, in the order in which they first appear."""
+        """The names of the slots that an input fills, in the order in which they first appear."""
         self._names = frozenset(self.slots)
         self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input)
         """The names that an input may have."""
+        self.has_functions = False
+        """True if functions give fixed values."""
         self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
         self._only_text = self.input_form.has_input and not self.slots
 
@@ -227,6 +229,23 @@ class InstructionTemplate:
         # A part that a tool loop leaves out is one empty text.
         user_slots = self._user.origins(user) if len(user) > 1 else ("user",)
         return self._system.origins(system), user_slots
+
+    def partial(self, /, **values: object) -> Self:
+        """Return a copy with values for some slots, which an input may then leave out; those of an input win.
+
+        Args:
+            **values: A value for each slot, or a function without arguments, which is called once for each prompt.
+
+        Raises:
+            SlotError: A name is that of no slot, or a value is None or cannot become text.
+        """
+        changed = copy(self)
+        form = self.input_form
+        fixed = fixed_with(form.fixed, values, form.slots, self._system.coerce)
+        changed.input_form = form._replace(fixed=fixed)
+        changed.has_functions = any(callable(value) for _, value in fixed)
+        changed.slots = tuple(name for name in form.slots if name not in dict(fixed))
+        return changed
 
     def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:
         """Read an input as values by the names of their slots, and the user's text under ``input``.

@@ -225,3 +225,18 @@ def test_a_budget_trims_what_is_sent_and_not_what_is_kept(server: ModelServer) -
         assert "question 7" in sent(server)
         assert "question 0" not in sent(server)
         module.close()
+
+
+def test_values_that_are_fixed_for_a_chat(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
+    # Once each turn had to give them all again.
+    module.prompt(ChatPrompter("Answer from: {context}", system=""), [["Hello", "Hi"]])
+    chat = module.chat(values={"context": "We open at nine."})
+    chat("When?")
+    chat({"input": "And then?", "context": "Closed."})
+    sent_texts = [json.dumps(each.body) for each in server.seen[-2:]]
+    assert ["We open at nine." in text for text in sent_texts] == [True, False]
+    assert all("Hello" in text for text in sent_texts)
+    assert words(chat)[::2] == [("user", "When?"), ("user", "And then?")]
+    assert module.prompter.slots == ("context",)
+    with pytest.raises(SlotError, match=r"no slot named 'contxt' \(did you mean 'context'\?\)"):
+        module.chat(values={"contxt": "x"})

@@ -72,13 +72,18 @@ def text_of(
     _check(prompter, made)
     instruction, past = made.instruction, made.history
     system, user = map(_part, instruction.templates, ("instruction", "said"))
-    for slot in instruction.slots:
+    slots, fixed = instruction.input_form.slots, dict(instruction.input_form.fixed)
+    for slot in slots:
         _check_slot(slot)
-    takes_input = instruction.accepts_input and _INPUT not in instruction.slots
+    takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
-    thread = free_name("conversation", instruction.slots)
+    thread = free_name("conversation", slots)
     # A slot takes any value, as an input of this kind does.
     inputs: list[Json] = [{"name": slot, "kind": "union", "required": True} for slot in _plain_slots(instruction)]
+    inputs += [
+        {"name": slot, "kind": "union", "default": checked(value, f"the value of {slot!r}", FormatError)}
+        for slot, value in fixed.items()
+    ]
     if takes_input:
         inputs.append({"name": _INPUT, "kind": "string", "description": "What the user says."})
     if all(_is_plain(message) for message in past.messages):
@@ -93,7 +98,7 @@ def text_of(
     fields: dict[str, object] = {"name": name, "description": description, "model": model}
     fields |= {"inputs": inputs, "tools": tools}
     front = written({key: checked(value, key, PromptFileError) for key, value in fields.items() if value})
-    return f"---\n{front}---\n{body_of(turns, (*instruction.slots, _INPUT))}"
+    return f"---\n{front}---\n{body_of(turns, (*slots, _INPUT))}"
 
 
 def _check(prompter: PromptMaker, made: MadeOf) -> None:
@@ -101,7 +106,7 @@ def _check(prompter: PromptMaker, made: MadeOf) -> None:
     kind = type(made.instruction)
     own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
     for fault, advice in (
-        (made.has_hooks, "a pre_hook, which is Python: write the prompter without it"),
+        (made.has_functions, "a function, as a pre_hook: write the prompter without it"),
         (made.has_budget, "a budget: take it away with with_budget(None)"),
         (own, f"an instruction of the class {kind.__name__}, which fills itself"),
     ):
