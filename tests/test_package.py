@@ -81,7 +81,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     "code",
     [
         "import lazyprompt",
-        "from lazyprompt import ChatPrompter; ChatPrompter('{a}').generate_prompt('x', model='qwen2.5')",
+        "from lazyprompt import ChatPrompter; ChatPrompter('{input}').generate_prompt('x', model='qwen2.5')",
         "from lazyprompt import AlpacaPrompter; AlpacaPrompter('{a}').generate_prompt('x', return_dict=True)",
         "from lazyprompt import ChatFormatter; ChatFormatter('gemini').format({'role': 'user', 'content': 'x'})",
     ],
