@@ -70,9 +70,9 @@ def trusted_text(
 def test_no_value_changes_the_text_outside_its_slot(
     model: str | None, values: dict[str, object], history: list[list[str]], which: Prompter
 ) -> None:
-    """The developer's text and the markers are the same as for harmless values of the same number."""
-    harmless: dict[str, object] = dict.fromkeys(values, "x")
-    calm = trusted_text(which, harmless, [["x", "x"] for _ in history], model)
+    """The developer's text and the markers are the same as for harmless values; an empty user turn has none."""
+    harmless: dict[str, object] = {name: "x" if value else "" for name, value in values.items()}
+    calm = trusted_text(which, harmless, [["x" if question else "", "x"] for question, _ in history], model)
     seen = "".join(trusted_text(which, values, history, model))
     if model is not None and Markers.for_model(model).trim:
         # These families strip each text, the template's own as well where a value beside it is empty.
