@@ -150,9 +150,8 @@ class PromptMaker:
             args = result
         checked_text(args[3], "the label", SlotError)
         if self._instruction.has_functions:
-            given, history, *rest = args
-            asked = self._past(history).question_before_results
-            args = (self._instruction.by_name(given, asked), history, *rest)
+            asked = self._past(args[1]).question_before_results
+            args = (self._instruction.by_name(args[0], asked), *args[1:])
         return args
 
     @property

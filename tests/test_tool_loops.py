@@ -52,7 +52,7 @@ def said(prompter: Prompter, given_: object, history: Any) -> list[str]:
     assert flat.count("<|im_start|>user\n") == len(texts) + 1  # the result is a user turn in this family
     assert prompter.render(given_, history, model="chatml").text == flat
     for provider in ("anthropic", "gemini", "ollama"):
-        assert str(prompter.generate_prompt(given_, history, format=provider)).count("Asked: ") == len(texts)  # type: ignore[call-overload]
+        assert str(prompter.generate_prompt(given_, history, format=provider)).count("Asked: ") == len(texts)
     return texts
 
 
@@ -191,7 +191,7 @@ def test_no_turn_of_the_user_is_empty(prompter: Prompter, given_: Any, history: 
     assert not [content for content in contents(payload) if is_empty(content)]
     if not isinstance(prompter, EmptyPrompter):  # flat, it is the input alone
         for laid_out in ({"model": "chatml"}, {"chat_template": TEMPLATE}):
-            assert "<|im_start|>user\n<|im_end|>" not in prompter.generate_prompt(given_, history, **laid_out)  # type: ignore[call-overload]
+            assert "<|im_start|>user\n<|im_end|>" not in prompter.generate_prompt(given_, history, **laid_out)
 
 
 @pytest.mark.parametrize("form", FORMATS)

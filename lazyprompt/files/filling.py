@@ -158,7 +158,9 @@ class Filling:
         open_thread = None if history is None else next((one for one in self._threads if given.get(one) is None), None)
         if open_thread is not None:
             given = {**given, open_thread: history}
-        missing = self._left_out(given) if in_loop and _ends_with_result(history, given, self._threads) else frozenset()
+        missing: frozenset[str] = frozenset()
+        if in_loop and _ends_with_result(history, given, self._threads):
+            missing = self._left_out(given)
         values = checked_inputs(given, [each for each in self.spec.inputs if each.name not in missing])
         held = {**self._ready(values), **{name: ENGINES[self.spec.engine].absent(name) for name in missing}}
         try:

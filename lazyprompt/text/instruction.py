@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._frozen import read_only
 from lazyprompt._json import checked_text, well_formed
@@ -197,7 +197,7 @@ class InstructionTemplate:
         else:
             values = self.by_name(given)
         if values.keys() != self._names and values.keys() != self._names_with_input:
-            values = self.by_name(given)
+            values = self.by_name(values)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
@@ -217,7 +217,7 @@ class InstructionTemplate:
         system, user, text = self.parts(given)
         return (system, user, text) if text or not is_asked(user, says, asked) else (system, ("",), None)
 
-    def _texts(self, values: Mapping[str, object]) -> Mapping[str, Any]:
+    def _texts(self, values: Mapping[str, object]) -> dict[str, object]:
         return {name: self._coerced(value, name) for name, value in values.items()}
 
     def _coerced(self, value: object, name: str) -> object:
