@@ -225,9 +225,7 @@ class FileInputs(NamedTuple):
                     yield f"{name}: {error}"
 
 
-def with_text(
-    where: str, values: dict[str, object], inputs: Inputs, read: Callable[[str], object]
-) -> dict[str, object]:
+def with_text(where: str, values: dict[str, object], inputs: Inputs, read: Callable[[str], object]) -> object:
     """Values, and one that is given without a name.
 
     Args:
@@ -241,6 +239,9 @@ def with_text(
     """
     try:
         name = inputs.open(values)
-        return inputs.joined(values, name, read(name))
+        value = read(name)
+        # A text alone stays one: the prompter then shows the dict to give.
+        alone = isinstance(inputs, SlotInputs) and not values
+        return value if alone else inputs.joined(values, name, value)
     except SlotError as error:
         raise WrongUseError(where, f"{error}; --set name=value gives one its value") from error

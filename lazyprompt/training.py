@@ -274,6 +274,9 @@ def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
         if role in SYSTEM_ROLES and not index:
             system = _text(message, form, where)
             continue
+        if role == "assistant" and not turns and index + 1 == len(sample.messages):
+            # Nothing is said beside the instruction, which is then the user's turn.
+            system, turns = "", [_Turn("human", system)]
         if role in SYSTEM_ROLES or (role == "assistant") != len(turns) % 2:
             _refuse(form, f"the role {role!r} of {where} at its place", "the user's turns and the model's go in turn")
         if role == "assistant" and not trained:

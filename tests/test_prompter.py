@@ -287,9 +287,8 @@ def test_the_empty_prompter_takes_text_and_nothing_else() -> None:
     assert EmptyPrompter().generate_prompt({"input": "x"}) == "x"
     assert EmptyPrompter().generate_prompt("") == ""
     assert EmptyPrompter().slots == ()
-    assert EmptyPrompter().generate_prompt({"q": "x"}) == "x"
-    with pytest.raises(SlotError, match="no slot named 'q'; no slot named 'r'"):
-        EmptyPrompter().generate_prompt({"q": "x", "r": "y"})
+    with pytest.raises(SlotError):
+        EmptyPrompter().generate_prompt({"q": "x"})
 
 
 def test_both_spellings_of_extra_keys_at_once_are_refused() -> None:

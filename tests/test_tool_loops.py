@@ -90,6 +90,12 @@ def test_text_beside_the_users_part() -> None:
     assert said_in(ChatPrompter({"user": "Go on."}), None, asked) == ["In Dutch:\nWhen?"]
 
 
+def test_what_nobody_said_yet_is_said() -> None:
+    assert said_in(ChatPrompter({"user": "Go on."}), None, loop("x")[1:]) == ["Go on."]
+    assert said_in(ASKED["slots"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
+    assert said_in(ASKED["file"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
+
+
 def said_in(prompter: Prompter, given_: object, history: Any) -> list[str]:
     made = prompter.generate_prompt(given_, history, return_dict=True)["messages"]
     return [message["content"] for message in made if message["role"] == "user"]

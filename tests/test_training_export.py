@@ -46,7 +46,7 @@ def sample(train: Any = "all", **more: Any) -> TrainingSample:
 
 
 def with_calls(train: Any = "all") -> TrainingSample:
-    return PROMPTER.training_sample("kind", None, CALLS, TOOLS, train=train)
+    return PROMPTER.training_sample({"style": "kind"}, None, CALLS, TOOLS, train=train)
 
 
 def test_openai() -> None:
@@ -150,7 +150,7 @@ def test_sharegpt_with_calls() -> None:
 
 def test_sharegpt_with_several_calls_at_once() -> None:
     history = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2, "Rom")]}]
-    exported: Any = PROMPTER.training_sample("kind", None, history, TOOLS).export("sharegpt")
+    exported: Any = PROMPTER.training_sample({"style": "kind"}, None, history, TOOLS).export("sharegpt")
     assert exported["conversations"][-1] == {
         "from": "function_call",
         "value": '[{"name": "weather", "arguments": {"city": "Köln"}}, '
@@ -187,7 +187,7 @@ def test_trl_with_calls() -> None:
         "completion": [{"role": "assistant", "content": "It rains."}],
         "tools": TOOLS,
     }
-    exported = PROMPTER.training_sample("kind", None, CALLS[:2], TOOLS).export("trl")
+    exported = PROMPTER.training_sample({"style": "kind"}, None, CALLS[:2], TOOLS).export("trl")
     assert exported["completion"] == [called]
 
 
@@ -278,7 +278,7 @@ PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1),
     ],
 )
 def test_what_a_form_has_no_place_for_is_an_error(form: str, history: Any, tools: Any, train: Any, reason: str) -> None:
-    made = PROMPTER.training_sample("kind", None, history, tools, train=train)
+    made = PROMPTER.training_sample({"style": "kind"}, None, history, tools, train=train)
     with pytest.raises(FormatError, match=f"the {form} form has no place for {reason}"):
         made.export(form)
 
@@ -287,3 +287,12 @@ def test_a_developers_text_is_the_system_text() -> None:
     history: list[Any] = [Msg("developer", "Be brief.", "developer"), USER, ANSWER]
     made = ChatPrompter(system="").training_sample(None, None, history)
     assert made.export("sharegpt")["system"] == made.export("alpaca")["system"] == "Be brief."
+
+
+@pytest.mark.parametrize("form", ["alpaca", "sharegpt"])
+def test_an_instruction_without_a_user_turn_is_the_users_turn(form: Any) -> None:
+    sample = ChatPrompter("Add {input}.", system="").training_sample("1+1", "2")
+    assert [message["role"] for message in sample.messages] == ["system", "assistant"]
+    made: Any = sample.export(form)
+    assert made["system"] == ""
+    assert (made.get("instruction") or made["conversations"][0]["value"]) == "Add 1+1.\n\n"

@@ -76,7 +76,7 @@ def test_trained_ids_are_those_of_the_trained_text(family: str, tokenizer: Any, 
     prompter = ChatPrompter("Be {a}.").with_markers(family)
     for sample in (
         prompter.training_sample({"a": "kind", "input": "Und du?"}, "Auch. <think>No.</think>\n\n", PAIRS, train=train),
-        prompter.training_sample("kind", None, CALLS, train=train),
+        prompter.training_sample({"a": "kind"}, None, CALLS, train=train),
     ):
         whole, runs = tokens_of(sample, tokenizer())
         assert whole == sample.text

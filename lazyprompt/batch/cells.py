@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt.batch.rows import is_nan
 from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
+from lazyprompt.history import History
 from lazyprompt.text.slots import listed, value_text
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Cells:
                 value = _meant(value)
             if value is not None:
                 given[slot] = value
-            elif not self.has_defaults and cell(row, self.history) is None:
+            elif not self.has_defaults and History.of(self.history_of(row)).question_before_results is None:
                 raise SlotError(_missing(slot, column, row))
         if self.input is not None:
             said = cell(row, self.input)

@@ -168,7 +168,7 @@ class FilePrompter(Prompter):
         asked = History.of(past).question_before_results if steps and isinstance(steps[-1], Thread) else None
         if asked is not None and said.user:
             values = [part for part in said.user if isinstance(part, Value)]
-            if made.missing or not values or is_asked(said.user, values, asked):
+            if made.missing or (asked and not values) or is_asked(said.user, values, asked):
                 said = said._replace(user=())
         return said._replace(report=tuple(notes)), past, tools, label
 

@@ -44,7 +44,7 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
 
     Args:
         given: A dict; or one value, which fills a slot or is the user's text (see :func:`name_of_text`); or None. Where
-            a dict has all slots, one further key with text is the user's text, whatever its name.
+            a dict has all slots, and there are any, one further key with text is the user's text, whatever its name.
         form: The names that it may have.
         optional: The slots that may be left out.
 
@@ -62,13 +62,27 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
         values[name] = given
         if missing := [slot for slot in form.slots if slot not in values]:
             wanted = dict.fromkeys((*missing, name))
-            raise SlotError(
-                f"no value for {listed(missing)}: a {type(given).__name__} without a name is the user's text; "
-                f"give a dict, {dict_form(wanted)}"
-            )
+            kind, shown = type(given).__name__, dict_form(wanted)
+            if len(missing) == 1:
+                fault = (
+                    f"no value for {listed(missing)}: a {kind} without a name is the user's text; give a dict, {shown}"
+                )
+            else:
+                fault = (
+                    f"the input is one {kind}, but there are {len(missing)} slots; "
+                    f"give a dict with a value for each of {listed(missing)}, {shown}"
+                )
+            raise SlotError(fault)
     missing = [slot for slot in form.slots if slot not in values]
     left_over = [name for name in values if name not in form.slots and name not in takes]
-    if takes and not missing and INPUT not in values and len(left_over) == 1 and _is_text(left_over[0], values):
+    if (
+        takes
+        and form.slots
+        and not missing
+        and INPUT not in values
+        and len(left_over) == 1
+        and _is_text(left_over[0], values)
+    ):
         values[INPUT] = values.pop(left_over[0])
     elif left_over or any(slot not in optional for slot in missing):
         needed = [slot for slot in form.slots if slot in values or slot not in optional]

@@ -211,7 +211,9 @@ class InstructionTemplate:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
         says = [str(values[name]) for name in self._user_only if name in values and name not in fixed]
-        if not says and not (self.input_form.has_input and values.get(INPUT)):
+        # Where nobody asked yet, a part without values is said.
+        is_whole = not asked and all(name in values for name in self._user_only)
+        if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
             return self._system.fill(self._texts(values)), ("",), None
         # The user's part is whole or left out.
         system, user, text = self.parts(given)

@@ -147,7 +147,7 @@ def test_terminal_is_coloured_with_a_legend() -> None:
 
 def test_terminal_without_colour() -> None:
     argv = ("render", "--instruction", "Say {x}.", "--set", "x=\x1b[2J中")
-    plain = ChatPrompter("Say {x}.").generate_prompt("\x1b[2J中").replace("\x1b", "\\u001b")
+    plain = ChatPrompter("Say {x}.").generate_prompt({"x": "\x1b[2J中"}).replace("\x1b", "\\u001b")
     assert on_terminal(*argv, NO_COLOR="1") == plain
     assert on_terminal(*argv, "--color", "never") == plain
     assert on_terminal(*argv, TERM="dumb") == plain

@@ -235,7 +235,7 @@ def test_wrong_use_is_one_line(
     ("argv", "message"),
     [
         ([], "PROMPT_FILE: nothing to run; give a prompt file, --instruction or --input"),
-        (["--instruction", "{a} {b}", "--input", "x"], "--input: no value for 'a', 'b'; the slots are 'a', 'b'"),
+        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
         (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
         (["--input", "x", "--json", "--stream"], "--stream: JSON is written when the answer is whole; leave out"),
         (["--input", "x", "--tools", "t.json"], "--tools: t.json: must hold a JSON list, but holds an object"),

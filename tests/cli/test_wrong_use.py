@@ -44,7 +44,7 @@ if TYPE_CHECKING:
             ["render", *QA, "--set", "question=x", "--set", "contxt=y"],
             "--set: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); the slots are",
         ),
-        (["render", *QA, "--input", "x"], "--input: no value for 'question', 'context'; the slots are "),
+        (["render", *QA, "--input", "x"], "--input: the input is one str, but there are 2 slots; "),
         (["render", "--type", "alpaca", "--input", "x"], "--input: the input has no slot to go to; "),
         (["render", "--input", "x", "--set", "a"], "--set: 'a' is not of the form name=value"),
         (["render", "--input", "x", "--set", "=a"], "--set: '=a' is not of the form name=value"),

@@ -304,6 +304,6 @@ def test_what_the_user_says_is_never_a_template() -> None:
     assert "__globals__" not in naive("{{ q }}")
     assert "<module 'os'" in naive(value.replace("__globals__", "__globals__.os"))
     assert Prompty.loads("user:\n{{ q }}").messages({"q": value})[0].text == value
-    assert InstructionTemplate("{{ q }}", syntax="jinja2").fill(value).system == value
+    assert InstructionTemplate("{{ input }}", syntax="jinja2").fill(value).system == value
     shown = ChatTemplate.load("{{ messages[0].content }}").render([{"role": "user", "content": value}])
     assert shown.text == value

@@ -76,7 +76,7 @@ MADE: dict[str, Callable[[Path], object]] = {
     "empty": lambda _: lp.EmptyPrompter(),
     "few shot": lambda _: lp.FewShotTemplate("", [{"a": "b"}], "{a}", ""),
     "template": lambda _: lp.ChatTemplate.load("{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"),
-    "rendered": lambda _: lp.ChatPrompter("Use {q}.").render("x"),
+    "rendered": lambda _: lp.ChatPrompter("Use {q}.").render({"q": "x"}),
     "messages": lambda _: lp.messages_from([["a", "b"], {"role": "user", "content": "c"}]),
     "formatter": lambda _: lp.ChatFormatter("anthropic", media=lp.MediaResolver(hosts=["example.com"])),
     "agents": lambda _: lp.MultiAgentFormatter("gemini"),

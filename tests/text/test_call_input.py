@@ -44,7 +44,7 @@ def test_the_name_of_a_text(
     ("slots", "user_slots", "takes_text", "message"),
     [
         (("context",), (), True, r"no value for 'context': .* give a dict, {'context': ..., 'input': ...}"),
-        (("a", "b"), ("b",), True, r"no value for 'a', 'b': .* {'a': ..., 'b': ..., 'input': ...}"),
+        (("a", "b"), ("b",), True, r"one str, but there are 2 slots; .*'a', 'b', {'a': ..., 'b': ..., 'input': ...}"),
         (("a", "input"), (), True, r"no value for 'a': .* {'a': ..., 'input': ...}"),
         (("a", "b"), (), False, r"could fill 2 slots; give a dict, {'a': ..., 'b': ...}"),
         ((), (), False, "no slot to go to"),
@@ -148,7 +148,9 @@ def test_any_other_key_is_an_error_that_names_it(values: dict[Any, object], mess
         read_input(values, InputForm(("context",)))
 
 
-def test_alpaca_takes_no_further_key() -> None:
+def test_alpaca_and_prompters_without_slots_take_no_further_key() -> None:
+    with pytest.raises(SlotError, match=r"no slot named 'inptu' \(did you mean 'input'\?\)"):
+        ChatPrompter("Be brief.").generate_prompt({"inptu": "q"})
     with pytest.raises(SlotError, match="no slot named 'query'"):
         AlpacaPrompter("From {context}").generate_prompt({"context": "c", "query": "q"})
     with pytest.raises(SlotError, match="no slot named 'query'"):
