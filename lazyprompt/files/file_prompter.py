@@ -144,7 +144,7 @@ class FilePrompter(Prompter):
         if not self._fixed:
             return given
         if given is None or isinstance(given, Mapping):
-            named = {} if given is None else cast("Mapping[str, object]", given)
+            named: Mapping[str, object] = cast("Mapping[str, object]", given or {})
             return {**called(self._fixed, named), **named}
         return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
 
