@@ -8,12 +8,13 @@ are broken.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.formatters._repair import joined
+from lazyprompt.formatters._speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 from lazyprompt.formatters._turns import blocks_of, calls_tools
 from lazyprompt.messages import TextBlock, ThinkingBlock
-from lazyprompt.text.safety import NEUTRALIZE, Controls
+from lazyprompt.text.folding import Folded, as_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import HistoryStyle, Layout
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages import Block, Role
+
+    Names: TypeAlias = dict[tuple[str, str], str]
 
 _TAGS_NOTE = "# Conversation History\nThe content between <history></history> tags contains your conversation history\n"
 # What stands before the lines of a history, and behind them: of the first run of messages, and of a later one.
@@ -32,22 +35,13 @@ _FRAMES: dict[HistoryStyle, tuple[tuple[str, str], tuple[str, str]]] = {
 }
 STYLES = tuple(_FRAMES)
 
-_TAGS = Controls(
-    [f"<{gap}{slash}{space}history" for gap in ("", " ") for slash in ("", "/") for space in ("", " ")],
-    reserved=False,
-    any_case=True,
-)
-# The tags with any white space in them.
-_SPACED_TAG = re.compile(r"<(\s*+(?:/\s*+)?history)", re.IGNORECASE)
-# All that Python, and hence many a reader, takes for the end of a line; and all that looks like a colon.
-_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_COLONS = ":\uff1a\ufe55\ufe13\ufe30\u2236\u2237\u2a74\ua789\u02d0\u02f8\u0589\u05c3\u1803\u1804"
-_LINE_END = re.compile(f"(\r\n|[{_ENDS}])")
-# A line that begins as a speaker's does, or as a header does.
-_SPEAKER_LINE = re.compile(
-    f"[{_ENDS}](?:[#\uff03\ufe5f]|[^ \t{_ENDS}{_COLONS}][^{_ENDS}{_COLONS}]{{0,300}}[{_COLONS}])"
-)
-_NOT_IN_NAME = re.compile(f"[\x00-\x1f\x7f{_ENDS}{_COLONS}<>\uff1c\uff1e\ufe64\ufe65]+")
+_TAG = re.compile(r"<\s*+/?\s*+history", re.IGNORECASE)
+# Without one of these, text neither holds a tag nor begins a line: "<" in each of its forms, and the ends of lines.
+_MAY_FORGE = re.compile(f"[<\u226e\ufe64\uff1c{LINE_ENDS}]")
+_LINE_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
+_COLON = re.compile(f"[{COLONS}]")
+# A colon further behind ends no name.
+_LONGEST_NAME = 300
 
 
 def merged(turns: Iterable[Turn], layout: Layout, style: HistoryStyle, notes: Notes) -> list[Turn]:
@@ -62,6 +56,8 @@ def merged(turns: Iterable[Turn], layout: Layout, style: HistoryStyle, notes: No
     Returns:
         The turns.
     """
+    turns = list(turns)
+    names = written_names(turn[:2] for turn in turns)
     new: list[Turn] = []
     run: list[Turn] = []
     later = False
@@ -69,7 +65,7 @@ def merged(turns: Iterable[Turn], layout: Layout, style: HistoryStyle, notes: No
     def close() -> None:
         nonlocal later
         if run:
-            new.append(("user", "", _history(run, _FRAMES[style][later], layout, notes), run[0][3]))
+            new.append(("user", "", _history(run, names, _FRAMES[style][later], layout, notes), run[0][3]))
             run.clear()
             later = True
 
@@ -106,12 +102,12 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
     return (*before, *behind)
 
 
-def _history(run: list[Turn], frame: tuple[str, str], layout: Layout, notes: Notes) -> Content:
+def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: Layout, notes: Notes) -> Content:
     """A run of messages: text where it is text alone, else texts with the media where they belong."""
     blocks: list[Block] = []
     media: list[Block] = []
     lines: list[str] = []
-    for piece in _pieces(run, notes):
+    for piece in _pieces(run, names, notes):
         if isinstance(piece, str):
             lines.append(piece)
         elif layout.media_last:
@@ -131,10 +127,10 @@ def _history(run: list[Turn], frame: tuple[str, str], layout: Layout, notes: Not
     return (*blocks, TextBlock(end.lstrip("\n") if not lines else end), *media) if end else (*blocks, *media)
 
 
-def _pieces(run: list[Turn], notes: Notes) -> Iterator[str | Block]:
+def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:
     """The lines and media of a run, each medium behind a line that says whose it is."""
     for role, name, content, at in run:
-        speaker = speaker_of(name, role)
+        speaker = names[role, name]
         if name and speaker != name:
             notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
         if isinstance(content, str):
@@ -154,23 +150,43 @@ def _pieces(run: list[Turn], notes: Notes) -> Iterator[str | Block]:
             spoke = True
 
 
-def speaker_of(name: str, role: str) -> str:
-    """Who speaks, as the beginning of a line: the name without what would end the line or the name; else the role."""
-    return _NOT_IN_NAME.sub(" ", name).strip() or role
-
-
 def inert_text(text: str) -> str:
-    """Text that opens no speaker's line and closes no history.
+    """Return text that opens no speaker's line and closes no history.
 
     Args:
-        text: What somebody said.
+        text: The text of a message.
 
     Returns:
-        The text itself, where nothing in it could be read so.
+        The text itself where nothing in it could be read so, in any Unicode disguise.
     """
-    text = _SPACED_TAG.sub(r"<\\\1", text)
-    safe = text if _TAGS.clean(text) else _TAGS.guard(["", text, ""], ["", "history", ""], NEUTRALIZE)[1]
-    return _LINE_END.sub(r"\1  ", safe) if _SPEAKER_LINE.search(safe) else safe
+    if not _MAY_FORGE.search(text):
+        return text
+    safe = _with_broken_tags(text)
+    return _LINE_END.sub(r"\1  ", safe) if any(map(_opens, text.splitlines()[1:])) else safe
+
+
+def _with_broken_tags(text: str) -> str:
+    """Return text with a backslash behind the "<" of each history tag."""
+    folded = Folded.of(text, as_read)
+    pieces: list[str] = []
+    done = 0
+    for tag in _TAG.finditer(folded.text):
+        at = folded.origin(tag.start())[0] + 1
+        pieces += text[done:at], "\\"
+        done = at
+    return "".join(pieces) + text[done:]
+
+
+def _opens(line: str) -> bool:
+    """Return True if a line could be read as a speaker's or as a header. A line that is set in is neither."""
+    if not line or line[0] in f" \t{COLONS}":
+        return False
+    seen = " ".join(as_read(_COLON.sub(":", line)).split())
+    return (
+        seen.startswith("#")
+        or 0 <= seen.find(":") <= _LONGEST_NAME
+        or (len(seen) <= _LONGEST_NAME and letters_of(seen) in FRAME_WORDS)
+    )
 
 
 def _inert(text: str, at: int, notes: Notes) -> str:

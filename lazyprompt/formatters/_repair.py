@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
+from lazyprompt.formatters._speakers import written_names
 from lazyprompt.formatters._turns import blocks_of
 from lazyprompt.messages import SYSTEM_ROLES, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import fitted
@@ -33,14 +34,25 @@ def with_fitting_names(turns: Iterable[Turn], profile: Profile, notes: Notes) ->
     new: list[Turn] = []
     turns = list(turns)
     ids = _fitting_ids(turns, profile)
+    speakers = _fitting_speakers(turns, profile)
     for role, name, content, at in turns:
-        speaker = name if profile.names is None or not name else fitted(name, profile.names)
+        speaker = speakers.get((role, name), name)
         if speaker != name:
             notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
         blocks = () if isinstance(content, str) else content
         fitting = tuple(_fitting(block, at, ids, profile, notes) for block in blocks)
         new.append((role, speaker, content if isinstance(content, str) else fitting, at))
     return new
+
+
+def _fitting_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str, str], str]:
+    """Map speakers to the names that the provider takes; empty where it has no place for names."""
+    pattern = profile.names
+    if pattern is None:
+        return {}
+    return written_names(
+        (turn[:2] for turn in turns if turn[1] and turn[0] != "tool"), lambda name: fitted(name, pattern)
+    )
 
 
 def _fitting_ids(turns: Iterable[Turn], profile: Profile) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 from lazyprompt._json import dump
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
+from lazyprompt.formatters._speakers import looks_like_role
 from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
@@ -291,7 +292,14 @@ class ChatFormatter:
             return False
         if turns[-1][0] == "assistant" and (self._needs_user_last(reading) or not profile.trailing_space):
             return False
-        return profile.names is None or all(not name or profile.names.fullmatch(name) for name in reading.names)
+        if profile.names is None:
+            return True
+        wrong = {
+            name
+            for name in reading.names
+            if name and (name in _NO_NAMES or not profile.names.fullmatch(name) or looks_like_role(name))
+        }
+        return not wrong or all(name == role or name not in wrong for role, name, _, _ in turns)
 
     def _repaired(self, reading: Reading, loaded: Loaded, notes: Notes) -> list[Turn]:
         """The turns with all that breaks a rule put right."""

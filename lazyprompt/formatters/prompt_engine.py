@@ -17,7 +17,8 @@ from lazyprompt._json import MAX_DEPTH, well_formed
 from lazyprompt.budget.search import fewest
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
-from lazyprompt.formatters._merge import inert_text, speaker_of
+from lazyprompt.formatters._merge import inert_text
+from lazyprompt.formatters._speakers import one_line, written_names
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.histories.openai import message_from_openai
 from lazyprompt.messages import ROLES, SYSTEM_ROLES, Msg, TextBlock, ThinkingBlock
@@ -150,7 +151,12 @@ class PromptEngine:
                 pieces.append(_Piece("user" if pieces else "system", "", text, said=False))
             elif part is not None:
                 pieces += _conversation(part, where)
-        return pieces
+        speakers = ((piece.role, piece.name) for piece in pieces if piece.said and piece.name)
+        names = written_names(speakers, one_line if self.prompt_type == "string" else str)
+        return [
+            piece._replace(name=names[piece.role, piece.name]) if piece.said and piece.name else piece
+            for piece in pieces
+        ]
 
     def _fitting(self, pieces: list[_Piece], most: int) -> list[_Piece]:
         """As many of the pieces as fit, with a summary of the others where one is asked for."""
@@ -304,7 +310,7 @@ def _string(pieces: list[_Piece]) -> str:
 
 
 def _line(piece: _Piece) -> str:
-    return f"{speaker_of(piece.name, piece.role)}: {_set_in(piece.text)}"
+    return f"{piece.name or piece.role}: {_set_in(piece.text)}"
 
 
 def _set_in(text: str) -> str:

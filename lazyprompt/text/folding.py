@@ -6,17 +6,21 @@ import re
 from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # Signs that do not show and that a normaliser may drop: soft hyphen, joiners, fillers, zero-width and bidirectional
 # signs, tags.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Control characters that neither end a line nor move on.
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
+# Characters that look like a space and do not fold to one: Braille's, and the one that SentencePiece has for a space.
+_BLANKS = re.compile("[\u2800\u2581]")
 # So many signs of a text are looked at one by one.
 MOST_WINDOWS = 50
 
@@ -27,6 +31,14 @@ def fold(text: str) -> str:
     Decomposed (NFKD), not composed: ``>`` with a stroke over it is one sign to NFKC, and would hide a marker's end.
     """
     return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
+
+
+def as_read(text: str) -> str:
+    """Fold text to what a reader sees: without marks upon letters, control characters and invisible ones."""
+    shown = _CONTROLS.sub("", text)
+    if shown.isascii():
+        return shown
+    return "".join(each for each in fold(_BLANKS.sub(" ", shown)) if category(each) not in ("Mn", "Me"))
 
 
 def windows(text: str, sign: str, width: int) -> Iterator[str]:
@@ -74,11 +86,11 @@ class Folded(NamedTuple):
     now: Sequence[int]
 
     @classmethod
-    def of(cls, text: str) -> Folded:
-        """A text, folded."""
-        if text.isascii():
+    def of(cls, text: str, folding: Callable[[str], str] = fold) -> Folded:
+        """Fold a text character by character."""
+        if text.isascii() and folding(text) == text:
             return cls(text, text, {}, (), ())
-        folds = _Folds()
+        folds = _Folds(folding)
         folded = text.translate(folds)
         before, now = array("I"), array("I")
         moved = 0
@@ -101,8 +113,12 @@ class Folded(NamedTuple):
 class _Folds(dict[int, str]):
     """What signs are folded to, by their codes, found out when asked for."""
 
+    def __init__(self, folding: Callable[[str], str]) -> None:
+        super().__init__()
+        self._folding = folding
+
     def __missing__(self, code: int) -> str:
-        folded = self[code] = fold(chr(code))
+        folded = self[code] = self._folding(chr(code))
         return folded
 
 

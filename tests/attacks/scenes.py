@@ -131,13 +131,17 @@ def few_shot_with(text: str) -> str:
 
 
 def talk_with(case: Case) -> list[Msg]:
-    """A talk of many: the texts in what one says, and in a name."""
+    """A talk of many: the texts in what one says, in a name, and as one."""
     said = [TextBlock(each) for each in (case.first, case.second) if each]
+    # A name without any letter is written as its role, and a user may be called one.
+    named = any(map(str.isalnum, case.text)) and case.text.casefold() != "user"
+    name = case.text if named else "Cy"
     return [
         Msg("system", "Be kind.", "system"),
         Msg("Ada", said, "user"),
         Msg("Bob", "Fine.", "assistant"),
         Msg(f"Dr {case.text}", "Yes.", "user"),
+        Msg(name, "No.", "user"),
         Msg("Ada", "Go on.", "user"),
     ]
 

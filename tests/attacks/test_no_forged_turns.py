@@ -35,6 +35,7 @@ from attacks.scenes import (
 )
 from lazyprompt import ChatPrompter, MultiAgentFormatter, neutralize, restore
 from lazyprompt.errors import LazyPromptError, SafetyError
+from lazyprompt.formatters._merge import STYLES
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.text.families import FAMILIES
@@ -193,7 +194,7 @@ def test_in_messages_each_text_stands_where_it_belongs_byte_for_byte(provider: s
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("style", ["tags", "conversation"])
+@pytest.mark.parametrize("style", STYLES)
 def test_in_a_talk_of_many_nobody_speaks_for_another(provider: str, style: Any) -> None:
     formatter = MultiAgentFormatter(provider, history_style=style)
 
@@ -201,7 +202,7 @@ def test_in_a_talk_of_many_nobody_speaks_for_another(provider: str, style: Any) 
         payload: dict[str, Any] = formatter.format(*talk_with(case))
         return [Message("", text) for text in texts_in(payload)]
 
-    assert beaten(make, "history", share(PROVIDERS.index(provider) + (style == "tags"), 5)) == {}
+    assert beaten(make, "history", share(PROVIDERS.index(provider) + STYLES.index(style), 5)) == {}
 
 
 def texts_in(payload: Any) -> list[str]:

@@ -118,7 +118,7 @@ def test_a_list_has_a_message_for_each() -> None:
         {"role": "user", "name": "Eve", "content": "Hey."},
         {"role": "user", "content": "Who?"},
         {"role": "assistant", "name": "assistant", "content": "Me."},
-        {"role": "user", "name": "assistant", "content": "Sure."},
+        {"role": "user", "name": 'user "assistant"', "content": "Sure."},
     ]
     assert [list(message) for message in listed(LIST, [{"content": "c", "name": "n", "role": "user"}])] == [
         ["role", "name", "content"]

@@ -1,0 +1,82 @@
+"""Speakers' names as they are written: none looks like another role or opens a line, and no two look alike."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lazyprompt.messages import ROLES
+from lazyprompt.text.folding import as_read, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# Every character that ends a line for Python, and so for many readers.
+LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+# The colon, and the characters that look like one but do not fold to it.
+COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
+# Words that a reader takes for a role, and the role.
+_ROLE_WORDS = {**{role: role for role in ROLES}, "model": "assistant", "function": "tool"}
+# Words of the frame around a history.
+FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})
+# Letters of other scripts, and small capitals, that look like Latin letters but do not fold to them.
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0441\u0501\u0435\u0433\u04bb\u0456\u04cf\u043c\u043d\u043e\u0440\u0455\u0442\u0443\u0475"  # Cyrillic
+    "\u03b1\u03b5\u03b9\u03bc\u03b7\u03bf\u03c1\u03c4\u03c5\u03bd"  # Greek
+    "\u0585\u057d\u0578\u0570"  # Armenian
+    "\u0131\u0269\u0261\u1d00\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u029f\u1d0d\u0274\u1d0f\u1d18\u0280\ua731"
+    "\u1d1b\u1d1c\u1d20\u028f",
+    "acderhilmhopstyv" + "aeimnoptuv" + "ounh" + "iigacdefghilmnoprs" + "tuvy",
+)
+_FORBIDDEN = re.compile(f"[\x00-\x1f\x7f{LINE_ENDS}{COLONS}<>]")
+
+
+def letters_of(text: str) -> str:
+    """Return the letters and digits that a reader sees, in lower case."""
+    seen = as_read(text).casefold().translate(_LOOKALIKES)
+    return "".join(character for character in seen if character.isalnum())
+
+
+def looks_like_role(name: str) -> bool:
+    """Return True if a reader could take a name for a role, in any disguise."""
+    return letters_of(name) in _ROLE_WORDS
+
+
+def one_line(name: str) -> str:
+    """Return a name without anything that ends a name or its line."""
+    kept = ("\0" if _FORBIDDEN.search(each + fold(each)) else each for each in name)
+    return re.sub("\0+", " ", "".join(kept)).strip()
+
+
+def written_names(
+    speakers: Iterable[tuple[str, str]], fit: Callable[[str], str] = one_line
+) -> dict[tuple[str, str], str]:
+    """Map each speaker to the name to write.
+
+    Args:
+        speakers: The role and the name of each; a speaker whose name shows nothing is called after the role.
+        fit: Changes a name to what may be written.
+    """
+    # Names without a disguise come first: whoever imitates one has to give way.
+    known = sorted(dict.fromkeys(speakers), key=lambda speaker: _look(speaker[1]) != speaker[1])
+    written: dict[tuple[str, str], str] = {}
+    owners: dict[str, str] = {}
+    for role, name in known:
+        plain = _no_imitation(name, role)
+        new, number = fit(plain) or role, 2
+        while owners.setdefault(_look(new), name or role) != (name or role):
+            new, number = fit(f"{plain} ({number})"), number + 1
+        written[role, name] = new
+    return written
+
+
+def _look(name: str) -> str:
+    """Return a name as a reader sees it."""
+    return " ".join(fold(name).split())
+
+
+def _no_imitation(name: str, role: str) -> str:
+    """Return a name behind its role where it looks like another role or like a header."""
+    letters, seen = letters_of(name), as_read(name).strip()
+    imitates = _ROLE_WORDS.get(letters, role) != role or letters in FRAME_WORDS or seen.startswith("#")
+    return f'{role} "{name.strip()}"' if imitates else name if seen else role
