@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from urllib.parse import urlsplit
 
 import tenacity
 
 from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
 from lazyprompt.modules.client import Fault
+from lazyprompt.modules.clients._wire import redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
@@ -296,6 +298,8 @@ class Sender:
             if found is None:
                 return error
             fault = found
+        if (moved := redirected_to(error)) is not None:
+            fault = fault._replace(kind="not found", message=_moved(moved))
         # Clients differ in how they call a connection that was lost; what counts is whether the answer had begun.
         if fault.kind in ("connection", "cut"):
             fault = fault._replace(kind="cut" if watch.begun else "connection")
@@ -349,6 +353,13 @@ class Sender:
                 self._loops.pop(each, None)
         places = None if self._concurrency is None else asyncio.Semaphore(self._concurrency)
         return self._loops.setdefault(loop, _Loop(places, asyncio.Lock()))
+
+
+def _moved(location: str) -> str:
+    """Say where a server redirects to, without anything of the address that could be secret."""
+    to = urlsplit(location)
+    place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"
+    return f"the server redirects to {place}, which is not followed, so that key and conversation go nowhere else"
 
 
 _NONE = object()

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import ModuleError, missing_extra
+from lazyprompt.modules.clients._wire import REDIRECTS, MovedError
 
 if TYPE_CHECKING:
     import ssl
@@ -111,7 +112,7 @@ class _Session:
         session.mount("https://", self._adapter)
         session.mount("http://", self._adapter)
         try:
-            answer = session.post(**arguments)
+            answer = session.post(**arguments, allow_redirects=False)
         except requests.ConnectionError as error:
             known = requests.Timeout if isinstance(error, requests.Timeout) else requests.RequestException
             raise known(*error.args) from error
@@ -155,6 +156,8 @@ class AsyncLines:
             except aiohttp.ClientConnectionError as error:
                 raise aiohttp.ClientError(*error.args) from error
             answers.append(answer)
+            if answer.status in REDIRECTS:
+                raise MovedError(answer.status, answer.headers.get("location", ""))
             return answer
 
         try:

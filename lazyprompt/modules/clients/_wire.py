@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from contextlib import aclosing, closing, contextmanager
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+    from types import ModuleType
     from typing import TypeAlias
 
     from lazyprompt.secret import Secret
 
     Cut: TypeAlias = Callable[[Exception, bool], bool]
+
+# Redirects that clients would follow.
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _Event = TypeVar("_Event")
 _DEPTH = 8  # how deep an error may hold what a server said
@@ -23,6 +27,49 @@ class CutError(Exception):
 
 class MalformedError(Exception):
     """What came is no answer."""
+
+
+class MovedError(Exception):
+    """The server redirects.
+
+    Args:
+        status: The HTTP status.
+        location: The address it redirects to.
+    """
+
+    def __init__(self, status: int, location: str) -> None:
+        super().__init__(f"HTTP {status}: redirected")
+        self.status_code, self.location = status, location
+
+
+def own_http(sdk: ModuleType, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the HTTP client for an official client, as an argument; nothing where the caller gives one.
+
+    It follows no redirect. HTTP clients take the body of a request to whatever address a server names, and all headers
+    but ``Authorization``.
+
+    Args:
+        sdk: The package, which names its HTTP clients as OpenAI does.
+        name: The client's class.
+        options: The caller's own arguments.
+    """
+    kind = "Async" if name.startswith("Async") else ""
+    if "http_client" in options:
+        return {}
+    return {"http_client": getattr(sdk, f"Default{kind}HttpxClient")(follow_redirects=False)}
+
+
+def redirected_to(error: BaseException) -> str | None:
+    """Return the address that a server redirects to, if that is what went wrong; empty where it names none."""
+    found: list[str] = []
+    for each in _with_origins(error):
+        answer: Any = getattr(each, "response", None)
+        headers: Mapping[str, str] = getattr(answer, "headers", None) or {}
+        status = getattr(each, "status_code", None) or getattr(answer, "status_code", None)
+        location: str | None = getattr(each, "location", None) or headers.get("location")
+        if status in REDIRECTS:
+            found.append(location or "")
+    return max(found, default=None)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from lazyprompt.modules.clients._chat_faults import PageError, hiding
 from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import check_parameters
 from lazyprompt.modules.clients._said import kind_of_class, kind_of_status, kind_of_words, one_line, seconds, told
+from lazyprompt.modules.clients._wire import own_http
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class AnthropicClient:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
         self._opened = Opened(
-            lambda: cast("sdk.Anthropic", _sdk().Anthropic(**self._arguments())),
-            lambda: cast("sdk.AsyncAnthropic", _sdk().AsyncAnthropic(**self._arguments())),
+            lambda: cast("sdk.Anthropic", self._made("Anthropic")),
+            lambda: cast("sdk.AsyncAnthropic", self._made("AsyncAnthropic")),
         )
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,13 +196,16 @@ class AnthropicClient:
         if client is not None:
             await client.close()
 
-    def _arguments(self) -> dict[str, Any]:
-        """The arguments of the official client."""
+    def _made(self, name: str) -> object:
+        """Make one of the official clients."""
         base_url, key, timeout, retries, options = self._settings
         # A time-out of one's own is also what lets through calls that the client would have streamed, for they are
         # long: it counts on ten minutes at most.
         made: dict[str, Any] = {"base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
-        return made if key is None and _CREDENTIALS & options.keys() else {"api_key": key_of(key), **made}
+        made |= own_http(_sdk(), name, options)
+        if key is None and _CREDENTIALS & options.keys():
+            return getattr(_sdk(), name)(**made)
+        return getattr(_sdk(), name)(**{"api_key": key_of(key), **made})
 
 
 def _sdk() -> ModuleType:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _OK, _MADE_UP = 200, 400
 _KINDS: dict[str, FaultKind] = {
     "lazyprompt.CutError": "cut",
+    "lazyprompt.MovedError": "not found",
     "json.JSONDecodeError": "malformed",
     "builtins.UnicodeDecodeError": "malformed",
     "requests.JSONDecodeError": "malformed",
@@ -99,6 +100,7 @@ class DashScopeError(Exception):
         self.malformed = streamed and self.code == "Unknown"
         status = int(answer.get("status_code") or 0)
         # It says 400 of all that goes wrong in mid-stream, since it does not read what the server says there.
+        self.status_code, self.location = status, headers.get("location")
         self.status = None if self.malformed or (streamed and status == _MADE_UP) else status
         self.retry_after = seconds(headers.get("retry-after"))
         self.message = one_line(str(answer.get("message") or self.code), key)

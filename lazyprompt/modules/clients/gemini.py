@@ -211,7 +211,7 @@ class GeminiClient:
         common = {
             "verify": library.create_ssl_context(),
             "limits": library.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
-            "follow_redirects": True,
+            "follow_redirects": False,
         }
         hooks = {"request": [_without_deadline], "response": [_note]}
         ahooks = {"request": [_awithout_deadline], "response": [_anote]}

@@ -4,7 +4,8 @@ Keys come with the call, or from the environment as LiteLLM finds them for the p
 are its own, one set for the whole process, and so are the threads it logs in: closing them is left to it
 (``litellm.close_litellm_async_clients``). It keeps the keys it is given among them.
 
-Two things more are the whole process's: what it prints beside its errors is turned off; and where it is imported here
+Three things more are the whole process's: what it prints beside its errors is turned off; its connections follow no
+redirect; and where it is imported here
 first, it takes the prices of models that it comes with, instead of asking the network for newer ones.
 
 It would try again, but up to twice as often as it is told, and for most providers without waiting; so that is left to
@@ -21,6 +22,7 @@ import sys
 from asyncio import to_thread
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,7 +36,7 @@ from lazyprompt.modules.clients._said import classes_of, kind_of_class, kind_of_
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
     import httpx
 
@@ -190,7 +192,34 @@ def _sdk() -> Any:  # noqa: ANN401 - a package that may not be there
     except ImportError as error:
         raise missing_extra("litellm", "litellm") from error
     sdk.suppress_debug_info = True  # there is no such thing for a call alone
+    _follow_no_redirects(sdk)
     return sdk
+
+
+def _follow_no_redirects(sdk: Any) -> None:  # noqa: ANN401 - a package that may not be there
+    """Make LiteLLM's HTTP clients follow no redirect: some take the key along, all of them the conversation."""
+    handlers = import_module("litellm.llms.custom_httpx.http_handler")
+    openai = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+    if hasattr(openai._get_sync_http_client, "__wrapped__"):  # noqa: SLF001 - it has no other name
+        return
+    for owner in (handlers.HTTPHandler, handlers.AsyncHTTPHandler):
+        owner.create_client = _not_following(owner.create_client)
+    for name in ("_get_sync_http_client", "_get_async_http_client"):
+        setattr(openai, name, staticmethod(_not_following(getattr(openai, name))))
+    sdk.in_memory_llm_clients_cache.flush_cache()  # those made before
+
+
+def _not_following(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Make clients as a function does, that follow no redirect."""
+
+    @wraps(make)
+    def made(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - LiteLLM's own
+        client = make(*arguments, **named)
+        if client is not None:
+            client.follow_redirects = False
+        return client
+
+    return made
 
 
 @contextmanager

@@ -145,6 +145,7 @@ class OllamaClient:
             # of them with all (_assign_requests_to_connections): with 500, an event loop stood still for seconds.
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT),
             "timeout": self._settings.timeout,
+            "follow_redirects": False,
             **own,
             "headers": {**own.get("headers", {}), **self._headers},
         }

@@ -16,7 +16,7 @@ from lazyprompt.modules.clients._chat_servers import ENGINES, SERVERS, server_at
 from lazyprompt.modules.clients._chat_stream import ChatCollector, TextCollector
 from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
-from lazyprompt.modules.clients._wire import aunbroken, unbroken
+from lazyprompt.modules.clients._wire import aunbroken, own_http, unbroken
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class OpenAIClient:
         """One of the official clients."""
         base_url, key, timeout, retries, options = self._settings
         made = {"api_key": key_of(key), "base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
-        client = getattr(_sdk(), name)(**made)
+        client = getattr(_sdk(), name)(**made, **own_http(_sdk(), name, options))
         self._way.create(client)  # which imports what the endpoint needs: here, where no event loop waits for it
         return client
 

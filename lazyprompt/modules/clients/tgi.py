@@ -10,6 +10,7 @@ Sources: the client itself; the router of TGI (``server.rs``, ``validation.rs``)
 from __future__ import annotations
 
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.answers.parser import Delta
@@ -27,7 +28,7 @@ from lazyprompt.modules.clients._said import (
     seconds,
     told,
 )
-from lazyprompt.modules.clients._wire import MalformedError, aunbroken, hiding, unbroken
+from lazyprompt.modules.clients._wire import MalformedError, MovedError, aunbroken, hiding, unbroken
 from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _KINDS: dict[str, FaultKind] = {
     "lazyprompt.CutError": "cut",
     "lazyprompt.MalformedError": "malformed",
+    "lazyprompt.MovedError": "not found",
     "json.JSONDecodeError": "malformed",
     "builtins.UnicodeDecodeError": "malformed",
     "httpx.DecodingError": "malformed",
@@ -58,6 +60,8 @@ _WORDS: dict[str, FaultKind] = {
     "`inputs` tokens + `max_new_tokens` must be <=": "overflow",
     "`inputs` must have less than": "overflow",
 }
+# True while a call is made in a thread.
+_ASKING: ContextVar[bool] = ContextVar("_ASKING", default=False)
 _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
@@ -143,7 +147,7 @@ class TgiClient:
         """A ``TextGenerationOutput``."""
         arguments = _arguments(request)
         with hiding(self._key), self._client() as client:
-            return _checked(client.text_generation(**arguments, stream=False))
+            return _checked(_asked(client, **arguments, stream=False))
 
     async def asend(self, request: Request) -> object:
         """The same as :meth:`send`."""
@@ -157,7 +161,7 @@ class TgiClient:
         """Events: a ``TextGenerationStreamOutput`` for each token."""
         arguments = _arguments(request)
         with hiding(self._key), self._client() as client:
-            events = cast("Generator[object]", client.text_generation(**arguments, stream=True))
+            events = cast("Generator[object]", _asked(client, **arguments, stream=True))
             begun = False
             for event in unbroken(events, _cut):
                 begun = True
@@ -226,6 +230,30 @@ def _arguments(request: Request) -> dict[str, Any]:
     return {"prompt": prompt, "details": True, "return_full_text": False, **request.params}
 
 
+def _asked(client: InferenceClient, **arguments: Any) -> Any:  # noqa: ANN401 - the client's types end at its overloads
+    """Ask without following a redirect; the session is the whole process's, so the hook refuses those of this call."""
+    from huggingface_hub import get_session  # noqa: PLC0415 - loaded by now
+
+    session: Any = get_session()
+    if _refuse_redirect not in session.event_hooks["response"]:
+        hooks = session.event_hooks
+        session.event_hooks = {**hooks, "response": [*hooks["response"], _refuse_redirect]}
+    token = _ASKING.set(True)
+    try:
+        return client.text_generation(**arguments)
+    finally:
+        _ASKING.reset(token)
+
+
+def _refuse_redirect(response: Any, *, asking: bool | None = None) -> None:  # noqa: ANN401 - of httpx or httpx2
+    if (_ASKING.get() if asking is None else asking) and response.has_redirect_location:
+        raise MovedError(response.status_code, response.headers["location"])
+
+
+async def _arefuse_redirect(response: Any) -> None:  # noqa: ANN401 - the same
+    _refuse_redirect(response, asking=True)
+
+
 def _checked(answer: Any) -> object:  # noqa: ANN401 - the client's types end at its overloads
     """An answer that has a text: what is not there, the client takes for None."""
     if not isinstance(answer.generated_text, str):
@@ -265,6 +293,7 @@ class _Shared:
         from huggingface_hub import get_async_session  # noqa: PLC0415 - loaded by now
 
         self.http: Any = get_async_session()  # of httpx or httpx2, as the client's version has it
+        self.http.event_hooks = {**self.http.event_hooks, "response": [_arefuse_redirect]}
 
         async def lent(_client: AsyncInferenceClient) -> Any:  # noqa: ANN401 - the same
             return self.http

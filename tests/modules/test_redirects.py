@@ -1,0 +1,89 @@
+"""A server that redirects to another origin gets neither key nor conversation there, with any client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from model_server_http import Script, ScriptServer
+from serving import Serving
+
+from lazyprompt import OnlineChatModule, TrainableModule
+from lazyprompt.errors import EngineError, ModuleError
+from lazyprompt.modules.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KEY, ASKED = "sk-redirected-0123456789", "a word nobody else may read"
+STATUSES = (301, 302, 303, 307, 308)
+# LiteLLM has ways of its own for OpenAI's form and for others.
+MODELS = {"litellm": ("openai/m", "anthropic/m", "gemini/m", "cohere/m")}
+CASES = [(name, model) for name in SOURCES for model in MODELS.get(name, ("m",))]
+ENGINES = ("tgi", "vllm", "ollama")
+
+
+def ways(module: Any) -> Iterator[Callable[[], object]]:
+    """A call and a stream, for threads and in a loop."""
+
+    async def called() -> None:
+        try:
+            await module.acall(ASKED)
+        finally:
+            await module.aclose()
+
+    async def streamed() -> None:
+        try:
+            async with module.astream(ASKED) as pieces:
+                async for _ in pieces:
+                    pass
+        finally:
+            await module.aclose()
+
+    yield lambda: module(ASKED)
+    yield lambda: list(module.stream(ASKED))
+    yield lambda: asyncio.run(called())
+    yield lambda: asyncio.run(streamed())
+
+
+def refused(make: Callable[[str], Any], status: int) -> None:
+    """Ask a server that redirects to another; nothing may come there."""
+    seen: list[str] = []
+
+    def elsewhere(path: str, headers: dict[str, str], body: bytes) -> tuple[Script, Callable[[bool], None]]:
+        seen.append(f"{path} {headers} {body!r}")
+        return Script(400, "application/json", (b'{"error": {"message": "no"}}',)), lambda _: None
+
+    def first(path: str, *_: object) -> tuple[Script, Callable[[bool], None]]:
+        to = {"Location": f"http://127.0.0.1:{other.server_port}{path}"}
+        return Script(status, "text/plain", (b"moved",), headers=to), lambda _: None
+
+    other, server = ScriptServer(elsewhere), ScriptServer(first)
+    with Serving(other), Serving(server):
+        module = make(f"http://127.0.0.1:{server.server_port}")
+        for way in ways(module):
+            with pytest.raises(
+                (EngineError, ModuleError), match="the server redirects to .*, which is not followed"
+            ) as caught:
+                way()
+            assert caught.value.kind == "not found"
+            assert KEY not in str(caught.value)
+        module.close()
+    assert seen == []
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize(("source", "model"), CASES)
+def test_no_client_follows_a_redirect(source: str, model: str, status: int) -> None:
+    """Gemini's and Anthropic's keys, and every conversation, went to the other origin."""
+    refused(lambda url: OnlineChatModule(source, model=model, base_url=url, api_key=KEY, retries=0, timeout=10), status)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_engines_client_follows_a_redirect(engine: str, status: int) -> None:
+    refused(
+        lambda url: TrainableModule("m", engine=engine, url=url, markers="chatml", api_key=KEY, retries=0, timeout=10),
+        status,
+    )
