@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
 from typing import TYPE_CHECKING, NoReturn, Self, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SHOWN = "***"
 # Anything shorter is in many a text by chance.
 _SHORTEST = 4
+# Anything shorter is masked as it stands alone, not in other forms.
+_SHORTEST_ECHO = 8
+# White space within a quoted value, as servers wrap it, plain or escaped.
+_WRAP = r"(?:\s|\\{1,4}[nrt]|%(?:25){0,3}(?i:0[9ad]|20))*+"
+# The characters that differ between the two alphabets of base64.
+_ALIKE = {"+": "+-", "/": "/_"}
+_NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}
 _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
 
 
@@ -43,24 +51,32 @@ class Secret(_Unshown):
         TypeError: It is no text.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("_echo", "_value")
 
     def __init__(self, value: str) -> None:
         if not isinstance(cast("object", value), str):
             raise TypeError(f"a secret is text, not a {type(value).__name__}")
         self._value = value
+        self._echo: re.Pattern[str] | None = None
 
     def reveal(self) -> str:
         """The value itself, for whoever sends it."""
         return self._value
 
     def hidden_in(self, text: str) -> str:
-        """A text with the value taken out.
+        """Return a text with the value masked, in each form in which a server may quote it.
 
         Args:
             text: The text, as an error of a client that may name its key.
         """
-        return text.replace(self._value, SHOWN) if len(self._value) >= _SHORTEST else text
+        if len(self._value) < _SHORTEST:
+            return text
+        plain = text.replace(self._value, SHOWN)
+        if len(self._value) < _SHORTEST_ECHO:
+            return plain
+        if self._echo is None:
+            self._echo = re.compile("|".join(_echoes(self._value)))
+        return self._echo.sub(SHOWN, plain)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._value == self._value
@@ -73,6 +89,34 @@ class Secret(_Unshown):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not pickled; give it again where the pickle is loaded, or in the environment")
+
+
+def _echoes(value: str) -> Iterator[str]:
+    """Yield patterns for a value, wrapped and escaped, and for its base64 in each alignment."""
+    yield _WRAP.join(_forms(each) for each in value if not each.isspace())
+    for shift in range(3):
+        encoded = b64encode(bytes(shift) + value.encode()).decode().rstrip("=")
+        # A character of base64 holds six bits: at the ends, those of a neighbour are among them.
+        begin, shared = (0, 2, 3)[shift], bool((shift + len(value.encode())) % 3)
+        inner = encoded[begin : len(encoded) - shared]
+        any_one = "(?:[A-Za-z0-9+/_-])?"
+        yield any_one * bool(shift) + _WRAP.join(map(_base64_forms, inner)) + any_one * shared
+
+
+def _base64_forms(character: str) -> str:
+    """Return a pattern for a character of base64, in both alphabets."""
+    return f"(?:{'|'.join(map(_forms, _ALIKE[character]))})" if character in _ALIKE else character
+
+
+def _forms(character: str) -> str:
+    """Return a pattern for a character, as it is or escaped: for JSON, in percent, for HTML, once or many times."""
+    code, escaped = ord(character), re.escape(character)
+    percent = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in character.encode())
+    units = character.encode("utf-16-be").hex()
+    unicode = "".join(rf"\\{{1,4}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    entity = f"&(?:amp;){{0,3}}(?:#(?:0{{0,4}}{code}|x0{{0,4}}{code:x})|{_NAMED.get(character, '#')});"
+    slashed = "" if character.isalnum() else rf"|\\{{1,4}}{escaped}"
+    return rf"(?:{escaped}{slashed}|(?i:{percent}|{unicode}|\\{{1,4}}x0?{code:x}|{entity}))"
 
 
 class SecretText(_Unshown, str):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import html
 import json
 import logging
 import pickle
+import textwrap
 import traceback
 from dataclasses import asdict, dataclass
+from urllib.parse import quote
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from lazyprompt import Secret
 
@@ -63,6 +69,55 @@ def test_it_is_taken_out_of_texts() -> None:
     assert secret.hidden_in("nothing") == "nothing"
     assert Secret("").hidden_in("all") == "all"
     assert Secret("abc").hidden_in("an abc of it") == "an abc of it"  # in many a text by chance
+
+
+KEYS = st.text("ab/+=-_.~!#$%&'\"<>0189XYZk", min_size=12, max_size=60)
+AROUND = st.binary(max_size=5)
+
+
+@given(KEYS, AROUND, AROUND, st.integers(1, 76))
+@example('sk-"a/bc<d>&e', b"user:", b"", 8)
+def test_it_is_taken_out_of_texts_in_each_form_in_which_servers_quote(
+    key: str, before: bytes, behind: bytes, width: int
+) -> None:
+    """A key in JSON's escapes, in percent, for HTML, in base64, or wrapped, went through."""
+    whole = base64.b64encode(before + key.encode() + behind).decode()
+    safe = base64.urlsafe_b64encode(before + key.encode() + behind).decode()
+    codes = [ord(each) for each in key]
+    quoted = [
+        json.dumps(key)[1:-1],
+        json.dumps(json.dumps(key))[3:-3],
+        "".join(f"\\u{code:04X}" for code in codes),
+        "".join(f"\\x{code:02x}" for code in codes),
+        quote(key, safe=""),
+        "".join(f"%{code:02x}" for code in codes),
+        quote("".join(f"%{code:02X}" for code in codes)),
+        html.escape(key),
+        "".join(f"&#{code};" for code in codes),
+        "".join(f"&#x{code:X};" for code in codes),
+        *(
+            joint.join(key[at : at + width] for at in range(0, len(key), width))
+            for joint in (" ", "\n", "\r\n\t", "\\n", "%0A", "%0d%0a")
+        ),
+    ]
+    secret = Secret(key)
+    for form in quoted:
+        assert secret.hidden_in(f"[{form}]") == "[***]", form
+    for encoded in (whole, safe, whole.rstrip("="), quote(whole, safe=""), textwrap.fill(whole, 76)):
+        shown = secret.hidden_in(f"[{encoded}]")
+        assert "***" in shown, encoded
+        # What is left is of the neighbours.
+        assert len(shown) <= len("[***]") + 4 * (len(before) + len(behind) + 2)
+
+
+@pytest.mark.parametrize("text", ["\\" * 100_000, "%25" * 50_000, "s \n" * 50_000, "&amp;" * 40_000, "c2st" * 50_000])
+def test_long_texts_are_looked_through_once(text: str) -> None:
+    assert Secret("sk-never-shown").hidden_in(text) == text
+
+
+@given(st.text(), KEYS)
+def test_texts_without_it_stay_byte_for_byte(text: str, key: str) -> None:
+    assert Secret(f"sk-{key}").hidden_in(text) == text
 
 
 def test_secrets_of_one_value_are_one() -> None:

@@ -15,7 +15,7 @@ import tenacity
 
 from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._wire import redirected_to
+from lazyprompt.modules.clients._wire import hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.client import Client, FaultKind
     from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.telemetry import CallHook
+    from lazyprompt.secret import Secret
 
 # What may be gone by itself soon. Once a stream has begun, nothing is tried again: what was said would be said twice.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
@@ -119,6 +120,7 @@ class Sender:
         limits: How requests are sent.
         hooks: What is told of each call.
         failed: Makes the error of a fault; given what it says, the fault and what there is of an answer.
+        key: The key, which no error shows.
     """
 
     def __init__(
@@ -128,7 +130,9 @@ class Sender:
         limits: Limits,
         hooks: Sequence[CallHook],
         failed: Callable[[str, Fault, Reply | None], LazyPromptError],
+        key: Secret | None,
     ) -> None:
+        self._key = key
         self.client = client
         self._source = source
         self._hooks = tuple(hooks)
@@ -258,6 +262,8 @@ class Sender:
                 yield watch
             except Exception as error:
                 failure = self._as_error(error, watch)
+                for each in (failure, error):
+                    hide(each, self._key)
                 if failure is error:
                     raise
                 raise failure from error

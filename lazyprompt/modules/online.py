@@ -102,6 +102,8 @@ class OnlineChatModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> None:
+        # No variable holds the key: whatever shows the locals of a traceback would show it.
+        api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(params)
         self.source = source_named(source)
         self.model = model or self.source.model
@@ -113,7 +115,7 @@ class OnlineChatModule(ChatModule):
         self._counter = counter
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
-        self._key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
+        self._key = api_key
         self._settings = Settings(
             base_url or self.source.base_url, None, _seconds(timeout), retries, _checked(options or {})
         )
@@ -131,8 +133,9 @@ class OnlineChatModule(ChatModule):
         Raises:
             ModuleError: There is no key, and the source needs one.
         """
-        client = self.source.client(self._settings._replace(key=self.source.key(self._key)))
-        return Sender(client, self.source.name, self._limits, self._hooks, _failed)
+        settings = self._settings._replace(key=self.source.key(self._key))
+        client = self.source.client(settings)
+        return Sender(client, self.source.name, self._limits, self._hooks, _failed, settings.key)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy: it has a connection of its own, and a pickle holds no key."""

@@ -119,6 +119,8 @@ class TrainableModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> None:
+        # No variable holds the key: whatever shows the locals of a traceback would show it.
+        api_key = Secret(api_key) if isinstance(api_key, str) else api_key
         super().__init__({"max_tokens": MAX_TOKENS, **params})
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
         self.engine = _engine_of(self.base_model, engine, url)
@@ -126,8 +128,7 @@ class TrainableModule(ChatModule):
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        key = Secret(api_key) if isinstance(api_key, str) else api_key
-        self._settings = checked(Settings(None, key, timeout, retries, dict(options or {})))
+        self._settings = checked(Settings(None, api_key, timeout, retries, dict(options or {})))
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
         self._budget = None if budget is None else read_budget(budget)
         self._known_layout: Layout | None = None
@@ -288,7 +289,7 @@ class TrainableModule(ChatModule):
                 self.close()
                 settings = self._settings._replace(base_url=url + self.engine.path)
                 client = self.engine.connect(settings)
-                sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed)
+                sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed, settings.key)
                 self._running.served = Served(url, settings._replace(base_url=None), sender)
             return self._running.served
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from model_server_http import Script, ScriptServer
+from online_scenes import ways
 from serving import Serving
 
 from lazyprompt import OnlineChatModule, TrainableModule
@@ -14,7 +14,7 @@ from lazyprompt.errors import EngineError, ModuleError
 from lazyprompt.modules.sources import SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 KEY, ASKED = "sk-redirected-0123456789", "a word nobody else may read"
 STATUSES = (301, 302, 303, 307, 308)
@@ -22,29 +22,6 @@ STATUSES = (301, 302, 303, 307, 308)
 MODELS = {"litellm": ("openai/m", "anthropic/m", "gemini/m", "cohere/m")}
 CASES = [(name, model) for name in SOURCES for model in MODELS.get(name, ("m",))]
 ENGINES = ("tgi", "vllm", "ollama")
-
-
-def ways(module: Any) -> Iterator[Callable[[], object]]:
-    """A call and a stream, for threads and in a loop."""
-
-    async def called() -> None:
-        try:
-            await module.acall(ASKED)
-        finally:
-            await module.aclose()
-
-    async def streamed() -> None:
-        try:
-            async with module.astream(ASKED) as pieces:
-                async for _ in pieces:
-                    pass
-        finally:
-            await module.aclose()
-
-    yield lambda: module(ASKED)
-    yield lambda: list(module.stream(ASKED))
-    yield lambda: asyncio.run(called())
-    yield lambda: asyncio.run(streamed())
 
 
 def refused(make: Callable[[str], Any], status: int) -> None:
@@ -62,7 +39,7 @@ def refused(make: Callable[[str], Any], status: int) -> None:
     other, server = ScriptServer(elsewhere), ScriptServer(first)
     with Serving(other), Serving(server):
         module = make(f"http://127.0.0.1:{server.server_port}")
-        for way in ways(module):
+        for way in ways(module, ASKED):
             with pytest.raises(
                 (EngineError, ModuleError), match="the server redirects to .*, which is not followed"
             ) as caught:

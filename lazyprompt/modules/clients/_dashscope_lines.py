@@ -101,18 +101,22 @@ class _Session:
     """
 
     def __init__(self, adapter: HTTPAdapter) -> None:
-        self._adapter = adapter
-        self._answers: list[requests.Response] = []
+        import requests  # noqa: PLC0415 - loaded by now
 
-    def post(self, **arguments: Any) -> requests.Response:  # noqa: ANN401 - as the client gives them
+        self._answers: list[requests.Response] = []
+        session = requests.Session()
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        self._plain_send = session.send
+        session.send = self._send  # type: ignore[method-assign]  # the request it is given does not show its headers
+        self.post = session.post
+
+    def _send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # noqa: ANN401 - as requests gives them
         """Send a request, once: a lost connection, or a slow one, has a name here that the client does not know."""
         import requests  # noqa: PLC0415 - loaded by now
 
-        session = requests.Session()
-        session.mount("https://", self._adapter)
-        session.mount("http://", self._adapter)
         try:
-            answer = session.post(**arguments, allow_redirects=False)
+            answer = self._plain_send(request, **{**options, "allow_redirects": False})
         except requests.ConnectionError as error:
             known = requests.Timeout if isinstance(error, requests.Timeout) else requests.RequestException
             raise known(*error.args) from error

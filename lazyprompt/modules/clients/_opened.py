@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import get_running_loop, to_thread
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # What stands in the place of a key where the server asks for none: without one, clients would look for one themselves,
 # and send to this server what they find in the environment.
 NO_KEY = "none"
+_CARRIED = re.compile("[ -~]*")
 
 _Client = TypeVar("_Client")
 _AsyncClient = TypeVar("_AsyncClient")
@@ -31,10 +33,12 @@ def key_of(secret: Secret | None) -> str:
     Raises:
         ModuleError: It holds what no header can carry. HTTP clients quote such a header in their errors.
     """
-    key = secret.reveal().strip() if secret is not None else NO_KEY
-    if not (key.isascii() and key.isprintable()):
+    if secret is None:
+        return NO_KEY
+    # No variable holds the key: whatever shows the locals of a traceback would show it.
+    if not _CARRIED.fullmatch(secret.reveal().strip()):
         raise ModuleError("the key holds characters that no header can carry; keys are of letters, digits and signs")
-    return key
+    return secret.reveal().strip()
 
 
 class Opened(Generic[_Client, _AsyncClient]):

@@ -74,7 +74,7 @@ def redirected_to(error: BaseException) -> str | None:
 
 @contextmanager
 def hiding(key: Secret | None) -> Generator[None]:
-    """Takes a key out of whatever error passes here, and out of those behind it: some servers quote it.
+    """Mask a key in whatever error passes here.
 
     Args:
         key: The key, as it is sent.
@@ -82,11 +82,15 @@ def hiding(key: Secret | None) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        if key is not None:
-            for each in _with_origins(error):
-                each.args = tuple(_hidden(arg, key) for arg in each.args)
-                vars(each).update({name: _hidden(value, key) for name, value in vars(each).items()})
+        hide(error, key)
         raise
+
+
+def hide(error: BaseException, key: Secret | None) -> None:
+    """Mask a key in an error and in those behind it: some servers quote it."""
+    for each in _with_origins(error) if key is not None else ():
+        each.args = tuple(_hidden(arg, key) for arg in each.args)
+        vars(each).update({name: _hidden(value, key) for name, value in vars(each).items()})
 
 
 def _with_origins(error: BaseException) -> list[BaseException]:
@@ -98,6 +102,7 @@ def _with_origins(error: BaseException) -> list[BaseException]:
         if each is not None and not any(each is known for known in found):
             found.append(each)
             left += (each.__cause__, each.__context__)
+            left += (arg for arg in cast("tuple[object, ...]", each.args) if isinstance(arg, BaseException))
     return found
 
 
@@ -105,13 +110,15 @@ def _hidden(value: object, key: Secret, depth: int = 0) -> object:
     """A value with the key taken out of its texts; what is no JSON stays as it is."""
     if depth > _DEPTH:
         return value
-    if isinstance(value, str):
+    if type(value) is str:  # a reply is text that holds more than that
         return key.hidden_in(value)
+    if isinstance(value, bytes):
+        return key.hidden_in(value.decode("latin-1")).encode("latin-1")
     if isinstance(value, list):
         return [_hidden(item, key, depth + 1) for item in cast("list[object]", value)]
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
-        return {name: _hidden(item, key, depth + 1) for name, item in items}
+        return {_hidden(name, key, depth + 1): _hidden(item, key, depth + 1) for name, item in items}
     return value
 
 

@@ -149,8 +149,8 @@ class DashScopeClient:
     retries_itself = False
 
     def __init__(self, settings: Settings, api: str) -> None:
-        key = key_of(settings.key)  # of its own, the client would look for one in its environment and in a file
-        self._key = None if settings.key is None else Secret(key)
+        # Without one, the client would look for a key in its environment and in a file.
+        self._key = None if settings.key is None else Secret(key_of(settings.key))
         self._settings = settings
         self._api = api
         self._opened: Opened[Lines, AsyncLines] = Opened(

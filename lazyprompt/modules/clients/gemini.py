@@ -225,10 +225,10 @@ class GeminiClient:
             "httpx_async_client": ahttp,
             **asked,
         }
-        made = {"api_key": None if vertex and key is None else key_of(key), **options, "http_options": http_options}
         # What is not said here would be looked for in the environment.
-        made = made if vertex else {"vertexai": False, **made}
-        return _Made(_sdk().Client(**made), http, ahttp)
+        made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
+        sdk = _sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
+        return _Made(sdk, http, ahttp)
 
 
 class _Made(NamedTuple):

@@ -126,9 +126,7 @@ class OllamaClient:
     def __init__(self, settings: Settings, api: str) -> None:
         self._settings = settings
         # Without a header, the client would send whatever key is in the environment.
-        key = key_of(settings.key)
-        self._headers = {"authorization": f"Bearer {key}"}
-        self._key = None if settings.key is None else Secret(key)
+        self._key = None if settings.key is None else Secret(key_of(settings.key))
         self._api = api
         self._opened: Opened[ollama.Client, ollama.AsyncClient] = Opened(
             partial(self._made, "Client"), partial(self._made, "AsyncClient")
@@ -147,9 +145,11 @@ class OllamaClient:
             "timeout": self._settings.timeout,
             "follow_redirects": False,
             **own,
-            "headers": {**own.get("headers", {}), **self._headers},
         }
-        return getattr(sdk, name)(**settings)
+        headers = own.get("headers", {})
+        return getattr(sdk, name)(
+            **{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}}
+        )
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call: common parameters go into ``options``, where explicit ones win.

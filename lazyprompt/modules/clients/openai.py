@@ -195,8 +195,9 @@ class OpenAIClient:
     def _made(self, name: str) -> object:
         """One of the official clients."""
         base_url, key, timeout, retries, options = self._settings
-        made = {"api_key": key_of(key), "base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
-        client = getattr(_sdk(), name)(**made, **own_http(_sdk(), name, options))
+        made = {"base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
+        made |= own_http(_sdk(), name, options)
+        client = getattr(_sdk(), name)(**{"api_key": key_of(key), **made})
         self._way.create(client)  # which imports what the endpoint needs: here, where no event loop waits for it
         return client
 

@@ -93,8 +93,7 @@ class TgiClient:
     def __init__(self, settings: Settings) -> None:
         if settings.base_url is None:
             raise ModuleError("Text Generation Inference has no address of its own; give base_url, as http://host:8080")
-        key = key_of(settings.key)
-        self._key = None if settings.key is None else Secret(key)
+        self._key = None if settings.key is None else Secret(key_of(settings.key))
         self._timeout = settings.timeout
         own = dict(settings.options)
         headers = dict(own.pop("headers", {}))
@@ -102,7 +101,6 @@ class TgiClient:
             headers["authorization"] = None  # so that nothing is sent, not even what the client finds by itself
         self._settings: dict[str, Any] = {
             "base_url": settings.base_url,
-            "api_key": key,
             **own,
             "headers": headers,
         }
@@ -115,7 +113,7 @@ class TgiClient:
         own = dict(self._settings)
         # The client has a hundred connections; the next call waits for one however long the others take.
         own.setdefault("timeout", Timeout(self._timeout, pool=None))
-        return {**own, "headers": {**own["headers"], **headers}}
+        return {"api_key": key_of(self._key), **own, "headers": {**own["headers"], **headers}}
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Common parameters as TGI has them.
@@ -299,7 +297,9 @@ class _Shared:
             return self.http
 
         # Without this, a client opens connections of its own, and closes them: right as well, but slow.
-        self.made: type[AsyncInferenceClient] = type(made.__name__, (made,), {"_get_async_client": lent})
+        self.made: type[AsyncInferenceClient] = type(
+            made.__name__, (made,), {"_get_async_client": lent, "__module__": made.__module__}
+        )
 
 
 class TgiCollector:

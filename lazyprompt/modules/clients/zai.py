@@ -162,8 +162,8 @@ class ZaiClient:
     def _made(self, options: Mapping[str, Any]) -> sdk.ZhipuAiClient:
         """The official client."""
         base_url, key, timeout, _, _ = self._settings
-        made = {"api_key": key_of(key), "base_url": base_url, "timeout": timeout, "max_retries": 0, **options}
-        client = cast("sdk.ZhipuAiClient", _sdk().ZhipuAiClient(**made))
+        made = {"base_url": base_url, "timeout": timeout, "max_retries": 0, **options}
+        client = cast("sdk.ZhipuAiClient", _sdk().ZhipuAiClient(**{"api_key": key_of(key), **made}))
         _ = client.chat.completions  # which imports what it needs: here, where no event loop waits for it
         return client
 

@@ -1,0 +1,162 @@
+"""A key is in no error: not in the locals of our frames, and not where a server quotes it in some form."""
+
+from __future__ import annotations
+
+import base64
+import json
+import traceback
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from model_server_http import Script
+from model_server_http import ScriptServer as Server
+from online_scenes import ways
+from serving import Serving
+
+from lazyprompt import OnlineChatModule, Secret, TrainableModule
+from lazyprompt.errors import LazyPromptError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+KEY = 'sk-kept+/0123456789"<x>'
+CLIENTS = ("openai", "anthropic", "gemini", "dashscope", "zhipu", "ollama", "litellm", "tgi")
+FAILURES = {
+    "refused": Script(401, "application/json", (b'{"error": {"message": "wrong"}}',)),
+    "half": Script(200, "application/json", (b'{"x',)),
+    "page": Script(200, "text/html", (b"<p>",)),
+    "null": Script(200, "application/json", (b"null",)),
+    "late": Script(200, "application/json", (b"{}",), first=1.0),
+    "lost": Script(0),
+}
+ECHOES = {
+    "plain": KEY,
+    "percent": quote(KEY, safe=""),
+    "percent, small": "".join(f"%{ord(each):02x}" for each in KEY),
+    "base64": base64.b64encode(f"user:{KEY}".encode()).decode(),
+    "url-safe": base64.urlsafe_b64encode(KEY.encode()).decode(),
+    "wrapped": "\n".join((KEY[:9], KEY[9:])),
+    "HTML": "".join(f"&#{ord(each)};" for each in KEY),
+}
+
+
+def module(client: str, url: str, **settings: Any) -> Any:
+    known = {"api_key": KEY, "retries": 0, "timeout": 10.0, **settings}
+    if client == "tgi":
+        return TrainableModule("m", engine="tgi", url=url, markers="chatml", **known)
+    return OnlineChatModule(client, model="openai/m" if client == "litellm" else "m", base_url=url, **known)
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that are behind it."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += [each.__cause__, each.__context__]
+
+
+def reached(value: object, path: str, seen: set[int]) -> Iterator[str]:
+    """Where a raw key is within a value: in containers, in our own objects, in what they show."""
+    if id(value) in seen or isinstance(value, Secret):
+        return
+    seen.add(id(value))
+    if KEY in (value if isinstance(value, str) else repr(value)):
+        yield path
+    parts: dict[str, object] = {}
+    if isinstance(value, dict):
+        parts = {f"[{name!r}]": part for name, part in value.items()}
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = {f"[{at}]": part for at, part in enumerate(value)}
+    elif type(value).__module__.startswith("lazyprompt"):
+        slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+        names = {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in slots}}
+        parts = {f".{name}": part for name, part in names.items()}
+    for name, part in parts.items():
+        yield from reached(part, path + name, seen)
+
+
+def shown_by(error: BaseException) -> list[str]:
+    """Where the locals of our frames hold the key."""
+    found: list[str] = []
+    for each in chain(error):
+        at: TracebackType | None = each.__traceback__
+        while at is not None:
+            frame, at = at.tb_frame, at.tb_next
+            if str(frame.f_globals.get("__name__")).startswith("lazyprompt"):
+                for name, value in frame.f_locals.items():
+                    found += [f"{frame.f_code.co_qualname}: {path}" for path in reached(value, name, set())]
+    return found
+
+
+def failed(way: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, it is looked into
+        way()
+    return caught.value
+
+
+@pytest.mark.parametrize("what", FAILURES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
+    """Error reports with the locals of a traceback showed the keys of Ollama, TGI and DashScope."""
+    with Serving(server := Server(lambda *_: (FAILURES[what], lambda _: None))):
+        late = {"timeout": 0.3} if what == "late" else {}
+        asked = module(client, f"http://127.0.0.1:{server.server_port}", **late)
+        for way in ways(asked, "hi"):
+            error = failed(way)
+            assert isinstance(error, LazyPromptError)
+            assert shown_by(error) == []
+        asked.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"options": {"nonsense": 1}},
+        {"options": {"api_key": "x"}},
+        {"api_key": f"{KEY}\u00e9"},
+        {"api_key": f"{KEY}\n{KEY}"},
+        {"timeout": -1},
+        {"retries": "many"},
+        {"temprature": object()},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[str, Any]) -> None:
+    with Serving(server := Server(lambda *_: (FAILURES["refused"], lambda _: None))):
+        error = failed(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
+        assert shown_by(error) == []
+
+
+@pytest.mark.parametrize("form", ECHOES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_a_server_quotes_of_the_key_is_masked(client: str, form: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A server, or a proxy before it, may quote the key as it got it, or in a form of its own."""
+    message = f"the key {ECHOES[form]} is wrong"
+    body = (
+        b'{"error": {"message": %s, "type": "x"}, "message": %s, "code": "InvalidApiKey"}' % ((dumps(message),) * 2),
+    )
+    headers = {"x-echo": quote(KEY)}
+    for script in (
+        Script(401, "application/json", body, headers=headers),
+        Script(400, "text/plain", (message.encode(),)),
+    ):
+        records: list[Any] = []
+        with caplog.at_level("DEBUG"), Serving(server := Server(lambda *_: (script, lambda _: None))):  # noqa: B023 - served at once
+            asked = module(client, f"http://127.0.0.1:{server.server_port}", hooks=[records.append])
+            for way in ways(asked, "hi"):
+                error = failed(way)
+                shown = "".join(traceback.format_exception(error)) + caplog.text.replace("x-echo", "")
+                shown += "".join(f"{each.error!r} {each.error}" for each in records)
+                assert ECHOES[form] not in shown.replace(quote(KEY), "")
+                assert "is wrong" in str(error) or "***" in str(error) or client in str(error)
+            asked.close()
+
+
+def dumps(text: str) -> bytes:
+    return json.dumps(text).encode()
