@@ -88,7 +88,9 @@ def hiding(key: Secret | None) -> Generator[None]:
 
 def hide(error: BaseException, key: Secret | None) -> None:
     """Mask a key in an error and in those behind it: some servers quote it."""
-    for each in _with_origins(error) if key is not None else ():
+    if key is None:
+        return
+    for each in _with_origins(error):
         each.args = tuple(_hidden(arg, key) for arg in each.args)
         vars(each).update({name: _hidden(value, key) for name, value in vars(each).items()})
 

@@ -238,7 +238,7 @@ def _asked(client: InferenceClient, **arguments: Any) -> Any:  # noqa: ANN401 - 
         session.event_hooks = {**hooks, "response": [*hooks["response"], _refuse_redirect]}
     token = _ASKING.set(True)
     try:
-        return client.text_generation(**arguments)
+        return cast("Any", client).text_generation(**arguments)
     finally:
         _ASKING.reset(token)
 
