@@ -71,12 +71,11 @@ class Secret(_Unshown):
         """
         if len(self._value) < _SHORTEST:
             return text
-        plain = text.replace(self._value, SHOWN)
-        if len(self._value) < _SHORTEST_ECHO:
-            return plain
-        if self._echo is None:
-            self._echo = re.compile("|".join(_echoes(self._value)))
-        return self._echo.sub(SHOWN, plain)
+        if len(self._value) >= _SHORTEST_ECHO:
+            if self._echo is None:
+                self._echo = re.compile("|".join(_echoes(self._value)))
+            text = self._echo.sub(SHOWN, text)
+        return text.replace(self._value, SHOWN)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._value == self._value
@@ -116,7 +115,8 @@ def _forms(character: str) -> str:
     unicode = "".join(rf"\\{{1,4}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     entity = f"&(?:amp;){{0,3}}(?:#(?:0{{0,4}}{code}|x0{{0,4}}{code:x})|{_NAMED.get(character, '#')});"
     slashed = "" if character.isalnum() else rf"|\\{{1,4}}{escaped}"
-    return rf"(?:{escaped}{slashed}|(?i:{percent}|{unicode}|\\{{1,4}}x0?{code:x}|{entity}))"
+    # The character alone comes last: "&" begins its own entity.
+    return rf"(?:(?i:{percent}|{unicode}|\\{{1,4}}x0?{code:x}|{entity}){slashed}|{escaped})"
 
 
 class SecretText(_Unshown, str):

@@ -16,7 +16,7 @@ LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 # The colon, and the characters that look like one but do not fold to it.
 COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
 # Words that a reader takes for a role, and the role.
-_ROLE_WORDS = {**{role: role for role in ROLES}, "model": "assistant", "function": "tool"}
+_ROLE_WORDS: dict[str, str] = dict(zip(ROLES, ROLES, strict=True)) | {"model": "assistant", "function": "tool"}
 # Words of the frame around a history.
 FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})
 # Letters of other scripts, and small capitals, that look like Latin letters but do not fold to them.

@@ -262,8 +262,9 @@ class Sender:
                 yield watch
             except Exception as error:
                 failure = self._as_error(error, watch)
-                for each in (failure, error):
-                    hide(each, self._key)
+                # Not in a loop: its variable would stay in this frame, which tracebacks show.
+                hide(failure, self._key)
+                hide(error, self._key)
                 if failure is error:
                     raise
                 raise failure from error

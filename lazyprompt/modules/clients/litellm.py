@@ -26,7 +26,7 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt.errors import missing_extra
+from lazyprompt.errors import ModuleError, missing_extra
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._chat_faults import hiding, kind_of_refusal, wait_in
 from lazyprompt.modules.clients._chat_stream import ChatCollector
@@ -197,16 +197,30 @@ def _sdk() -> Any:  # noqa: ANN401 - a package that may not be there
 
 
 def _follow_no_redirects(sdk: Any) -> None:  # noqa: ANN401 - a package that may not be there
-    """Make LiteLLM's HTTP clients follow no redirect: some take the key along, all of them the conversation."""
-    handlers = import_module("litellm.llms.custom_httpx.http_handler")
-    openai = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
-    if hasattr(openai._get_sync_http_client, "__wrapped__"):  # noqa: SLF001 - it has no other name
+    """Make LiteLLM's HTTP clients follow no redirect: some take the key along, all of them the conversation.
+
+    Raises:
+        ModuleError: This version of LiteLLM makes its clients in another way.
+    """
+    try:
+        handlers = import_module("litellm.llms.custom_httpx.http_handler")
+        openai = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+        places = (
+            *((owner, "create_client") for owner in (handlers.HTTPHandler, handlers.AsyncHTTPHandler)),
+            *((openai, name) for name in ("_get_sync_http_client", "_get_async_http_client")),
+        )
+        makers = [(owner, name, getattr(owner, name)) for owner, name in places]
+        cache = sdk.in_memory_llm_clients_cache
+    except (ImportError, AttributeError) as error:
+        raise ModuleError(
+            f"this version of litellm cannot be kept from taking keys along to another address ({error}); install the "
+            "newest, or ask the provider by its own source"
+        ) from error
+    if any(hasattr(make, "__wrapped__") for _, _, make in makers):
         return
-    for owner in (handlers.HTTPHandler, handlers.AsyncHTTPHandler):
-        owner.create_client = _not_following(owner.create_client)
-    for name in ("_get_sync_http_client", "_get_async_http_client"):
-        setattr(openai, name, staticmethod(_not_following(getattr(openai, name))))
-    sdk.in_memory_llm_clients_cache.flush_cache()  # those made before
+    for owner, name, make in makers:
+        setattr(owner, name, staticmethod(_not_following(make)) if owner is openai else _not_following(make))
+    cache.flush_cache()  # those made before
 
 
 def _not_following(make: Callable[..., Any]) -> Callable[..., Any]:
