@@ -63,9 +63,10 @@ def written_names(
     owners: dict[str, str] = {}
     for role, name in known:
         plain = _no_imitation(name, role)
-        new, number = fit(plain) or role, 2
+        base = new = fit(plain) or role
+        number = 2
         while owners.setdefault(_look(new), name or role) != (name or role):
-            new, number = fit(f"{plain} ({number})"), number + 1
+            new, number = fit(f"{base} ({number})"), number + 1
         written[role, name] = new
     return written
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from model_server_http import Script, ScriptServer
-from online_scenes import ways
+from online_scenes import LITELLM, ways
 from serving import Serving
 
 from lazyprompt import OnlineChatModule, TrainableModule
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY, ASKED = "sk-redirected-0123456789", "a word nobody else may read"
+pytestmark = pytest.mark.filterwarnings(*LITELLM)
 STATUSES = (301, 302, 303, 307, 308)
 # LiteLLM has ways of its own for OpenAI's form and for others.
 MODELS = {"litellm": ("openai/m", "anthropic/m", "gemini/m", "cohere/m")}

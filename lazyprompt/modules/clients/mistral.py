@@ -147,13 +147,13 @@ class MistralClient:
     def _made(self) -> _Line[httpx2.Client]:
         """Make the client for threads. It closes only connections of its own making, so both are given to it."""
         httpx2 = _modules()[1]
-        http = httpx2.Client(follow_redirects=True)
+        http = httpx2.Client(follow_redirects=False)
         return _Line(self._sdk(client=http, async_client=httpx2.AsyncClient(verify=False)), http)
 
     def _amade(self) -> _Line[httpx2.AsyncClient]:
         """Make the client for an event loop."""
         httpx2 = _modules()[1]
-        http = httpx2.AsyncClient(follow_redirects=True)
+        http = httpx2.AsyncClient(follow_redirects=False)
         return _Line(self._sdk(client=httpx2.Client(verify=False), async_client=http), http)
 
     def _sdk(self, **http: Any) -> Mistral:  # noqa: ANN401 - clients of two kinds
