@@ -43,8 +43,8 @@ _INNER = ("name", "description", "strict", *_SCHEMAS, *_KEYWORDS)
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _DATA = {"default", "const", "enum", "examples"}  # JSON Schema's keywords with values in which nothing is a keyword
 _NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # those with names as keys, even "title"
-# The end of a parameter's description that lists its values, as transformers.utils.get_json_schema reads it.
-_CHOICES = re.compile(r"\(choices:\s*(.*?)\)\s*$", re.DOTALL | re.IGNORECASE)
+# The beginning of the values at the end of a parameter's description, as transformers.utils.get_json_schema has it.
+_CHOICES = "(choices:"
 _NOISE = {"title", "discriminator"}  # the one repeats the name, the other points into the $defs that are inlined here
 
 
@@ -419,16 +419,17 @@ def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> 
 
 def _choices(text: str, name: str) -> tuple[str, list[Json]]:
     """Return a description without the ``(choices: ["a", "b"])`` that ends it, and these values."""
-    found = _CHOICES.search(text)
-    if found is None:
+    start = text.lower().rfind(_CHOICES)
+    given = text[start + len(_CHOICES) :].strip()
+    if start < 0 or not given.endswith(")"):
         return text, []
     try:
-        values: object = loads(found[1])
+        values: object = loads(given[:-1])
     except ValueError:
         values = None
     if not isinstance(values, list):
-        raise ToolsError(f'the choices of parameter {name!r} are {found[1]!r}; write a JSON list, as ["red", "blue"]')
-    return text[: found.start()].rstrip(), cast("list[Json]", values)
+        raise ToolsError(f'the choices of parameter {name!r} are {given[:-1]!r}; write a JSON list, as ["red", "blue"]')
+    return text[:start].rstrip(), cast("list[Json]", values)
 
 
 def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, str | None]) -> JsonObject:

@@ -37,6 +37,7 @@ ONE_CALL = frozenset(
         "_ChoiceCollector",
         "_Including",
         "_Looking",
+        "_Prompt",
         "_Order",
         "_Walk",
         "_Work",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,12 +53,21 @@ def prompted(
             told, said = "", told
     text = f"{system}\n{told}" if system and told else system or told
     messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
-    messages += history
+    messages += history if formatter.profile.names is None else map(_unnamed, history)
     if said is not None:
         messages.append({"role": "user", "content": said})
     if label is not None:
         messages.append({"role": "assistant", "content": label})
     return formatter.format(messages, tools=tools)
+
+
+def _unnamed(message: MessageLike) -> MessageLike:
+    """Return a message without a name that only repeats its role: the history of a prompter has no other for pairs."""
+    if not isinstance(message, Msg) or message.name != message.role:
+        return message
+    made = copy(message)
+    object.__setattr__(made, "name", "")
+    return made
 
 
 @lru_cache(maxsize=64)

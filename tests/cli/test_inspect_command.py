@@ -334,7 +334,9 @@ def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
     assert fault(run("inspect", "a.yaml", "--diff", "b.yaml", "--set", "q=Who?")).startswith(
         "--diff: no value for 'text'"
     )
-    assert "no slot named 'no'" in fault(run("inspect", "a.yaml", "--diff", "b.yaml", *argv, "--set", "no=1"))
+    assert "no slot named 'no'" in fault(
+        run("inspect", "a.yaml", "--diff", "b.yaml", *argv, "--set", "no=1", "--set", "nor=2")
+    )
 
 
 def test_both_prompts_read_what_is_piped_in(run: Run, tmp_path: Path) -> None:

@@ -213,7 +213,10 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
         (["--base-url", "http://x", "--model", "m"], "--base-url: it is the address of a source; give --source"),
         (["--model", "no.gguf"], "--model: there is no file no.gguf"),
         (["--model", "a/b", "--engine", "vlm"], "--engine: there is no engine 'vlm' (did you mean 'vllm'?)"),
-        (["--model", "a/no-such-family", "--engine", "vllm"], "--model: how prompts of a/no-such-family are laid out"),
+        (
+            ["--model", "a/no-such-family", "--engine", "vllm"],
+            "--model: the prompt format of 'a/no-such-family' is unknown",
+        ),
         (["--source", "openai", "--max-tokens", "0"], "--max-tokens: 0 is not in the range x>=1."),
         (["--source", "openai", "--temperature", "x"], "--temperature: 'x' is not a valid float range."),
         (["--source", "openai", "--api-key", KEY], "--api-key: No such option"),

@@ -221,7 +221,7 @@ def test_no_key_names_the_variable(source: str, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(
             ModuleError, match=f"set {' or '.join(keys)} in the environment, or give api_key="
         ) as caught:
-            OnlineChatModule(source, api_key=given)
+            OnlineChatModule(source, api_key=given)(ASKED)
         assert caught.value.kind == "key"
 
 

@@ -32,7 +32,7 @@ _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
 _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
-_SPEAKER_AND_TEXT = re.compile(r"^[\s#*_`>\-]*?([^\W\d_]{2,12}+)[ \t*_]*+[:：](?=[^\n]*\S)", re.MULTILINE)
+_SPEAKER_AND_TEXT = re.compile(r"^(?:[^\S\n]|[#*_`>\-])*+([^\W\d_]{2,12}+)[ \t*_]*+[:：](?=[^\n]*\S)", re.MULTILINE)
 # Names that other formats and people have for the roles.
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
