@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from lazyprompt.errors import missing_extra
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from lazyprompt._json import JsonObject
     from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
 
+# The responses of a stream that is about to begin.
+_BEGUN: ContextVar[list[Any] | None] = ContextVar("_BEGUN", default=None)
 _CLASSES: dict[str, FaultKind] = {
     "mistralai.ResponseValidationError": "malformed",
     "mistralai.MistralError": "request",
@@ -112,7 +115,7 @@ class MistralClient:
         with hiding(self._key):
             client = await self._opened.aclient()
             async with (
-                await client.sdk.chat.stream_async(**_call(request)) as events,
+                await _streamed(client.sdk, _call(request)) as events,
                 aclosing(aunbroken((_chunk(event) async for event in events), _cut)) as chunks,
             ):
                 async for chunk in chunks:
@@ -153,7 +156,7 @@ class MistralClient:
     def _amade(self) -> _Line[httpx2.AsyncClient]:
         """Make the client for an event loop."""
         httpx2 = _modules()[1]
-        http = httpx2.AsyncClient(follow_redirects=False)
+        http = httpx2.AsyncClient(follow_redirects=False, event_hooks={"response": [_note]})
         return _Line(self._sdk(client=httpx2.Client(verify=False), async_client=http), http)
 
     def _sdk(self, **http: Any) -> Mistral:  # noqa: ANN401 - clients of two kinds
@@ -194,6 +197,27 @@ def _body(error: Exception) -> object:
         return text
     data = cast("Mapping[str, object]", said).get("data") if isinstance(said, Mapping) else None
     return data or said
+
+
+async def _streamed(sdk: Mistral, call: dict[str, Any]) -> Any:  # noqa: ANN401 - the client's stream
+    """Begin a stream. Between the response and its stream the client waits, and cancelled there it closes nothing."""
+    begun: list[httpx2.Response] = []
+    token = _BEGUN.set(begun)
+    try:
+        return await sdk.chat.stream_async(**call)
+    except BaseException:
+        for response in begun:
+            await response.aclose()
+        raise
+    finally:
+        _BEGUN.reset(token)
+
+
+async def _note(response: httpx2.Response) -> None:
+    """Keep a response for whoever may have to close it."""
+    begun = _BEGUN.get()
+    if begun is not None:
+        begun.append(response)
 
 
 def _modules() -> tuple[ModuleType, ModuleType]:
