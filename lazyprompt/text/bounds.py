@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 MAX_OUTPUT = 20_000_000
 """The longest text a template may make, on its way or in the end: more than any model reads."""
 
+MAX_TEMPLATE = 5_000_000
+"""The longest template, in characters."""
+
+MAX_TOKENS = 50_000
+"""The number of tokens of a template in Jinja: names, numbers, signs, own text between tags."""
+
+MAX_SCOPED = 2_000_000
+"""The product of the variables and the scopes of a template in Jinja, whose compiler copies all for each scope."""
+
+MAX_CODE = 10_000_000
+"""The longest Python code that a template may be compiled to, in characters."""
+
 MAX_STEPS = 1_000_000
 """How often loops may go round and things be called in one rendering that nothing else is said of."""
 
@@ -120,6 +132,14 @@ class Meter:
             raise SecurityError(
                 f"the loops went round more than {self._most} times in one rendering, what they call counted too"
             )
+        self.look_at_clock()
+
+    def look_at_clock(self) -> None:
+        """Check the time that the rendering has taken.
+
+        Raises:
+            SecurityError: It took too long.
+        """
         now = monotonic()
         if now < self._again:
             return

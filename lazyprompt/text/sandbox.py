@@ -10,6 +10,7 @@ often with plain data, :class:`BoundedGenerator` and :class:`BoundedEnvironment`
 
 from __future__ import annotations
 
+import re
 from functools import wraps
 from math import isfinite
 from types import BuiltinMethodType, MethodType
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jinja2 import nodes, pass_context
 from jinja2.compiler import CodeGenerator, optimizeconst
 from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
+from jinja2.ext import Extension
 from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -25,9 +27,13 @@ from jinja2.utils import Namespace
 from lazyprompt.text.bounds import (
     BRIEF,
     LONG,
+    MAX_CODE,
     MAX_OUTPUT,
     MAX_RANGE,
+    MAX_SCOPED,
     MAX_STEPS,
+    MAX_TEMPLATE,
+    MAX_TOKENS,
     Meter,
     check_filter,
     check_length,
@@ -38,9 +44,10 @@ from lazyprompt.text.bounds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 
     from jinja2.compiler import Frame
+    from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
@@ -71,6 +78,12 @@ _READABLE: dict[type[object], frozenset[str]] = {
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
+# Jinja's lexer takes 250 bytes for each digit, and time by their square.
+_LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
+_SCOPES = (
+    *(nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro),
+    *(nodes.Scope, nodes.With),
+)
 
 
 def said(error: BaseException) -> str:
@@ -86,6 +99,27 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__} {text}".rstrip() if isinstance(error, LookupError) or not text else text
 
 
+class _BoundedTokens(Extension):
+    """A bound on the size of a template, before it is parsed: a token takes kilobytes while it is compiled."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
+        """Check the length of a template."""
+        if len(source) > MAX_TEMPLATE:
+            raise TemplateSyntaxError(f"the template is longer than {MAX_TEMPLATE} characters", 1)
+        if _LONG_NUMBER.search(source):
+            raise TemplateSyntaxError("there is a number of more than 5000 digits", 1)
+        return source
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        """Count the tokens of a template as they are read."""
+        for count, token in enumerate(stream):
+            if count > MAX_TOKENS:
+                raise TemplateSyntaxError(
+                    f"the template has more than {MAX_TOKENS} tokens; split it, or loop over values", token.lineno
+                )
+            yield token
+
+
 class BoundedGenerator(CodeGenerator):
     """Jinja's compiler, with ``~`` and ``+`` within bounds, and shorter ways for plain data.
 
@@ -99,6 +133,20 @@ class BoundedGenerator(CodeGenerator):
     _body: Iterable[nodes.Node] | None = None
     _written: nodes.Expr | None = None
     _behind: str | None = None
+    _code = 0
+
+    def write(self, x: str) -> None:
+        """Write code, within bounds."""
+        self._code += len(x)
+        if self._code > MAX_CODE:
+            raise TemplateSyntaxError(f"the template makes more than {MAX_CODE} characters of code", 1)
+        super().write(x)
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
+        """Write own text; any other expression is calculated when the template is rendered, within its bounds."""
+        if not isinstance(node, nodes.Const | nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
 
     def write_commons(self) -> None:
         """Begin a function."""
@@ -219,8 +267,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     code_generator_class = BoundedGenerator
     intercepted_binops = frozenset({"*", "**", "%"})
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
-        super().__init__(**options)
+    def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        # Constants are not put together when a template is compiled: no bound would hold for that.
+        super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
         filters = cast("dict[str, Callable[..., object]]", self.filters)
         # The same prompt gives the same bytes each time: these two do not.
         del self.globals["lipsum"], filters["random"]
@@ -379,8 +428,13 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
     """A parsed template whose loops count what their conditions leave out, too.
 
     Raises:
-        TemplateSyntaxError: There is a number that has no value: Jinja would write it out as a name.
+        TemplateSyntaxError: There is a number that has no value, which Jinja would write out as a name; or there are
+            too many variables in too many scopes.
     """
+    variables = len({node.name for node in tree.find_all(nodes.Name)})
+    scopes = sum(1 for _ in tree.find_all(_SCOPES))
+    if variables * scopes > MAX_SCOPED:
+        raise TemplateSyntaxError(f"there are too many variables ({variables}) in too many blocks ({scopes})", 1)
     for node in tree.find_all(nodes.Const):
         if isinstance(node.value, float) and not isfinite(node.value):
             raise TemplateSyntaxError("there is a number that is too large", node.lineno)
