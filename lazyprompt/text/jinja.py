@@ -25,7 +25,7 @@ from lazyprompt.trusted import Trusted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from jinja2.compiler import Frame
+    from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
 
 MAX_NAMES = 200_000
@@ -35,6 +35,8 @@ _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
 # What Jinja reads otherwise than as the name of a value.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
+# What is not known before a template is rendered.
+_LOOKING = (nodes.Name, nodes.Call)
 # A filter of ours, by a name that no template can write.
 _NAMED = " named"
 
@@ -81,6 +83,12 @@ class _Generator(MemoryGenerator):
     Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
     """
 
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        """Begin the writing of a value, or of own text."""
+        if _is_constant(node):
+            finalize = finalize._replace(src="environment.own_text(")
+        super()._output_child_pre(node, frame, finalize)
+
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
         """Begin the writing of a value."""
         super().start_write(frame, node)
@@ -94,6 +102,10 @@ class _Generator(MemoryGenerator):
 
 class _Environment(MemoryEnvironment):
     code_generator_class = _Generator
+
+    def own_text(self, value: object) -> str:
+        """Return the text of an expression of constants, which is the template's own."""
+        return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
 
 
 class _PortableEnvironment(_Environment):
@@ -146,7 +158,8 @@ def _environment(*, lenient: bool, is_portable: bool) -> _Environment:
 class JinjaTemplate:
     """A template in Jinja's syntax.
 
-    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of.
+    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of; an
+    expression of constants alone is the template's own text.
 
     Args:
         text: The template.
@@ -298,12 +311,12 @@ def _check_names(tree: nodes.Template, jinja: _Environment) -> None:
 def _check_statements(tree: nodes.Template) -> None:
     """Refuse the statements that a prompt file does not have."""
     if other := next(tree.find_all(_OTHER_FILES), None):
-        raise TemplateError(
-            f"Jinja, line {other.lineno}: a template reads no other templates; a prompt file can include text, as "
-            '{% include "shared/tone.md" %}'
+        raise TemplateSyntaxError(
+            'a template reads no other templates; a prompt file can include text, as {% include "shared/tone.md" %}',
+            other.lineno,
         )
     if escaped := tree.find(nodes.ScopedEvalContextModifier):
-        raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
+        raise TemplateSyntaxError("autoescape is for HTML, and a prompt is none", escaped.lineno)
 
 
 def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
@@ -358,6 +371,11 @@ def _named(tree: nodes.Template) -> nodes.Template:
         ]
     tree.set_environment(cast("_Environment", tree.environment))
     return tree
+
+
+def _is_constant(node: nodes.Expr) -> bool:
+    """Return True if nothing but constants is in an expression: it looks up no variable and calls nothing."""
+    return not isinstance(node, _LOOKING) and node.find(_LOOKING) is None
 
 
 def _path(node: nodes.Node) -> str:

@@ -1,12 +1,23 @@
 """The memory that a template of a prompt file or an instruction may take, and how it is counted.
 
-Each value that an expression makes is charged to one budget. A long text gives its size back when Python frees it, and
-text in a buffer when the buffer is joined; nothing else is ever given back. So a template that makes many short values
-and keeps none of them pays for all of them, which loops of many thousand rounds can afford.
+Each value that an expression makes is charged to one budget:
+
+- :meth:`MemoryMeter.made`: the value of an operator;
+- :meth:`MemoryMeter.listed`: a list, tuple or dict that is written out, with its items;
+- :meth:`MemoryMeter.given`: the value of a filter or call, with the items in it;
+- :meth:`MemoryMeter.kept`: a piece of text in a buffer, until :meth:`MemoryMeter.joined` makes one text of them.
+
+A long text or list gives its size back when Python frees it, and the pieces of a buffer when they are joined: a loop
+that makes a text longer and longer holds one of them at a time. Nothing else is given back. So a template that makes
+many short values and keeps none of them pays for all, which loops of many thousand rounds can afford. Output that is in
+no buffer is bounded where it is read.
+
+What a filter or method takes while it works is not charged; its subject is bounded by :func:`check_subject`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from functools import wraps
 from sys import getsizeof
 from types import BuiltinMethodType
@@ -15,13 +26,13 @@ from typing import TYPE_CHECKING, Any, cast
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 
-from lazyprompt.text.bounds import MAX_OPERAND, Meter, check_length, kind_of
+from lazyprompt.text.bounds import MAX_OPERAND, Meter, check_items, check_length, kind_of, weigh
 from lazyprompt.text.sandbox import BoundedEnvironment, BoundedGenerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from jinja2.compiler import CodeGenerator, Frame
+    from jinja2.compiler import Frame, MacroRef
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
@@ -31,24 +42,31 @@ MAX_KEPT = 200_000_000
 MAX_TEXT = 5_000_000
 """The longest text that an expression may make, in characters."""
 
-# Texts longer than this give their size back.
+# Texts and lists longer than this give their size back.
 _LONG = 2000
-# The bytes of a short value in a list or dict, and of a value of any other kind, such as a generator or a namespace.
+# The bytes of a short value in a list or dict, and of a value of any other kind, such as a loop, a macro or a generator.
 _ITEM, _OTHER = 100, 1000
+# The bytes of an empty piece of text, and of a character.
+_PIECE, _CHARACTER = 64, 4
+_CONTAINERS = (list, tuple, dict)
+_PLAIN = frozenset((str, int, float, bool, type(None), *_CONTAINERS))
 # After this many charges the clock is asked.
 _CHARGES = 100
-# The longest subject of filters and methods: of those that make a list of characters, those that make a list of words
-# or lines, and those that write several characters for one.
+# The longest subject of filters and methods: of those that make a list of items or characters, of those that make a list
+# of words or lines, and of those that write several characters for one.
+_LISTING = frozenset(("batch", "groupby", "list", "slice", "sort", "unique"))
 _LONGEST = {
-    **dict.fromkeys(("batch", "groupby", "list", "slice", "sort", "unique"), 200_000),
-    **dict.fromkeys(("expandtabs", "indent", "rsplit", "split", "splitlines", "striptags", "title"), 2_000_000),
-    **dict.fromkeys(("urlize", "wordcount", "wordwrap"), 2_000_000),
-    **dict.fromkeys(("e", "escape", "forceescape", "pprint", "tojson", "upper", "urlencode"), MAX_TEXT),
+    **dict.fromkeys(_LISTING, 200_000),
+    **dict.fromkeys(("expandtabs", "indent", "pprint", "rsplit", "split", "splitlines", "striptags"), 2_000_000),
+    **dict.fromkeys(("title", "urlize", "wordcount", "wordwrap"), 2_000_000),
+    **dict.fromkeys(("e", "escape", "forceescape", "tojson", "upper", "urlencode", "xmlattr"), MAX_TEXT),
 }
-# Filters that give a value that is there, or a number.
-_CHOOSING = frozenset(("abs", "attr", "count", "d", "default", "first", "float", "int", "last", "length", "max", "min"))
-# Nodes whose values are charged; calls are charged where they are made.
-_OPERATORS = (nodes.BinExpr, nodes.Compare, nodes.Concat, nodes.Neg, nodes.Pos, nodes.Test)
+# Filters that hold a copy of their subject while a template goes through what they give.
+_COPYING = ("batch", "slice", "unique")
+# Filters that give a value that is there, or a small number.
+_CHOOSING = frozenset(("attr", "count", "d", "default", "first", "last", "length", "max", "min"))
+# Operators whose values are charged; those that compare give no more than True or False.
+_OPERATORS = (nodes.BinExpr, nodes.Concat, nodes.Neg, nodes.Pos)
 _LITERALS = (nodes.Dict, nodes.List, nodes.Tuple)
 
 
@@ -60,11 +78,23 @@ class _LongText(str):
     _size: int
 
     def __del__(self) -> None:
-        self._meter.charge(-self._size)
+        self._meter.release(self._size)
 
 
-# The name that errors of Python and Jinja show.
+class _LongList(list[Any]):
+    """A list that gives its size back to the meter when it is freed."""
+
+    __slots__ = ("_meter", "_size")
+    _meter: MemoryMeter
+    _size: int
+
+    def __del__(self) -> None:
+        self._meter.release(self._size)
+
+
+# The names that errors of Python and Jinja show.
 _LongText.__name__, _LongText.__module__ = "str", "builtins"
+_LongList.__name__, _LongList.__module__ = "list", "builtins"
 
 
 class MemoryMeter(Meter):
@@ -77,53 +107,60 @@ class MemoryMeter(Meter):
         self._bytes = self._charges = 0
 
     def charge(self, size: int) -> None:
-        """Charge a number of bytes, or give them back if it is negative.
+        """Charge a number of bytes.
 
         Raises:
             SecurityError: The values take too much, or the rendering takes too long.
         """
         self._bytes += size
-        if size < 0:
-            return
         if self._bytes > MAX_KEPT:
             raise SecurityError(f"the template keeps more than {MAX_KEPT} bytes")
         self._charges += 1
-        if self._charges > _CHARGES:
+        if size > _LONG or self._charges > _CHARGES:
             self._charges = 0
             self.look_at_clock()
 
-    def made(self, value: Any, items: int = 0) -> Any:  # noqa: ANN401 - of the kind that was given
-        """Charge the value of an operator or a literal.
+    def release(self, size: int) -> None:
+        """Give back a number of bytes that were charged."""
+        self._bytes -= size
 
-        Args:
-            value: The value.
-            items: The number of items of a literal.
+    def made(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
+        """Charge the value of an operator.
 
         Returns:
-            The value; a long text as one that gives its size back.
+            The value; a long text or list as one that gives its size back.
 
         Raises:
             SecurityError: The value is too long, or the values take too much.
         """
         kind = kind_of(value)
-        if kind is str and len(value) > _LONG:
+        if (kind is str or kind is list) and len(value) > _LONG:
+            check_length(len(value), MAX_TEXT if kind is str else MAX_OPERAND)
+            long = _LongText(value) if kind is str else _LongList(value)
+            long._meter, long._size = self, getsizeof(long)  # noqa: SLF001 - no template may read them
+            self.charge(long._size)  # noqa: SLF001 - as above
+            return long
+        if isinstance(value, str):
             check_length(len(value), MAX_TEXT)
-            text = _LongText(value)
-            text._meter, text._size = self, getsizeof(text)  # noqa: SLF001 - no template may read them
-            self.charge(text._size)  # noqa: SLF001 - as above
-            return text
-        if kind is list or kind is tuple:
+        elif kind is tuple or kind is list:
             check_length(len(value), MAX_OPERAND)
-        elif isinstance(value, str):
-            check_length(len(value), MAX_TEXT)
-        self.charge(getsizeof(value) + _ITEM * items)
+        self.charge(getsizeof(value))
+        return value
+
+    def listed(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
+        """Charge a list, tuple or dict that is written out, with its items.
+
+        Raises:
+            SecurityError: The values take too much; or there are too many lists in lists.
+        """
+        items = value.values() if isinstance(value, dict) else value
+        self.charge(getsizeof(value) + sum([_ITEM if kind_of(item) in _PLAIN else _OTHER for item in items]))
+        if any(isinstance(item, _CONTAINERS) for item in items):
+            check_items(value)
         return value
 
     def given(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
         """Charge the value that a filter or call gave, with the items that may be new.
-
-        Args:
-            value: The value.
 
         Returns:
             The value, as :meth:`made` has it.
@@ -131,24 +168,31 @@ class MemoryMeter(Meter):
         Raises:
             SecurityError: The value is too long, or the values take too much.
         """
-        level: list[Any] = [value] if isinstance(value, list | tuple) else []
+        level: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
         while level:
             inside: list[Any] = []
             for many in level:
                 self.charge(getsizeof(many) + _ITEM * len(many))
-                texts = [item for item in many if isinstance(item, str)]
-                self.charge(sum(map(getsizeof, texts)))
-                inside += [item for item in many if isinstance(item, list | tuple)]
+                items: list[Any] = [*many, *many.values()] if isinstance(many, dict) else many
+                self.charge(sum([getsizeof(item) for item in items if isinstance(item, str)]))
+                inside += [item for item in items if isinstance(item, _CONTAINERS)]
             level = inside
-        if isinstance(value, str | int | float | list | tuple):
+        kind = kind_of(value)
+        if kind in _PLAIN or isinstance(value, str | tuple):
             return self.made(value)
-        self.charge(_OTHER + getsizeof(value) + (_ITEM * len(value) if isinstance(value, dict) else 0))
+        self.charge(_OTHER + getsizeof(value))
         return value
 
-    def piece(self, text: str) -> str:
-        """Charge a piece of output."""
-        self.charge(getsizeof(text))
-        return text
+    def kept(self, text: str) -> str:
+        """Charge a piece of text that is put aside.
+
+        Raises:
+            SecurityError: The pieces are too long together, or the values take too much.
+        """
+        self._bytes += _PIECE + _CHARACTER * len(text)
+        if self._bytes > MAX_KEPT:
+            self.charge(0)
+        return super().kept(text)
 
     def joined(self, concat: Callable[[Iterable[str]], str], pieces: list[str]) -> str:
         """Join a buffer, which gives back what its pieces were charged.
@@ -161,7 +205,7 @@ class MemoryMeter(Meter):
             The text.
         """
         text = concat(pieces)
-        self.charge(-sum(map(getsizeof, pieces)))
+        self.release(_PIECE * len(pieces) + _CHARACTER * len(text))
         pieces.clear()
         return cast("str", self.made(text))
 
@@ -176,20 +220,31 @@ def check_subject(name: str, subject: object) -> None:
     Raises:
         SecurityError: It is too long.
     """
-    if name in _LONGEST and hasattr(subject, "__len__"):
-        most = _LONGEST[name] if isinstance(subject, str) else MAX_OPERAND
-        if len(cast("Sized", subject)) > most:
-            raise SecurityError(f"{name} takes no more than {most} characters or items")
+    if name not in _LONGEST:
+        return
+    most = _LONGEST[name]
+    if not isinstance(subject, str):
+        if name not in _LISTING:
+            length = weigh(subject)
+        elif isinstance(subject, Sized):
+            length, most = len(subject), MAX_OPERAND
+        else:
+            return
+    else:
+        length = len(subject)
+    if length > most:
+        raise SecurityError(f"{name} takes no more than {most} characters or items")
 
 
-def _checked(function: Callable[..., object], name: str) -> Callable[..., object]:
+def _checked(function: Callable[..., Any], name: str) -> Callable[..., object]:
     """Return a filter that checks the length of its subject."""
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
     def call(*args: object, **kwargs: object) -> object:
         check_subject(name, args[value_at])
-        return function(*args, **kwargs)
+        made = function(*args, **kwargs)
+        return list(made) if name in _COPYING else made
 
     return call
 
@@ -197,7 +252,7 @@ def _checked(function: Callable[..., object], name: str) -> Callable[..., object
 class MemoryGenerator(BoundedGenerator):
     """Jinja's compiler, which charges the values of expressions and the pieces of output."""
 
-    summands = 2
+    _in_buffer = False
 
     def write_commons(self) -> None:
         """Begin a function."""
@@ -212,28 +267,32 @@ class MemoryGenerator(BoundedGenerator):
         self.write(end)
         return made
 
+    def visit_Output(self, node: nodes.Output, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write output."""
+        self._in_buffer = frame.buffer is not None
+        super().visit_Output(node, frame)
+
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         """Write a piece of own text."""
-        return f"meter.piece({super()._output_const_repr(group)})"
+        code = super()._output_const_repr(group)
+        return f"meter.kept({code})" if self._in_buffer else code
 
-    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Begin a piece of output."""
-        self.write("meter.piece(")
-        super()._output_child_pre(node, frame, finalize)
-
-    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """End a piece of output."""
-        super()._output_child_post(node, frame, finalize)
+    def macro_def(self, macro_ref: MacroRef, frame: Frame) -> None:
+        """Write a macro."""
+        self.write("meter.given(")
+        super().macro_def(macro_ref, frame)
         self.write(")")
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
         """Begin the output of a call, a filter block or a recursive loop."""
         super().start_write(frame, node)
-        self.write("meter.piece(")
+        if frame.buffer is not None:
+            self.write("meter.kept(")
 
     def end_write(self, frame: Frame) -> None:
         """End what :meth:`start_write` began."""
-        self.write(")")
+        if frame.buffer is not None:
+            self.write(")")
         super().end_write(frame)
 
 
@@ -244,7 +303,7 @@ def _charge_of(node: nodes.Node) -> tuple[str, str]:
     if isinstance(node, _OPERATORS) and not isinstance(node, nodes.And | nodes.Or):
         return "meter.made(", ")"
     if isinstance(node, _LITERALS):
-        return "meter.made(", f", {len(node.items)})"
+        return "meter.listed(", ")"
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
         return "meter.made(", ")"
     if isinstance(node, nodes.Filter) and node.name not in _CHOOSING and not node.name.startswith(" "):
@@ -274,7 +333,7 @@ class MemoryEnvironment(BoundedEnvironment):
         meter = cast("MemoryMeter", self.meter(context))
         if made is not None and kind_of(made) is not bool:
             # A namespace and the like hold their arguments.
-            meter.charge(_ITEM * (len(args) + len(kwargs)))
+            meter.listed((*args, *kwargs.values()))
         return meter.given(made)
 
     def call_filter(

@@ -17,7 +17,7 @@ from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import nodes, pass_context
-from jinja2.compiler import CodeGenerator, optimizeconst
+from jinja2.compiler import CodeGenerator
 from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
 from jinja2.ext import Extension
 from jinja2.runtime import LoopContext, Macro
@@ -78,6 +78,8 @@ _READABLE: dict[type[object], frozenset[str]] = {
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
+# Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
+_SUMMANDS = 4
 # Jinja's lexer takes 250 bytes for each digit, and time by their square.
 _LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
 _SCOPES = (
@@ -127,8 +129,6 @@ class BoundedGenerator(CodeGenerator):
     the environment as ever. ``t_0`` holds the value, and nothing is evaluated before it is used.
     """
 
-    # Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
-    summands = 4
     # The body of a loop, and an expression to be shown, that are about to be written, and what comes behind that.
     _body: Iterable[nodes.Node] | None = None
     _written: nodes.Expr | None = None
@@ -165,7 +165,6 @@ class BoundedGenerator(CodeGenerator):
             self.writeline("if meter.left < 0: meter.look()")
         super().blockvisit(nodes, frame)
 
-    @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which looks at the length."""
         self.write("environment.joined((")
@@ -174,15 +173,14 @@ class BoundedGenerator(CodeGenerator):
             self.write(", ")
         self.write("))")
 
-    @optimizeconst
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which looks at the length.
 
         It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
         is will be looked at as soon as it is written.
         """
-        first, others, most = node.left, [node.right], self.summands - 1
-        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < most:
+        first, others = node.left, [node.right]
+        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
             others.insert(0, first.right)
             first = first.left
         constants = [one.value for one in (first, *others) if isinstance(one, nodes.Const)]
@@ -194,7 +192,6 @@ class BoundedGenerator(CodeGenerator):
             self.visit(one, frame)
         self.write(")")
 
-    @optimizeconst
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``x.a``: an item, where the name is none that a dict itself has."""
         if node.attr in _OF_DICT:
@@ -202,7 +199,6 @@ class BoundedGenerator(CodeGenerator):
         else:
             self._write_item(node.node, node.attr, "getattr", frame)
 
-    @optimizeconst
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``x['a']``."""
         if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
@@ -216,7 +212,6 @@ class BoundedGenerator(CodeGenerator):
         self.visit(value, frame)
         self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
 
-    @optimizeconst
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
         given = node.args, node.kwargs, node.dyn_args, node.dyn_kwargs

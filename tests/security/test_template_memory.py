@@ -110,7 +110,7 @@ def test_values_that_are_written_out_are_bounded(name: str) -> None:
         "jinja2:{{ [" + "short," * 300_000 + "] }}",
         "jinja2:{{ " + "9" * 4_000_000 + " }}",
         "jinja2:{{ " + "(" * 24_000 + "1" + ")" * 24_000 + " }}",
-        "jinja2:{{ 10 ** 10 ** 8 }}",
+        "jinja2:{{ 10 ** (10 ** 8) }}",
         "jinja2:{{ 'a' * 10 ** 9 }}{{ [0] * 10 ** 9 }}",
         "mustache:" + "{{q}}" * 1000,
         "handlebars:" + "{{q}}" * 1000,
