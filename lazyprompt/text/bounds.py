@@ -183,7 +183,7 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
 
 
 def weigh(value: object) -> int:
-    """Estimate the length of a value when it is written: its texts, and a few characters for each item of a list or dict.
+    """Estimate the length of a value when it is written: its texts, and a few characters for each item.
 
     A list that holds another one many times is short in memory, and of any length when written.
 
@@ -207,7 +207,7 @@ def check_items(value: object) -> None:
     Raises:
         SecurityError: There are too many items, each counted as often as it is there.
     """
-    _weigh(value, lambda _: 0)
+    check_length(_weigh(value, lambda _: 0), 3 * MAX_OPERAND)
 
 
 def _written_length(text: str) -> int:

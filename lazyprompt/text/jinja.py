@@ -375,7 +375,7 @@ def _named(tree: nodes.Template) -> nodes.Template:
 
 def _is_constant(node: nodes.Expr) -> bool:
     """Return True if nothing but constants is in an expression: it looks up no variable and calls nothing."""
-    return not isinstance(node, _LOOKING) and node.find(_LOOKING) is None
+    return not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None
 
 
 def _path(node: nodes.Node) -> str:

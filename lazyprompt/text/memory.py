@@ -21,16 +21,17 @@ from collections.abc import Sized
 from functools import wraps
 from sys import getsizeof
 from types import BuiltinMethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
+from markupsafe import Markup
 
-from lazyprompt.text.bounds import MAX_OPERAND, Meter, check_items, check_length, kind_of, weigh
+from lazyprompt.text.bounds import MAX_OPERAND, MAX_OUTPUT, Meter, check_items, check_length, kind_of, weigh
 from lazyprompt.text.sandbox import BoundedEnvironment, BoundedGenerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from jinja2.compiler import Frame, MacroRef
     from jinja2.nodes import EvalContext
@@ -44,16 +45,18 @@ MAX_TEXT = 5_000_000
 
 # Texts and lists longer than this give their size back.
 _LONG = 2000
-# The bytes of a short value in a list or dict, and of a value of any other kind, such as a loop, a macro or a generator.
+# The bytes of a short value in a list or dict, and of a value of any other kind, such as a loop or a macro.
 _ITEM, _OTHER = 100, 1000
 # The bytes of an empty piece of text, and of a character.
 _PIECE, _CHARACTER = 64, 4
 _CONTAINERS = (list, tuple, dict)
-_PLAIN = frozenset((str, int, float, bool, type(None), *_CONTAINERS))
+_SIMPLE = frozenset((str, int, float, bool, type(None)))
+_SIZED = frozenset((str, Markup, list, tuple))
+_PLAIN = _SIMPLE.union(_CONTAINERS)
 # After this many charges the clock is asked.
 _CHARGES = 100
-# The longest subject of filters and methods: of those that make a list of items or characters, of those that make a list
-# of words or lines, and of those that write several characters for one.
+# The longest subject of filters and methods: of those that list items or characters, of those that list words or lines,
+# and of those that write several characters for one.
 _LISTING = frozenset(("batch", "groupby", "list", "slice", "sort", "unique"))
 _LONGEST = {
     **dict.fromkeys(_LISTING, 200_000),
@@ -71,22 +74,33 @@ _LITERALS = (nodes.Dict, nodes.List, nodes.Tuple)
 
 
 class _LongText(str):
-    """A text that gives its size back to the meter when it is freed."""
+    """A text that is charged to a meter until it is freed."""
 
     __slots__ = ("_meter", "_size")
     _meter: MemoryMeter
     _size: int
+
+    def __new__(cls, text: str, meter: MemoryMeter) -> Self:
+        """Copy a text and charge it."""
+        made = super().__new__(cls, text)
+        made._meter, made._size = meter, getsizeof(made)
+        meter.charge(made._size)
+        return made
 
     def __del__(self) -> None:
         self._meter.release(self._size)
 
 
 class _LongList(list[Any]):
-    """A list that gives its size back to the meter when it is freed."""
+    """A list that is charged to a meter until it is freed."""
 
     __slots__ = ("_meter", "_size")
-    _meter: MemoryMeter
-    _size: int
+
+    def __init__(self, items: list[Any], meter: MemoryMeter) -> None:
+        """Copy a list and charge it."""
+        super().__init__(items)
+        self._meter, self._size = meter, getsizeof(self)
+        meter.charge(self._size)
 
     def __del__(self) -> None:
         self._meter.release(self._size)
@@ -134,16 +148,12 @@ class MemoryMeter(Meter):
             SecurityError: The value is too long, or the values take too much.
         """
         kind = kind_of(value)
-        if (kind is str or kind is list) and len(value) > _LONG:
-            check_length(len(value), MAX_TEXT if kind is str else MAX_OPERAND)
-            long = _LongText(value) if kind is str else _LongList(value)
-            long._meter, long._size = self, getsizeof(long)  # noqa: SLF001 - no template may read them
-            self.charge(long._size)  # noqa: SLF001 - as above
-            return long
-        if isinstance(value, str):
-            check_length(len(value), MAX_TEXT)
-        elif kind is tuple or kind is list:
-            check_length(len(value), MAX_OPERAND)
+        if kind in _SIZED and len(value) > _LONG:
+            check_length(len(value), MAX_OPERAND if kind is list or kind is tuple else MAX_TEXT)
+            if kind is str:
+                return _LongText(value, self)
+            if kind is list:
+                return _LongList(value, self)
         self.charge(getsizeof(value))
         return value
 
@@ -153,11 +163,16 @@ class MemoryMeter(Meter):
         Raises:
             SecurityError: The values take too much; or there are too many lists in lists.
         """
-        items = value.values() if isinstance(value, dict) else value
-        self.charge(getsizeof(value) + sum([_ITEM if kind_of(item) in _PLAIN else _OTHER for item in items]))
+        items: Collection[object] = value.values() if kind_of(value) is dict else value
+        self.charge(getsizeof(value))
+        self.held(items)
         if any(isinstance(item, _CONTAINERS) for item in items):
             check_items(value)
         return value
+
+    def held(self, items: Collection[object]) -> None:
+        """Charge the items that something holds."""
+        self.charge(sum([_ITEM if kind_of(item) in _PLAIN else _OTHER for item in items]))
 
     def given(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
         """Charge the value that a filter or call gave, with the items that may be new.
@@ -168,7 +183,10 @@ class MemoryMeter(Meter):
         Raises:
             SecurityError: The value is too long, or the values take too much.
         """
-        level: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+        kind = kind_of(value)
+        if kind in _SIMPLE:
+            return self.made(value)
+        level: list[Any] = [value] if issubclass(kind, _CONTAINERS) else []
         while level:
             inside: list[Any] = []
             for many in level:
@@ -177,8 +195,7 @@ class MemoryMeter(Meter):
                 self.charge(sum([getsizeof(item) for item in items if isinstance(item, str)]))
                 inside += [item for item in items if isinstance(item, _CONTAINERS)]
             level = inside
-        kind = kind_of(value)
-        if kind in _PLAIN or isinstance(value, str | tuple):
+        if kind in _SIZED:
             return self.made(value)
         self.charge(_OTHER + getsizeof(value))
         return value
@@ -189,10 +206,14 @@ class MemoryMeter(Meter):
         Raises:
             SecurityError: The pieces are too long together, or the values take too much.
         """
-        self._bytes += _PIECE + _CHARACTER * len(text)
-        if self._bytes > MAX_KEPT:
+        # Each piece comes here: no calls.
+        length = len(text)
+        self._made += length
+        self._bytes += _PIECE + _CHARACTER * length
+        if self._made > MAX_OUTPUT or self._bytes > MAX_KEPT:
+            check_length(self._made)
             self.charge(0)
-        return super().kept(text)
+        return text
 
     def joined(self, concat: Callable[[Iterable[str]], str], pieces: list[str]) -> str:
         """Join a buffer, which gives back what its pieces were charged.
@@ -331,9 +352,9 @@ class MemoryEnvironment(BoundedEnvironment):
         if kind_of(function) is BuiltinMethodType and isinstance(subject, dict) and function.__name__ == "get":
             return made
         meter = cast("MemoryMeter", self.meter(context))
-        if made is not None and kind_of(made) is not bool:
-            # A namespace and the like hold their arguments.
-            meter.listed((*args, *kwargs.values()))
+        if args or kwargs:
+            # A namespace and the like hold them.
+            meter.held((*args, *kwargs.values()))
         return meter.given(made)
 
     def call_filter(
