@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lazyprompt import TemplateError
 from lazyprompt.errors import LazyPromptError
@@ -68,6 +69,19 @@ WRITTEN_OUT = {
     "escaped by +": "{% set a = mark + amp + amp + amp + amp %}" * 50,
     "items": "".join(f"{{% set a{i} = dict(a=wide).items()|list %}}" for i in range(2000)),
     "namespaces": "".join(f"{{% set a{i} = namespace(a=wide ~ {i}) %}}" for i in range(2000)),
+    "slices that are begun": "".join(
+        f"{{% set a{i} = many|slice(9) %}}{{% set x = a{i}|first %}}" for i in range(3000)
+    ),
+    "macros in a chain": "{% macro f(y) %}{% macro g() %}{{ y }}{% endmacro %}{% set n.b = g %}{% endmacro %}"
+    + "{% for i in many %}{{ f(n.b) }}{% endfor %}" * 3,
+    "loops": "{% for i in many %}{% for j in [i] %}{% set n.b = [n.b, loop] %}{% endfor %}{% endfor %}" * 2,
+    "numbers": "{% set k = 0 - 2 ** 64 ** 2 * 64 ** 64 %}"
+    + "{% for i in many %}{% set n.b = [n.b, (k * k * k)|abs] %}{% endfor %}" * 9,
+    "lists in lists": "{% for i in range(60) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
+    "{{ n.a == n.b }}",
+    "pprint": "{{ ('\n' * 999999 ~ '\n' * 999999 ~ '\n' * 999999)|pprint }}",
+    "unprintable": "{% set k = '\\U000e0001' * 999999 %}{{ [k, k, k, k, k, k, k, wide]|string|length }}",
+    "joined by escaping": "{{ mark.join([amp] * 19) }}",
     "blocks": "{% block b %}{% for i in many %}{{ i }}{{ i }}{{ i }}{% endfor %}{% endblock %}" + "{{ self.b() }}" * 99,
 }
 
@@ -88,6 +102,13 @@ def peak(templates: list[str]) -> tuple[int, int]:
 
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc to ask")
+
+
+def test_a_naive_compiler_calculates_constants() -> None:
+    """The naive version writes what a filter gives into the code: ours does so when the template is rendered."""
+    text = "{{ 'c'|center(9999) }}" * 100
+    assert len(ImmutableSandboxedEnvironment().compile(text, raw=True)) > 999_900
+    assert len("".join(JinjaTemplate(text).fill({}))) == 999_900
 
 
 @LINUX

@@ -432,3 +432,28 @@ def test_an_unknown_filter_is_refused_wherever_it_stands(text: str) -> None:
         JinjaTemplate(text)
     with pytest.raises(TemplateError, match=r"there is no test 'defind' \(did you mean 'defined'\?\)"):
         JinjaTemplate("{% if a is defind %}x{% endif %}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{{ 'a' ~ 'b' }}", "{{ 'ab' }}", "{{ 'a' + 'b' }}", "{{ ' ab '|trim }}", "{{ 'ab' if 1 == 1 else x }}"),
+        *("{% if x %}{{ ['a', 'b']|join }}{% endif %}", "{% for i in [1] %}{{ 'a' ~ 'b' }}{% endfor %}"),
+    ],
+)
+def test_an_expression_of_constants_is_own_text(text: str) -> None:
+    """No value is in it: to look for one in developer's text would change it."""
+    template = JinjaTemplate(text)
+    parts = template.fill(dict.fromkeys(template.slots, "x"))
+    if "else x" in text:
+        assert [type(part).__name__ for part in parts] == ["str", "Value", "str"]
+    else:
+        assert parts == ["ab"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{% set y = 'ab' %}{{ y }}", "{{ 'a' ~ x }}", "{{ 'ab'.strip() }}", "{{ x|d('ab') }}"]
+)
+def test_an_expression_that_looks_up_or_calls_is_a_value(text: str) -> None:
+    parts = JinjaTemplate(text).fill({"x": "b"})
+    assert [type(part).__name__ for part in parts] == ["str", "Value", "str"]
