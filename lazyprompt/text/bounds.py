@@ -207,7 +207,7 @@ def check_items(value: object) -> None:
     Raises:
         SecurityError: There are too many items, each counted as often as it is there.
     """
-    check_length(_weigh(value, lambda _: 0), 3 * MAX_OPERAND)
+    check_length(_weigh(value, lambda _: 0), 6 * MAX_OPERAND)
 
 
 def _written_length(text: str) -> int:
