@@ -342,6 +342,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         try:
             return obj[argument]
         except (TypeError, LookupError):
+            if not isinstance(argument, BRIEF):
+                # Jinja's error writes it.
+                weigh(argument)
             return super().getitem(obj, argument)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
@@ -358,6 +361,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
+        elif isinstance(subject, (list, range)) and function.__name__ == "index":
+            # Python's error writes what is not there.
+            weigh(args)
         elif kind is LoopContext and args:
             # The next level of a recursive loop.
             args = (_counted(context, args[0]), *args[1:])
