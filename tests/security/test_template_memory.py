@@ -80,7 +80,6 @@ WRITTEN_OUT = {
     "lists in lists": "{% for i in range(60) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
     "{{ n.a == n.b }}",
     "missing items": "{{ dict()[namespace(a=[[[1] * 1000] * 1000] * 1000)] }}",
-    "missing keys": "{{ n[([[1] * 1000] * 1000 * 99,)] }}",
     "items that are not in a list": "{{ many.index(namespace(a=[[[1] * 1000] * 1000] * 1000)) }}",
     "pprint": "{{ ('\n' * 999999 ~ '\n' * 999999 ~ '\n' * 999999)|pprint }}",
     "unprintable": "{% set k = '\\U000e0001' * 999999 %}{{ [k, k, k, k, k, k, k, wide]|string|length }}",
