@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 MAX_OUTPUT = 20_000_000
 """The longest text a template may make, on its way or in the end: more than any model reads."""
 
+MAX_TEMPLATE = 5_000_000
+"""The longest template, in characters."""
+
+MAX_TOKENS = 50_000
+"""The number of tokens of a template in Jinja: names, numbers, signs, own text between tags."""
+
+MAX_SCOPED = 2_000_000
+"""The product of the variables and the scopes of a template in Jinja, whose compiler copies all for each scope."""
+
+MAX_CODE = 10_000_000
+"""The longest Python code that a template may be compiled to, in characters."""
+
 MAX_STEPS = 1_000_000
 """How often loops may go round and things be called in one rendering that nothing else is said of."""
 
@@ -120,6 +132,14 @@ class Meter:
             raise SecurityError(
                 f"the loops went round more than {self._most} times in one rendering, what they call counted too"
             )
+        self.look_at_clock()
+
+    def look_at_clock(self) -> None:
+        """Check the time that the rendering has taken.
+
+        Raises:
+            SecurityError: It took too long.
+        """
         now = monotonic()
         if now < self._again:
             return
@@ -163,7 +183,7 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
 
 
 def weigh(value: object) -> int:
-    """About how long a value is when written: the characters of its texts, and a few for each item of lists and dicts.
+    """Estimate the length of a value when it is written: its texts, and a few characters for each item.
 
     A list that holds another one many times is short in memory, and of any length when written.
 
@@ -176,6 +196,27 @@ def weigh(value: object) -> int:
     Raises:
         SecurityError: It is more than any output may be.
     """
+    total = _weigh(value, len)
+    # Python writes up to ten characters for one that cannot be printed. To look for these takes long.
+    return total if total < MAX_OUTPUT // 10 or isinstance(value, str) else _weigh(value, _written_length)
+
+
+def check_items(value: object) -> None:
+    """Refuse lists in lists that hold each other so often that to write or compare them would take long.
+
+    Raises:
+        SecurityError: There are too many items, each counted as often as it is there.
+    """
+    check_length(_weigh(value, lambda _: 0), 6 * MAX_OPERAND)
+
+
+def _written_length(text: str) -> int:
+    """Return the longest text that Python may write for a text in a list."""
+    return len(text) if text.isprintable() else len(text.encode("unicode_escape", "surrogatepass"))
+
+
+def _weigh(value: object, length: Callable[[str], int]) -> int:
+    """Estimate the length of a value when it is written, with the length of a text in it."""
     total = 0
     level: list[Any] = [value]
     # Level by level: what holds too much is found out before all of it is gone through.
@@ -184,7 +225,7 @@ def weigh(value: object) -> int:
         for item in level:
             kind = kind_of(item)
             if kind is str:
-                total += len(item)
+                total += length(item)
             elif kind is int:
                 total += item.bit_length() // 3
             elif kind not in BRIEF:
@@ -194,7 +235,7 @@ def weigh(value: object) -> int:
                 elif kind is list:
                     inside += item
                 else:
-                    total += _put_in(item, inside)
+                    total += length(item) if isinstance(item, str) else _put_in(item, inside)
                 # Each is written with a separator.
                 if total + 3 * len(inside) > MAX_OUTPUT:
                     check_length(total + 3 * len(inside))
@@ -208,8 +249,6 @@ def weigh(value: object) -> int:
 
 def _put_in(item: object, inside: list[object]) -> int:
     """Put what a value holds to what is still to be weighed; what it weighs itself."""
-    if isinstance(item, str):
-        return len(item)
     if isinstance(item, int):
         return item.bit_length() // 3
     if isinstance(item, Namespace):
@@ -259,7 +298,7 @@ def check_operator(operator: str, left: object, right: object) -> None:
             raise SecurityError("% is not for bytes")
         if isinstance(left, str):
             arguments = cast("tuple[object, ...]", right) if isinstance(right, tuple) else (right,)
-            _check_format("%", _percent_specs(left), arguments)
+            _check_format("%", left, _percent_specs(left), arguments)
         return
     if operator == "**" and isinstance(right, int | float) and abs(right) > MAX_EXPONENT:
         raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
@@ -294,10 +333,12 @@ def check_method(
         raise SecurityError(f"{name} is not for templates; use replace")
     if isinstance(subject, str):
         if name == "join" and args:
-            return (_listed(args[0], len(subject)), *args[1:])
+            items = _listed(args[0], len(subject))
+            check_length(_growth(subject) * weigh(items))
+            return (items, *args[1:])
         if name in ("format", "format_map"):
             specs = [spec for _, found, spec, _ in Formatter().parse(subject) if found is not None and spec is not None]
-            _check_format("format", specs, (*args, *named))
+            _check_format("format", subject, specs, (*args, *named))
     _check_arguments(name, subject, (*args, *named))
     return args
 
@@ -330,7 +371,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
         # They begin with that themselves.
         subject = as_text(subject)
         if name == "format":
-            _check_format(name, _percent_specs(subject), arguments)
+            _check_format(name, subject, _percent_specs(subject), arguments)
     _check_arguments(name, subject, arguments)
     return subject
 
@@ -356,7 +397,12 @@ def _size(argument: object) -> int:
     return abs(argument) if isinstance(argument, int) else len(argument) if isinstance(argument, str) else 0
 
 
-def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
+def _growth(subject: str) -> int:
+    """Return how many characters a text puts in the place of one: HTML escapes what is put into it."""
+    return 5 if hasattr(subject, "__html__") else 1
+
+
+def _check_format(what: str, subject: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
     """Refuse what would make a formatted text grow out of bounds: its widths, and how often it shows a value."""
     # Most fields have none: ``%s``, ``{}``.
     given = [spec for spec in specs if spec]
@@ -368,7 +414,7 @@ def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) 
         if any("{" in spec for spec in given):
             raise SecurityError(f"{what} takes no widths out of values")
     widths = [int(width) for spec in given for width in _NUMBER.findall(spec)]
-    check_length(sum(widths) + len(specs) * max(map(weigh, arguments), default=0))
+    check_length(sum(widths) + _growth(subject) * len(specs) * max(map(weigh, arguments), default=0))
 
 
 def _percent_specs(pattern: str) -> list[str]:

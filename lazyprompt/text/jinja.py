@@ -15,24 +15,28 @@ from jinja2.filters import make_attrgetter
 
 from lazyprompt._json import JsonText, checked, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
-from lazyprompt.text.bounds import MAX_OUTPUT, MAX_PIECES, check_length, weigh
-from lazyprompt.text.keeping import Keeper, KeepingEnvironment, KeepingGenerator
+from lazyprompt.text.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, check_length, weigh
+from lazyprompt.text.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
 from lazyprompt.text.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
 from lazyprompt.text.slots import value_text
 from lazyprompt.text.values import JsonValue, Opaque, TrustedValue, Value
 from lazyprompt.trusted import Trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from jinja2.compiler import Frame
+    from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
 
+MAX_NAMES = 200_000
+"""The number of tags of a template that only names values; any other is bounded in tokens."""
 
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
 # What Jinja reads otherwise than as the name of a value.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
+# What is not known before a template is rendered.
+_LOOKING = (nodes.Name, nodes.Call)
 # A filter of ours, by a name that no template can write.
 _NAMED = " named"
 
@@ -73,11 +77,17 @@ def _finalize(value: object, source: str = "", scalar: Callable[[object], object
     return kind(text, source)
 
 
-class _Generator(KeepingGenerator):
+class _Generator(MemoryGenerator):
     """Jinja's compiler, with the output of filter blocks, call blocks and recursive loops finalized too.
 
     Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
     """
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        """Begin the writing of a value, or of own text."""
+        if _is_constant(node):
+            finalize = finalize._replace(src="environment.own_text(")
+        super()._output_child_pre(node, frame, finalize)
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
         """Begin the writing of a value."""
@@ -90,8 +100,12 @@ class _Generator(KeepingGenerator):
         super().end_write(frame)
 
 
-class _Environment(KeepingEnvironment):
+class _Environment(MemoryEnvironment):
     code_generator_class = _Generator
+
+    def own_text(self, value: object) -> str:
+        """Return the text of an expression of constants, which is the template's own."""
+        return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
 
 
 class _PortableEnvironment(_Environment):
@@ -144,7 +158,8 @@ def _environment(*, lenient: bool, is_portable: bool) -> _Environment:
 class JinjaTemplate:
     """A template in Jinja's syntax.
 
-    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of.
+    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of; an
+    expression of constants alone is the template's own text.
 
     Args:
         text: The template.
@@ -200,7 +215,7 @@ class JinjaTemplate:
         try:
             chunks = self._chunks(values)
             # Names alone give own text and values in turn, and no more of them than the template has.
-            return _bounded([*chunks]) if self.outline is not None else _in_turn(chunks)
+            return [*_bounded(chunks)] if self.outline is not None else _in_turn(_bounded(chunks))
         except UndefinedError as error:
             raise SlotError(f"Jinja: {error.message}; the slots are {', '.join(map(repr, self.slots))}") from error
         except FAILURES as error:
@@ -217,16 +232,8 @@ class JinjaTemplate:
         return partial(JinjaTemplate, lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
 
 
-def _bounded(parts: list[str]) -> list[str]:
-    if sum(map(len, parts)) > MAX_OUTPUT:
-        raise TemplateError(f"Jinja: the output is longer than {MAX_OUTPUT} characters")
-    return parts
-
-
-def _in_turn(chunks: Iterable[str]) -> list[str]:
-    """The output of a template as its own text and values in turn, within bounds."""
-    parts: list[str] = []
-    own: list[str] = []
+def _bounded(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield the output of a template, within bounds."""
     size = 0
     for count, chunk in enumerate(chunks):
         size += len(chunk)
@@ -234,6 +241,14 @@ def _in_turn(chunks: Iterable[str]) -> list[str]:
             raise TemplateError(f"Jinja: the output is longer than {MAX_OUTPUT} characters")
         if count > MAX_PIECES:
             raise TemplateError(f"Jinja: the output is of more than {MAX_PIECES} pieces")
+        yield chunk
+
+
+def _in_turn(chunks: Iterable[str]) -> list[str]:
+    """Return the output of a template as its own text and values in turn."""
+    parts: list[str] = []
+    own: list[str] = []
+    for chunk in chunks:
         if isinstance(chunk, Value):
             parts += ("".join(own), chunk)
             own = []
@@ -267,6 +282,7 @@ def _compiled(text: str, jinja: _Environment) -> _Parsed:
     try:
         tree = jinja.parse(text)
         _check_names(tree, jinja)
+        _check_statements(tree)
         found = meta.find_undeclared_variables(tree) - set(jinja.globals)
         literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
         template = jinja.from_string(within_bounds(_named(tree)))
@@ -276,16 +292,9 @@ def _compiled(text: str, jinja: _Environment) -> _Parsed:
         # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting; and what
         # fails in expressions without variables, which are worked out now.
         raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
-    if other := next(tree.find_all(_OTHER_FILES), None):
-        raise TemplateError(
-            f"Jinja, line {other.lineno}: a template reads no other templates; a prompt file can include text, as "
-            '{% include "shared/tone.md" %}'
-        )
-    if escaped := tree.find(nodes.ScopedEvalContextModifier):
-        raise TemplateError(f"Jinja, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
 
     def chunks(values: Mapping[str, object]) -> Iterable[str]:
-        return template.root_render_func(template.new_context({**globals_of_one_rendering(kind=Keeper), **values}))
+        return template.root_render_func(template.new_context({**globals_of_one_rendering(kind=MemoryMeter), **values}))
 
     return _Parsed(found, literals, chunks)
 
@@ -299,9 +308,22 @@ def _check_names(tree: nodes.Template, jinja: _Environment) -> None:
                 raise TemplateSyntaxError(f"there is no {called} {node.name!r}{near}", node.lineno)
 
 
+def _check_statements(tree: nodes.Template) -> None:
+    """Refuse the statements that a prompt file does not have."""
+    if other := next(tree.find_all(_OTHER_FILES), None):
+        raise TemplateSyntaxError(
+            'a template reads no other templates; a prompt file can include text, as {% include "shared/tone.md" %}',
+            other.lineno,
+        )
+    if escaped := tree.find(nodes.ScopedEvalContextModifier):
+        raise TemplateSyntaxError("autoescape is for HTML, and a prompt is none", escaped.lineno)
+
+
 def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
     """A template that has no more of Jinja than names of values; None where it has."""
     if "{%" in text or "{#" in text or "\r" in text:
+        return None
+    if len(text) > MAX_TEMPLATE or text.count("{{") > MAX_NAMES:
         return None
     pieces = _NAME_TAG.split(text)
     literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
@@ -349,6 +371,11 @@ def _named(tree: nodes.Template) -> nodes.Template:
         ]
     tree.set_environment(cast("_Environment", tree.environment))
     return tree
+
+
+def _is_constant(node: nodes.Expr) -> bool:
+    """Return True if nothing but constants is in an expression: it looks up no variable and calls nothing."""
+    return not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None
 
 
 def _path(node: nodes.Node) -> str:

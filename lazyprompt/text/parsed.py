@@ -13,6 +13,7 @@ from jinja2.exceptions import SecurityError
 
 from lazyprompt._json import well_formed
 from lazyprompt.errors import TemplateError
+from lazyprompt.text.bounds import MAX_TEMPLATE
 from lazyprompt.text.jinja import JinjaTemplate
 from lazyprompt.text.template_nodes import Arm, Block, Choice, Node, Output, Scope, Text
 
@@ -177,6 +178,8 @@ class ParsedTemplate(ABC):
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
         well_formed(text, "the template", TemplateError)
+        if len(text) > MAX_TEMPLATE:
+            raise TemplateError(f"{self.syntax}: the template is longer than {MAX_TEMPLATE} characters")
         build = Builder(self.syntax, text)
         self._parse(build)
         self._nodes = build.done()

@@ -10,14 +10,16 @@ often with plain data, :class:`BoundedGenerator` and :class:`BoundedEnvironment`
 
 from __future__ import annotations
 
+import re
 from functools import wraps
 from math import isfinite
 from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import nodes, pass_context
-from jinja2.compiler import CodeGenerator, optimizeconst
+from jinja2.compiler import CodeGenerator
 from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
+from jinja2.ext import Extension
 from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -25,9 +27,13 @@ from jinja2.utils import Namespace
 from lazyprompt.text.bounds import (
     BRIEF,
     LONG,
+    MAX_CODE,
     MAX_OUTPUT,
     MAX_RANGE,
+    MAX_SCOPED,
     MAX_STEPS,
+    MAX_TEMPLATE,
+    MAX_TOKENS,
     Meter,
     check_filter,
     check_length,
@@ -38,9 +44,10 @@ from lazyprompt.text.bounds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 
     from jinja2.compiler import Frame
+    from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
@@ -71,6 +78,14 @@ _READABLE: dict[type[object], frozenset[str]] = {
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
+# Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
+_SUMMANDS = 4
+# Jinja's lexer takes 250 bytes for each digit, and time by their square.
+_LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
+_SCOPES = (
+    *(nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro),
+    *(nodes.Scope, nodes.With),
+)
 
 
 def said(error: BaseException) -> str:
@@ -86,6 +101,27 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__} {text}".rstrip() if isinstance(error, LookupError) or not text else text
 
 
+class _BoundedTokens(Extension):
+    """A bound on the size of a template, before it is parsed: a token takes kilobytes while it is compiled."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
+        """Check the length of a template."""
+        if len(source) > MAX_TEMPLATE:
+            raise TemplateSyntaxError(f"the template is longer than {MAX_TEMPLATE} characters", 1)
+        if _LONG_NUMBER.search(source):
+            raise TemplateSyntaxError("there is a number of more than 5000 digits", 1)
+        return source
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        """Count the tokens of a template as they are read."""
+        for count, token in enumerate(stream):
+            if count > MAX_TOKENS:
+                raise TemplateSyntaxError(
+                    f"the template has more than {MAX_TOKENS} tokens; split it, or loop over values", token.lineno
+                )
+            yield token
+
+
 class BoundedGenerator(CodeGenerator):
     """Jinja's compiler, with ``~`` and ``+`` within bounds, and shorter ways for plain data.
 
@@ -93,12 +129,24 @@ class BoundedGenerator(CodeGenerator):
     the environment as ever. ``t_0`` holds the value, and nothing is evaluated before it is used.
     """
 
-    # Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
-    summands = 4
     # The body of a loop, and an expression to be shown, that are about to be written, and what comes behind that.
     _body: Iterable[nodes.Node] | None = None
     _written: nodes.Expr | None = None
     _behind: str | None = None
+    _code = 0
+
+    def write(self, x: str) -> None:
+        """Write code, within bounds."""
+        self._code += len(x)
+        if self._code > MAX_CODE:
+            raise TemplateSyntaxError(f"the template makes more than {MAX_CODE} characters of code", 1)
+        super().write(x)
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
+        """Write own text; any other expression is calculated when the template is rendered, within its bounds."""
+        if not isinstance(node, nodes.Const | nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
 
     def write_commons(self) -> None:
         """Begin a function."""
@@ -117,7 +165,6 @@ class BoundedGenerator(CodeGenerator):
             self.writeline("if meter.left < 0: meter.look()")
         super().blockvisit(nodes, frame)
 
-    @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which looks at the length."""
         self.write("environment.joined((")
@@ -126,15 +173,14 @@ class BoundedGenerator(CodeGenerator):
             self.write(", ")
         self.write("))")
 
-    @optimizeconst
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which looks at the length.
 
         It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
         is will be looked at as soon as it is written.
         """
-        first, others, most = node.left, [node.right], self.summands - 1
-        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < most:
+        first, others = node.left, [node.right]
+        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
             others.insert(0, first.right)
             first = first.left
         constants = [one.value for one in (first, *others) if isinstance(one, nodes.Const)]
@@ -146,7 +192,6 @@ class BoundedGenerator(CodeGenerator):
             self.visit(one, frame)
         self.write(")")
 
-    @optimizeconst
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``x.a``: an item, where the name is none that a dict itself has."""
         if node.attr in _OF_DICT:
@@ -154,7 +199,6 @@ class BoundedGenerator(CodeGenerator):
         else:
             self._write_item(node.node, node.attr, "getattr", frame)
 
-    @optimizeconst
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``x['a']``."""
         if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
@@ -168,7 +212,6 @@ class BoundedGenerator(CodeGenerator):
         self.visit(value, frame)
         self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
 
-    @optimizeconst
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
         """Write ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
         given = node.args, node.kwargs, node.dyn_args, node.dyn_kwargs
@@ -219,8 +262,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     code_generator_class = BoundedGenerator
     intercepted_binops = frozenset({"*", "**", "%"})
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
-        super().__init__(**options)
+    def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        # Constants are not put together when a template is compiled: no bound would hold for that.
+        super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
         filters = cast("dict[str, Callable[..., object]]", self.filters)
         # The same prompt gives the same bytes each time: these two do not.
         del self.globals["lipsum"], filters["random"]
@@ -298,6 +342,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         try:
             return obj[argument]
         except (TypeError, LookupError):
+            if not isinstance(argument, BRIEF):
+                # Jinja's error writes it.
+                weigh(argument)
             return super().getitem(obj, argument)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
@@ -314,6 +361,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
+        elif isinstance(subject, (list, range)) and function.__name__ == "index":
+            # Python's error writes what is not there.
+            weigh(args)
         elif kind is LoopContext and args:
             # The next level of a recursive loop.
             args = (_counted(context, args[0]), *args[1:])
@@ -379,8 +429,13 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
     """A parsed template whose loops count what their conditions leave out, too.
 
     Raises:
-        TemplateSyntaxError: There is a number that has no value: Jinja would write it out as a name.
+        TemplateSyntaxError: There is a number that has no value, which Jinja would write out as a name; or there are
+            too many variables in too many scopes.
     """
+    variables = len({node.name for node in tree.find_all(nodes.Name)})
+    scopes = sum(1 for _ in tree.find_all(_SCOPES))
+    if variables * scopes > MAX_SCOPED:
+        raise TemplateSyntaxError(f"there are too many variables ({variables}) in too many blocks ({scopes})", 1)
     for node in tree.find_all(nodes.Const):
         if isinstance(node.value, float) and not isfinite(node.value):
             raise TemplateSyntaxError("there is a number that is too large", node.lineno)
