@@ -28,7 +28,6 @@ ONE_CALL = frozenset(
         "ChatCollector",
         "DashScopeCollector",
         "GeminiCollector",
-        "Keeper",
         "Reader",
         "Said",
         "Trace",
