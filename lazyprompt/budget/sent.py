@@ -26,6 +26,7 @@ from lazyprompt.messages import (
     VideoBlock,
 )
 from lazyprompt.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of, write_part
+from lazyprompt.text.speakers import no_imitation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,7 +135,7 @@ def _whole(message: Msg, said: Iterable[Block]) -> JsonObject:
     ]
     form: JsonObject = {"role": "user" if message.role == "tool" else message.role}
     if message.name:
-        form["name"] = fitted(message.name, NAMES)
+        form["name"] = fitted(no_imitation(message.name, message.role), NAMES)
     match [block for block in said if not isinstance(block, ToolUseBlock)]:
         case []:
             form["content"] = None if calls else ""

@@ -11,10 +11,10 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.formatters._repair import joined
-from lazyprompt.formatters._speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 from lazyprompt.formatters._turns import blocks_of, calls_tools
 from lazyprompt.messages import TextBlock, ThinkingBlock
 from lazyprompt.text.folding import Folded, as_read
+from lazyprompt.text.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._speakers import written_names
 from lazyprompt.formatters._turns import blocks_of
 from lazyprompt.messages import SYSTEM_ROLES, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import fitted
+from lazyprompt.text.speakers import written_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 from lazyprompt._json import dump
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters._speakers import looks_like_role
 from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
@@ -24,6 +23,7 @@ from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages import ROLES
 from lazyprompt.openai_form import PART_FIELDS
+from lazyprompt.text.speakers import looks_like_role
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from lazyprompt.budget.search import fewest
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
 from lazyprompt.formatters._merge import inert_text
-from lazyprompt.formatters._speakers import one_line, written_names
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.histories.openai import message_from_openai
 from lazyprompt.messages import ROLES, SYSTEM_ROLES, Msg, TextBlock, ThinkingBlock
 from lazyprompt.text.slots import SlotTemplate, value_text
+from lazyprompt.text.speakers import one_line, written_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -26,12 +26,14 @@ class InputForm(NamedTuple):
         user_slots: The slots in the user's part.
         takes_text: True if text beside the slots is the user's; else all text goes into slots, as in Alpaca.
         fixed: Slots with the values that they have where an input leaves them out, or functions that give these.
+        literals: The text of an instruction with slots, in which ``{{name}}`` has become ``{name}``.
     """
 
     slots: tuple[str, ...]
     user_slots: frozenset[str] = frozenset()
     takes_text: bool = True
     fixed: Fixed = ()
+    literals: tuple[str, ...] = ()
 
     @property
     def has_input(self) -> bool:
@@ -75,18 +77,21 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
             raise SlotError(fault)
     missing = [slot for slot in form.slots if slot not in values]
     left_over = [name for name in values if name not in form.slots and name not in takes]
+    escaped = [name for name in left_over if any(f"{{{name}}}" in text for text in form.literals)]
     if (
         takes
         and form.slots
         and not missing
         and INPUT not in values
         and len(left_over) == 1
+        and not escaped
         and _is_text(left_over[0], values)
     ):
         values[INPUT] = values.pop(left_over[0])
     elif left_over or any(slot not in optional for slot in missing):
         needed = [slot for slot in form.slots if slot in values or slot not in optional]
-        raise SlotError(misfit(values, needed, takes))
+        hints = (f"; {{{{{name}}}}} is the text {{{name}}}, the slot is written {{{name}}}" for name in escaped)
+        raise SlotError(misfit(values, needed, takes) + "".join(hints))
     refuse_none(values)
     return values
 

@@ -100,7 +100,8 @@ class InstructionTemplate:
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
         """The names of the slots that an input fills, in the order in which they first appear."""
         self._names = frozenset(self.slots)
-        self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input)
+        own_text = self._system.literals + self._user.literals if syntax == "slots" else ()
+        self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, literals=own_text)
         """The names that an input may have."""
         self.has_functions = False
         """True if functions give fixed values."""

@@ -291,7 +291,8 @@ class _Shared:
         from huggingface_hub import get_async_session  # noqa: PLC0415 - loaded by now
 
         self.http: Any = get_async_session()  # of httpx or httpx2, as the client's version has it
-        self.http.event_hooks = {**self.http.event_hooks, "response": [_arefuse_redirect]}
+        hooks = self.http.event_hooks
+        self.http.event_hooks = {**hooks, "response": [*hooks["response"], _arefuse_redirect]}
 
         async def lent(_client: AsyncInferenceClient) -> Any:  # noqa: ANN401 - the same
             return self.http

@@ -153,7 +153,7 @@ class ChatEnvironment(BoundedEnvironment):
 
 
 # Fields of formats that write a character by its number, or may.
-_BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*+(?:c\}|\{)")
+_BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # What these give is made of a traced text's own methods.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
 # These ask nothing of a text that its own methods do not write down.

@@ -62,7 +62,7 @@ def written_names(
     written: dict[tuple[str, str], str] = {}
     owners: dict[str, str] = {}
     for role, name in known:
-        plain = _no_imitation(name, role)
+        plain = no_imitation(name, role)
         base = new = fit(plain) or role
         number = 2
         while owners.setdefault(_look(new), name or role) != (name or role):
@@ -76,7 +76,7 @@ def _look(name: str) -> str:
     return " ".join(fold(name).split())
 
 
-def _no_imitation(name: str, role: str) -> str:
+def no_imitation(name: str, role: str) -> str:
     """Return a name behind its role where it looks like another role or like a header."""
     letters, seen = letters_of(name), as_read(name).strip()
     imitates = _ROLE_WORDS.get(letters, role) != role or letters in FRAME_WORDS or seen.startswith("#")
