@@ -118,6 +118,7 @@ def test_a_slot_has_a_name_in_any_script() -> None:
 @pytest.mark.parametrize("columns", [40, 60, 200])
 def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm-256color")  # rich gives a dumb terminal 80 columns
     prompter = ChatPrompter("{a_slot_with_a_rather_long_name_of_its_own} {问题问题问题问题问题}")
     one = look(prompter, Call({"a_slot_with_a_rather_long_name_of_its_own": "x" * 99, "问题问题问题问题问题": "谁"}))
     for color in COLORS:
