@@ -43,7 +43,10 @@ FASTER, SLOWER = 20.0, 1.0
 # Templates that do no more than put markers around each message, and leave tools and calls out: to render one takes
 # little more time than it takes to copy the messages and to look at their texts.
 MISSED = {
-    "lfm2": (12.0, 1.3), "llama3_1": (18.0, 1.0), "phi3": (12.0, 3.8), "phi3_5": (12.0, 3.8),
+    "lfm2": (12.0, 1.3),
+    "llama3_1": (18.0, 1.0),
+    "phi3": (12.0, 3.8),
+    "phi3_5": (12.0, 3.8),
     # They take single characters of a text, which may put a token together: a chat with tools is traced throughout.
     **{f"nemotron_3{kind}": (20.0, 4.2) for kind in ("_5_lightning", "_nano", "_super", "_ultra")},
 }
