@@ -8,6 +8,7 @@ What AgentScope returns is the messages alone. The account of what could not be 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from lazyprompt import messages
@@ -96,16 +97,23 @@ def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa:
         return [_with_addresses(each, kinds) for each in cast("list[object]", given)]
     if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
         return given
-    return messages.Msg(given.name, tuple(_with_address(block, kinds) for block in given.content), given.role)
+    content = [
+        _named(block, kinds) if isinstance(block, messages.ToolResultBlock) else block for block in given.content
+    ]
+    return replace(given, content=tuple(content))
 
 
-def _with_address(block: Block, kinds: tuple[type[Block], ...]) -> Block:
-    if isinstance(block, messages.ToolResultBlock) and not isinstance(block.output, str):
-        output = [_with_address(each, kinds) for each in block.output]
-        return messages.ToolResultBlock(block.id, block.name, output)
-    if isinstance(block, kinds) and isinstance(source := getattr(block, "source", None), messages.URLSource):
-        return messages.TextBlock(f"The returned {block.kind} can be found at: {source.url}")
-    return block
+def _named(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:
+    """Return a tool result with the addresses of some kinds of blocks in their place."""
+    if isinstance(result.output, str):
+        return result
+    output = [
+        messages.TextBlock(f"The returned {block.kind} can be found at: {source.url}")
+        if isinstance(block, kinds) and isinstance(source := getattr(block, "source", None), messages.URLSource)
+        else block
+        for block in result.output
+    ]
+    return replace(result, output=tuple(output))
 
 
 class Wrapper(Generic[_Sent]):

@@ -114,6 +114,16 @@ def test_the_media_of_a_result_are_shown_or_named(promoted: Any) -> None:
     assert named == (promoted is False)
 
 
+def test_what_the_user_shows_is_no_result() -> None:
+    """Without promotion the user's own pictures became text, and those at a message's url were lost."""
+    formatter = OpenAIChatFormatter(promote_tool_result_images=False)
+    shown = Msg("Bob", [TextBlock("Look"), PICTURE], "user")
+    beside = Msg("Bob", [TextBlock("Look")], "user", url="https://x.org/b.png")
+    for message in (shown, beside):
+        assert run(formatter, [message]) == run(OpenAIChatFormatter(), [message])
+        assert "image_url" in json.dumps(run(formatter, [message]))
+
+
 def test_an_unknown_argument_of_a_formatter_is_told() -> None:
     with pytest.raises(FormatError, match="takes no 'promote_tool_result_image' .*'promote_tool_result_images'"):
         OpenAIChatFormatter(promote_tool_result_image=True)
