@@ -116,7 +116,8 @@ class _Session:
         import requests  # noqa: PLC0415 - loaded by now
 
         try:
-            answer = self._plain_send(request, **{**options, "allow_redirects": False})
+            options["allow_redirects"] = False
+            answer = self._plain_send(request, **options)
         except requests.ConnectionError as error:
             known = requests.Timeout if isinstance(error, requests.Timeout) else requests.RequestException
             raise known(*error.args) from error

@@ -195,8 +195,10 @@ def _body(error: Exception) -> object:
         said: object = json.loads(text) if isinstance(text, str) else text
     except ValueError:
         return text
-    data = cast("Mapping[str, object]", said).get("data") if isinstance(said, Mapping) else None
-    return data or said
+    if not isinstance(said, Mapping):
+        return said
+    fields = cast("Mapping[str, object]", said)
+    return fields.get("data") or fields
 
 
 async def _streamed(sdk: Mistral, call: dict[str, Any]) -> Any:  # noqa: ANN401 - the client's stream
