@@ -8,6 +8,7 @@ What AgentScope returns is the messages alone. The account of what could not be 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -183,16 +184,12 @@ class _Waiting:
         return self.count([{"role": "user", "content": text}])
 
 
-class FormatterBase:
+class FormatterBase(ABC):
     """AgentScope's base of all formatters, for formatters of your own: override ``format``."""
 
+    @abstractmethod
     async def format(self, msgs: GivenMessages) -> MessageList:
-        """Format messages as the provider takes them.
-
-        Raises:
-            NotImplementedError: A subclass does not override it.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no format of its own")
+        """Format messages as the provider takes them."""
 
     @staticmethod
     def assert_list_of_msgs(msgs: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt.errors import missing_extra
@@ -15,35 +16,37 @@ if TYPE_CHECKING:
 MessageList: TypeAlias = list[dict[str, Any]]
 
 
-class TokenCounterBase:
-    """A counter of AgentScope: ``count`` is awaited. A subclass of your own overrides it.
+class TokenCounterBase(ABC):
+    """AgentScope's base of all token counters, for counters of your own: override ``count``, which is awaited."""
+
+    @abstractmethod
+    async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
+        """Return the tokens of messages and tools."""
+
+
+class _Own(TokenCounterBase):
+    """A counter of the package under AgentScope's name.
 
     Args:
         counter: The counter that counts.
     """
 
-    def __init__(self, counter: CountsMessages | None = None) -> None:
+    def __init__(self, counter: CountsMessages) -> None:
         self._counter = counter
 
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """Return the tokens of messages and tools, counted in a thread: some counters ask a provider.
-
-        Raises:
-            NotImplementedError: A subclass without a counter does not override it.
-        """
-        if self._counter is None:
-            raise NotImplementedError(f"{type(self).__name__} has no counter; override count")
+        """Return the tokens of messages and tools, counted in a thread: some counters ask a provider."""
         return await asyncio.to_thread(self._counter.count, messages, tools)
 
 
-class CharTokenCounter(TokenCounterBase):
+class CharTokenCounter(_Own):
     """AgentScope's CharTokenCounter: the number of characters."""
 
     def __init__(self) -> None:
         super().__init__(chars.CharTokenCounter())
 
 
-class OpenAITokenCounter(TokenCounterBase):
+class OpenAITokenCounter(_Own):
     """AgentScope's OpenAITokenCounter, as :class:`lazyprompt.TiktokenCounter` counts.
 
     Args:
@@ -61,7 +64,7 @@ class OpenAITokenCounter(TokenCounterBase):
         super().__init__(TiktokenCounter(model_name, **options))
 
 
-class AnthropicTokenCounter(TokenCounterBase):
+class AnthropicTokenCounter(_Own):
     """AgentScope's AnthropicTokenCounter, as :class:`lazyprompt.AnthropicTokenCounter` counts.
 
     Args:
@@ -82,7 +85,7 @@ class AnthropicTokenCounter(TokenCounterBase):
         super().__init__(counters.AnthropicTokenCounter(model_name, Anthropic(api_key=api_key, **client_args)))
 
 
-class GeminiTokenCounter(TokenCounterBase):
+class GeminiTokenCounter(_Own):
     """AgentScope's GeminiTokenCounter, as :class:`lazyprompt.GeminiTokenCounter` counts.
 
     Args:
@@ -103,7 +106,7 @@ class GeminiTokenCounter(TokenCounterBase):
         super().__init__(counters.GeminiTokenCounter(model_name, Client(api_key=api_key, **client_args)))
 
 
-class HuggingFaceTokenCounter(TokenCounterBase):
+class HuggingFaceTokenCounter(_Own):
     """AgentScope's HuggingFaceTokenCounter, as :class:`lazyprompt.HuggingFaceTokenCounter` counts: from local files.
 
     Args:
