@@ -310,7 +310,8 @@ class PromptMaker:
     def _read(self, given: object, history: PastLike) -> tuple[Sequence[str], Sequence[str], str | None, History]:
         """Return the parts of the instruction, the user's text, and the history."""
         past = self._past(history)
-        return *self._instruction.parts(given, past.question_before_results), past
+        asked = past.question_before_results if past else None
+        return *self._instruction.parts(given, asked), past
 
     def _filled(self, given: object, history: PastLike) -> tuple[Filled, History]:
         """Return the instruction with its values, and the history."""
@@ -392,7 +393,7 @@ class PromptMaker:
 
     def _past(self, history: PastLike) -> History:
         past = History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
-        return past.without_empty_questions()
+        return past.without_empty_questions() if past else past
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)
