@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from io import StringIO
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING
@@ -227,6 +228,8 @@ def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) 
         no_color=not colored,
         legacy_windows=False,
         highlight=False,
+        # The environment of now: rich keeps that of its import, and datasets puts a copy into its place.
+        _environ=os.environ,
     )
     for part in parts:
         # soft_wrap: the terminal breaks long lines itself, so that a line copied from it is one line.

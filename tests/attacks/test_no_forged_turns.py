@@ -158,7 +158,7 @@ def test_no_text_forges_anything_in_a_template_that_loses_origins(name: str) -> 
             return make(case.calm)
         return [Message("", made.text)]
 
-    cases = [(attack, case) for attack, case in share([*LOSING].index(name), 4) if attack not in UNWRITABLE]
+    cases = [(attack, case) for attack, case in share([*LOSING].index(name), 24) if attack not in UNWRITABLE]
     assert beaten(make, "chatml", iter(cases)) == {}
     assert len(refused) < len(cases) / 10
 

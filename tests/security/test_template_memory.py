@@ -8,11 +8,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import settings
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lazyprompt import TemplateError
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.engines import ENGINES
+from lazyprompt.text.bounds import MAX_SECONDS
 from lazyprompt.text.jinja import JinjaTemplate
 
 MEASURE = """
@@ -20,6 +22,9 @@ import re, sys
 from pathlib import Path
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.engines import ENGINES
+from lazyprompt.text import bounds
+
+bounds.MAX_SECONDS = float(sys.argv[1])
 
 def most():
     # Not ru_maxrss: that begins with what the process had that started this one.
@@ -36,6 +41,8 @@ for text in sys.stdin.read().split("\\0"):
         refused += 1
 print(refused, (most() - before) // 1000)
 """
+# Loops that hold little go on until their time is over: with --hypothesis-profile=deep, all of it.
+SECONDS = MAX_SECONDS if settings().max_examples >= settings.get_profile("deep").max_examples else MAX_SECONDS / 5
 BEGIN = (
     "{% set n = namespace(a='', b=[]) %}{% set big = 'x' * 999999 %}{% set wide = '\U0001f600' * 999999 %}"
     "{% set amp = '&\U0001f600\n' * 333333 %}{% set mark = '%s\U0001f600<'|safe %}{% set many = range(99999)|list %}"
@@ -43,17 +50,17 @@ BEGIN = (
     "{% macro rec(k, x) %}{% set y = x ~ k %}{{ rec(k - 1, y) if k }}{{ y }}{% endmacro %}"
 )
 WRITTEN_OUT = {
-    "variables": "".join(f"{{% set a{i} = wide ~ big %}}" for i in range(3000)),
-    "lists": "".join(f"{{% set a{i} = [wide * 1, big + big] %}}" for i in range(3000)),
-    "one list": f"{{% set a = [{'wide ~ big,' * 3000}] %}}",
-    "one dict": "{% set a = {" + ",".join(f"{i}: big ~ wide" for i in range(3000)) + "} %}",
-    "multiplied": "".join(f"{{% set a{i} = '\U0001f600' * 999999 %}}" for i in range(3000)),
-    "formatted": "".join(f"{{% set a{i} = '%9999s' * 99 % ((1,) * 99) %}}" for i in range(3000)),
-    "format method": "".join(f"{{% set a{i} = ('{{:>9999}}' * 99).format(*many) %}}" for i in range(2000)),
-    "output": "{{ big ~ wide }}" * 3000,
-    "set block": "{% set a %}" + "{{ wide }}" * 3000 + "{% endset %}",
-    "set blocks": "".join(f"{{% set a{i} %}}{{{{ wide }}}}{{% endset %}}" for i in range(3000)),
-    "macros": "".join(f"{{% set a{i} = m(m(m(wide))) %}}" for i in range(2000)),
+    "variables": "".join(f"{{% set a{i} = wide ~ big %}}" for i in range(500)),
+    "lists": "".join(f"{{% set a{i} = [wide * 1, big + big] %}}" for i in range(500)),
+    "one list": f"{{% set a = [{'wide ~ big,' * 500}] %}}",
+    "one dict": "{% set a = {" + ",".join(f"{i}: big ~ wide" for i in range(500)) + "} %}",
+    "multiplied": "".join(f"{{% set a{i} = '\U0001f600' * 999999 %}}" for i in range(500)),
+    "formatted": "".join(f"{{% set a{i} = '%9999s' * 99 % ((1,) * 99) %}}" for i in range(500)),
+    "format method": "".join(f"{{% set a{i} = ('{{:>9999}}' * 99).format(*many) %}}" for i in range(400)),
+    "output": "{{ big ~ wide }}" * 500,
+    "set block": "{% set a %}" + "{{ wide }}" * 500 + "{% endset %}",
+    "set blocks": "".join(f"{{% set a{i} %}}{{{{ wide }}}}{{% endset %}}" for i in range(500)),
+    "macros": "".join(f"{{% set a{i} = m(m(m(wide))) %}}" for i in range(400)),
     "calls": "{% call m(wide) %}" * 15 + "{{ wide }}" + "{% endcall %}" * 15,
     "recursive macro": "{{ rec(200, wide) }}",
     "filters": "".join(
@@ -63,15 +70,13 @@ WRITTEN_OUT = {
             ("upper", "e", "tojson", "urlencode", "center(9999)", "wordwrap(1)", "replace('x', 'y')")
         )
     ),
-    "batches": "".join(f"{{% set a{i} = many|batch(2)|list %}}" for i in range(2000)),
-    "slices": "".join(f"{{% set a{i} = [big[1:], many[1:], (many, many)] %}}" for i in range(2000)),
+    "batches": "".join(f"{{% set a{i} = many|batch(2)|list %}}" for i in range(400)),
+    "slices": "".join(f"{{% set a{i} = [big[1:], many[1:], (many, many)] %}}" for i in range(400)),
     "escaped": "{% set a = (mark * 4) % (wide ~ amp, amp ~ wide, amp ~ amp ~ amp, amp) %}",
     "escaped by +": "{% set a = mark + amp + amp + amp + amp %}" * 50,
-    "items": "".join(f"{{% set a{i} = dict(a=wide).items()|list %}}" for i in range(2000)),
-    "namespaces": "".join(f"{{% set a{i} = namespace(a=wide ~ {i}) %}}" for i in range(2000)),
-    "slices that are begun": "".join(
-        f"{{% set a{i} = many|slice(9) %}}{{% set x = a{i}|first %}}" for i in range(3000)
-    ),
+    "items": "".join(f"{{% set a{i} = dict(a=wide).items()|list %}}" for i in range(400)),
+    "namespaces": "".join(f"{{% set a{i} = namespace(a=wide ~ {i}) %}}" for i in range(400)),
+    "slices that are begun": "".join(f"{{% set a{i} = many|slice(9) %}}{{% set x = a{i}|first %}}" for i in range(500)),
     "macros in a chain": "{% macro f(y) %}{% macro g() %}{{ y }}{% endmacro %}{% set n.b = g %}{% endmacro %}"
     + "{% for i in many %}{{ f(n.b) }}{% endfor %}" * 3,
     "loops": "{% for i in many %}{% for j in [i] %}{% set n.b = [n.b, loop] %}{% endfor %}{% endfor %}" * 2,
@@ -91,7 +96,7 @@ WRITTEN_OUT = {
 def peak(templates: list[str]) -> tuple[int, int]:
     """Return the number of templates that are refused, and the megabytes that the process grows."""
     run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because memory is measured
-        [sys.executable, "-X", "utf8", "-W", "ignore", "-c", MEASURE],
+        [sys.executable, "-X", "utf8", "-W", "ignore", "-c", MEASURE, str(SECONDS)],
         cwd=Path(__file__).parents[2],
         input="\0".join(templates),
         capture_output=True,
