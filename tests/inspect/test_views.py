@@ -131,9 +131,10 @@ def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_width_is_that_of_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     """``Dataset.map`` with processes puts a copy into the place of ``os.environ``: the width stayed that of before."""
-    monkeypatch.setattr(os, "environ", os.environ | {"COLUMNS": "40", "TERM": "xterm-256color"})
     slot = "a_slot_with_a_rather_long_name_of_its_own"
     one = look(ChatPrompter(f"{{{slot}}}"), Call({slot: "x"}))
+    look_text(one, terminal=True)  # rich is imported
+    monkeypatch.setattr(os, "environ", os.environ | {"COLUMNS": "40", "TERM": "xterm-256color"})
     out = STYLE.sub("", look_text(one, terminal=True))
     assert max(map(cell_len, out[out.index("SLOT") :].splitlines())) <= 40
 
