@@ -17,7 +17,7 @@ from lazyprompt._cli_prompt import FILE_OPTIONS, NO_WORDS, asked_prompter, setti
 from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import FormatError, LazyPromptError, MissingExtraError
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

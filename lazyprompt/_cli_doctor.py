@@ -14,7 +14,7 @@ import click
 
 from lazyprompt._cli_io import Output, goes_to_terminal, json_text
 from lazyprompt._version import __version__
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

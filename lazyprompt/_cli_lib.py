@@ -11,7 +11,7 @@ import click
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from io import TextIOWrapper

@@ -18,7 +18,7 @@ import click
 from lazyprompt._cli_io import WrongUseError
 from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
 from lazyprompt.errors import LazyPromptError, missing_extra
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -17,7 +17,7 @@ from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.history import History
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 from lazyprompt.tokens.media import media_in
 from lazyprompt.tokens.said import forms, said
 

@@ -27,9 +27,9 @@ from lazyprompt._cli_prompt import (
     words_options,
 )
 from lazyprompt._version import __version__
-from lazyprompt.inspect.signs import visible
 from lazyprompt.inspect.terminal import rendered_text
 from lazyprompt.text.markers import Markers
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from lazyprompt._cli_chat import ChatOptions

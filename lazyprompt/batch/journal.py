@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from lazyprompt._files import check_no_link, open_new, open_own
-from lazyprompt.batch.lock import Lock
+from lazyprompt._locks import Lock
 from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside, check_free, part_of, read_state
 from lazyprompt.errors import BatchError
 

@@ -15,7 +15,7 @@ import yaml
 from lazyprompt._files import read_regular
 from lazyprompt._json import well_formed
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 MAX_BYTES = 5_000_000
 """The largest file, and the most text it may hold once its aliases are written out."""

@@ -16,10 +16,10 @@ from lazyprompt.history import History
 from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.marks import neutralised
-from lazyprompt.modules.contexts import context_of
 from lazyprompt.prompt import MARKERS
 from lazyprompt.prompt_maker import OWN_FORMS
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
+from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from lazyprompt.inspect.signs import pieces, visible
+from lazyprompt.text.signs import pieces, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,9 +13,9 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.cautions import Caution, Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.look import FRAMING, Look, Slot
-from lazyprompt.inspect.signs import visible
-from lazyprompt.modules.contexts import context_of
+from lazyprompt.text.signs import visible
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
+from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

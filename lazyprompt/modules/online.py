@@ -13,9 +13,9 @@ from lazyprompt.modules._base import ChatModule
 from lazyprompt.modules._reading import Exchange, ProviderReader
 from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.client import Request, Settings
-from lazyprompt.modules.contexts import context_of
 from lazyprompt.modules.sources import source_named
 from lazyprompt.secret import Secret
+from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

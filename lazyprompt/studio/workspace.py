@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt._files import write_whole
-from lazyprompt.batch.lock import Lock
+from lazyprompt._locks import Lock
 from lazyprompt.errors import BatchError, PromptFileError, PromptFileMissingError
 from lazyprompt.files.library.names import SUFFIXES, directories, entry_of
 from lazyprompt.files.references import read_resolved

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from batch_run_helpers import left
 
+from lazyprompt import _locks as locks
 from lazyprompt.batch import journal as module
-from lazyprompt.batch import lock as locks
 from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.state import BatchStoppedError, Files

@@ -6,8 +6,8 @@ import pytest
 
 from lazyprompt import ChatPrompter, Rendered
 from lazyprompt.inspect.painted import PALETTE
-from lazyprompt.inspect.signs import visible
 from lazyprompt.inspect.terminal import rendered_text
+from lazyprompt.text.signs import visible
 
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 

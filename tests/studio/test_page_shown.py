@@ -18,8 +18,8 @@ from browser_helpers import Watch, browser, page, watch
 from studio_helpers import PARAMS, Screen, library, served
 
 from lazyprompt.inspect.cautions import SAID
-from lazyprompt.inspect.signs import pieces
 from lazyprompt.studio.attacks import ATTACKS
+from lazyprompt.text.signs import pieces
 from studio.all_looks import cases
 from studio.all_pages import differing
 

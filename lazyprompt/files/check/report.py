@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from lazyprompt._version import __version__
 from lazyprompt.files.check.check import RULES, SEVERITIES
-from lazyprompt.inspect.signs import visible
+from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lazyprompt.modules.contexts import _ROWS, _WINDOWS, context_of, window_of
+from lazyprompt.tokens.windows import _ROWS, _WINDOWS, context_of, window_of
 
 
 @pytest.mark.parametrize(
