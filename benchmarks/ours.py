@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lazyprompt.messages import Block, Role
+    from lazyprompt._base.roles import Role
+    from lazyprompt.messages import Block
 
 
 def contenders(vocabulary: Path) -> dict[str, Callable[[], object]]:

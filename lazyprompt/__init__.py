@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lazyprompt._base.secret import Secret
+    from lazyprompt._base.trusted import Trusted
     from lazyprompt._version import __version__
     from lazyprompt.answers.parser import Delta, ResponseParser, ResponseStream
     from lazyprompt.budget.budget import Budget
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import Breakpoints, Layout, Media, Profile
     from lazyprompt.formatters.prompt_engine import PromptEngine
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.formatters.report import Entry, Payload
     from lazyprompt.history import messages_from
     from lazyprompt.messages import (
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
     )
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.telemetry import CallRecord
     from lazyprompt.modules.trainable import TrainableModule
@@ -67,7 +69,6 @@ if TYPE_CHECKING:
     from lazyprompt.prompt_maker import OpenAIPrompt
     from lazyprompt.prompter import Prompter
     from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
-    from lazyprompt.secret import Secret
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.example_selection import (
         ExampleOffer,
@@ -90,7 +91,6 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
     from lazyprompt.tokens.openai import TiktokenCounter
     from lazyprompt.training import TrainingSample
-    from lazyprompt.trusted import Trusted
 
 __all__ = [
     "AlpacaInstructionTemplate",
@@ -225,7 +225,7 @@ _HOMES = {
     ),
     "modules.chat": "Chat",
     "modules.online": "OnlineChatModule",
-    "modules.reply": "Reply",
+    "formatters.reply": "Reply",
     "modules.streams": "AsyncReplyStream ReplyStream",
     "modules.telemetry": "CallRecord",
     "modules.trainable": "TrainableModule",
@@ -233,7 +233,7 @@ _HOMES = {
     "prompt_maker": "OpenAIPrompt",
     "prompter": "Prompter",
     "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
-    "secret": "Secret",
+    "_base.secret": "Secret",
     "text.chat.template": "ChatTemplate",
     "text.example_selection": "ExampleOffer ExampleSelector FirstExamples LengthBudget MostSimilar",
     "text.few_shot": "FewShotTemplate",
@@ -245,7 +245,7 @@ _HOMES = {
     "tokens.openai": "TiktokenCounter",
     "training": "TrainingSample",
     "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate neutralize restore",
-    "trusted": "Trusted",
+    "_base.trusted": "Trusted",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_batch_run import CallOptions, call_options, refuse_calls, run_calls
 from lazyprompt._cli_batch_shown import shown, signals
 from lazyprompt._cli_io import WrongUseError
@@ -17,7 +18,6 @@ from lazyprompt._cli_prompt import FILE_OPTIONS, NO_WORDS, asked_prompter, setti
 from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import FormatError, LazyPromptError, MissingExtraError
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

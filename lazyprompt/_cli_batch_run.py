@@ -14,7 +14,7 @@ from lazyprompt.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.batch.run import BatchJob, Outcome, Progress
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")

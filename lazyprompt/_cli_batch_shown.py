@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lazyprompt.text.signs import visible
+from lazyprompt._base.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal
 from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import Output, goes_to_terminal, json_text
 from lazyprompt._version import __version__
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt._base.secret import revealed
 from lazyprompt._cli_io import WrongUseError
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.files.targets import target_of
 from lazyprompt.modules.client import Settings
 from lazyprompt.modules.sources import SOURCES, source_named
-from lazyprompt.secret import revealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lazyprompt._base.json import Json
     from lazyprompt._cli_model import ModelOptions
-    from lazyprompt._json import Json
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.targets import Place
 

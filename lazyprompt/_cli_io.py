@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 
 import click
 
-from lazyprompt._files import read_regular, write_whole
-from lazyprompt.text.signs import visible
+from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt._base.signs import visible
 
 # The largest file that an option names; and what a shell opens for this process, be it a pipe.
 _MOST = 268_435_456

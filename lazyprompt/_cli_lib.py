@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.names import Entry
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lazyprompt.files.prompty import Prompty
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.online import OnlineChatModule
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.trainable import TrainableModule
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 
 import click
 
+from lazyprompt._base.json import well_formed
 from lazyprompt._cli_inputs import FileInputs, SlotInputs, with_text
 from lazyprompt._cli_io import Stdin, WrongUseError, json_list, json_object
-from lazyprompt._json import well_formed
 from lazyprompt.errors import (
     BudgetError,
     FormatError,
@@ -26,7 +26,7 @@ from lazyprompt.errors import (
 )
 from lazyprompt.prompter import FORMATS
 from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
-from lazyprompt.text.safety import SAFETIES
+from lazyprompt.safety.policy import SAFETIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt.history import HistoryLike
     from lazyprompt.prompt_maker import OpenAIPrompt, ToolsLike
     from lazyprompt.prompter import Prompter
-    from lazyprompt.text.safety import Safety
+    from lazyprompt.safety.policy import Safety
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _OptionText: TypeAlias = "str | tuple[str, ...] | None"

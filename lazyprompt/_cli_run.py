@@ -11,8 +11,8 @@ from lazyprompt._cli_screen import Screen, warn
 
 if TYPE_CHECKING:
     from lazyprompt._cli_prompt import Asked
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules._base import ChatModule
-    from lazyprompt.modules.reply import Reply
 
 
 class RunOptions(WordsOptions, ModelOptions):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from io import TextIOWrapper

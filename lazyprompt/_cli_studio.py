@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import WrongUseError
 from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
 from lazyprompt.errors import LazyPromptError, missing_extra
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

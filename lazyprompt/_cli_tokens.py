@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 from rich.cells import cell_len, set_cell_size
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt._cli_prompt import PromptOptions, asked_prompt
 from lazyprompt.budget.budget import Budget
@@ -17,7 +18,6 @@ from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.history import History
-from lazyprompt.text.signs import visible
 from lazyprompt.tokens.media import media_in
 from lazyprompt.tokens.said import forms, said
 

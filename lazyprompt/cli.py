@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt._cli_io import Output, WrongUseError, drop_stdout, goes_to_terminal, json_text
 from lazyprompt._cli_model import NoAnswerError, model_options, sources_help
 from lazyprompt._cli_prompt import (
@@ -29,7 +30,6 @@ from lazyprompt._cli_prompt import (
 from lazyprompt._version import __version__
 from lazyprompt.inspect.terminal import rendered_text
 from lazyprompt.text.markers import Markers
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from lazyprompt._cli_chat import ChatOptions

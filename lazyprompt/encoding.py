@@ -19,8 +19,8 @@ from itertools import accumulate, chain, compress, count, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
+from lazyprompt._base.trusted import Trusted, is_trusted
 from lazyprompt.errors import TokenizerError
-from lazyprompt.trusted import Trusted, is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from lazyprompt._json import well_formed
+from lazyprompt._base.json import well_formed
 from lazyprompt.errors import HistoryError
 from lazyprompt.histories.roles import LANGCHAIN_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Fields, JsonObject
+    from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.messages import Msg
 
 Pair: TypeAlias = "tuple[str, object] | list[str]"

@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
-from lazyprompt._files import read_regular
-from lazyprompt._frozen import read_only
-from lazyprompt._json import Json, JsonObject, checked_object, fresh, well_formed
+from lazyprompt._base.display import html_of
+from lazyprompt._base.files import read_regular
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from lazyprompt._base.roles import Role
+
 _T = TypeVar("_T")
 
-Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
-ROLES: tuple[Role, ...] = get_args(Role)
-# What is said in these roles is the developer's.
-SYSTEM_ROLES: tuple[Role, ...] = ("system", "developer")
 # The largest file that is read as media.
 _MOST = 1_073_741_824
 
@@ -510,9 +510,7 @@ class Msg:
         return hash((self.name, self.role, self.urls, self.blocks))
 
     def _repr_html_(self) -> str:
-        from lazyprompt.inspect.html import message_html  # noqa: PLC0415 - only a notebook needs it
-
-        return message_html(self)
+        return html_of(self)
 
 
 def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] | None:

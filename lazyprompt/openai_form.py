@@ -9,7 +9,7 @@ import re
 from hashlib import blake2s
 from typing import TYPE_CHECKING
 
-from lazyprompt._json import Json, JsonObject, checked_object, dump
+from lazyprompt._base.json import Json, JsonObject, checked_object, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import (
     AudioBlock,

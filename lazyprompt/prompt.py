@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from lazyprompt._frozen import read_only
-from lazyprompt._json import checked_text
+from lazyprompt._base.display import html_of
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_text
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.history import History, HistoryLike
 from lazyprompt.tools import ToolLike, ToolSet
-from lazyprompt.trusted import is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -191,9 +192,7 @@ class Rendered:
         return Rendered, self._known()
 
     def _repr_html_(self) -> str:
-        from lazyprompt.inspect.html import rendered_html  # noqa: PLC0415 - only a notebook needs it
-
-        return rendered_html(self)
+        return html_of(self)
 
 
 @read_only
@@ -284,6 +283,4 @@ class Prompt:
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
 
     def _repr_html_(self) -> str:
-        from lazyprompt.inspect.html import prompt_html  # noqa: PLC0415 - only a notebook needs it
-
-        return prompt_html(self)
+        return html_of(self)

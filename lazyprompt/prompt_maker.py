@@ -5,29 +5,29 @@ from __future__ import annotations
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NotRequired, Self, TypeAlias, TypedDict, cast
 
-from lazyprompt._json import checked_text
+from lazyprompt._base.json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError
 from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
 from lazyprompt.prompt import MARKERS, Rendered, Text
+from lazyprompt.safety.policy import NEUTRALIZE
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
-from lazyprompt.text.safety import NEUTRALIZE
 from lazyprompt.text.template import PromptTemplate, TextWriter, Writer, resolved_system
 from lazyprompt.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike, Call
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
+    from lazyprompt.safety.policy import Policy
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.instruction import Filled, InstructionTemplate
     from lazyprompt.text.layout import Laid
-    from lazyprompt.text.safety import Policy
     from lazyprompt.training import Train, TrainingSample
 
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"

@@ -9,19 +9,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from lazyprompt._json import checked_text
+from lazyprompt._base.json import checked_text
 from lazyprompt.errors import BudgetError, FormatError, TemplateError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.prompt_maker import OWN_FORMS, PromptMaker
+from lazyprompt.safety.policy import policy_of
 from lazyprompt.text.call_input import name_of_text
 from lazyprompt.text.markers import Markers
-from lazyprompt.text.safety import policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.adapters import RayMap
     from lazyprompt.batch.render import Columns, OnError
     from lazyprompt.batch.rows import RowFault
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
     from lazyprompt.prompt_maker import Hook, OpenAIPrompt, PastLike, ToolsLike
+    from lazyprompt.safety.policy import Safety
     from lazyprompt.text.chat.template import ChatTemplate
-    from lazyprompt.text.safety import Safety
     from lazyprompt.text.template import PromptTemplate
     from lazyprompt.training import Train, TrainingSample
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from lazyprompt.errors import HistoryError, TemplateError
 from lazyprompt.prompter import Prompter
+from lazyprompt.safety.policy import OFF
 from lazyprompt.text.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
-from lazyprompt.text.safety import OFF
 from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.history import History, HistoryLike
     from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.safety.policy import Policy
     from lazyprompt.text.instruction import Instruction, Syntax
-    from lazyprompt.text.safety import Policy
 
 
 class ChatPrompter(Prompter):

@@ -21,7 +21,7 @@ from reprlib import repr as short
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NotRequired, Required, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from lazyprompt._json import Json, JsonObject, JsonText, checked, checked_object, dump
+from lazyprompt._base.json import Json, JsonObject, JsonText, checked, checked_object, dump
 from lazyprompt.errors import ToolsError
 
 ToolLike: TypeAlias = Mapping[str, object] | Callable[..., object]

@@ -20,16 +20,16 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
 
-from lazyprompt._frozen import read_only
-from lazyprompt._json import checked_object, dump
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_object, dump
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.messages import SYSTEM_ROLES
 from lazyprompt.prompt import Rendered, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.encoding import Encoded, TokenizerLike
 
 Span = tuple[int, int]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from model_server import Misbehaviour
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
 
 
 def asked(seen: Seen) -> str:

@@ -16,7 +16,7 @@ from lazyprompt.errors import BatchError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.choice import Choice
     from lazyprompt.batch.render import RowPlan
     from lazyprompt.batch.rows import Row

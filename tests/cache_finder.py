@@ -25,7 +25,7 @@ class Kept(NamedTuple):
     """Something that is kept.
 
     Attributes:
-        place: Where, as ``text/safety.py:Controls.of``.
+        place: Where, as ``safety/policy.py:Controls.of``.
         kind: ``function``, ``module`` or ``object``.
         bound: How many things it keeps at most; None where its source does not say.
     """

@@ -23,9 +23,9 @@ from model_server import (
     Unknown,
 )
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.modules.client import Fault, Request, Settings
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator

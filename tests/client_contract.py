@@ -29,11 +29,11 @@ from client_scenes import (
 )
 from model_server import Answer, HalfCall, Misbehaviour, ModelServer, Slow, Status, Unknown
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.modules.client import Request, Settings
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

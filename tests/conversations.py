@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from lazyprompt._json import JsonObject
-    from lazyprompt.messages import Block, Role
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.roles import Role
+    from lazyprompt.messages import Block
 
 _T = TypeVar("_T")
 

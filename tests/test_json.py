@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._json import MAX_DEPTH, MAX_INT_BITS, JsonText, checked, checked_object, dump, well_formed
+from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, JsonText, checked, checked_object, dump, well_formed
 from lazyprompt.errors import HistoryError, ToolsError
 
 VALUES = st.recursive(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages import (
-    ROLES,
     AudioBlock,
     Base64Source,
     FileBlock,

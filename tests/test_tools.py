@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools_helpers import Level, fetch, now, refused, search, tool
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.tools import ToolSet, function_schema
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt._json import MAX_DEPTH
+from lazyprompt._base.json import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
-from lazyprompt._frozen import read_only
-from lazyprompt._json import dump
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import dump
 from lazyprompt.answers._source import SPACE
 from lazyprompt.messages import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 # Line breaks within strings are no JSON, but models often write them.
 JSON = json.JSONDecoder(strict=False)

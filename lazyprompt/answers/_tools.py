@@ -15,7 +15,7 @@ from lazyprompt.errors import ToolsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lazyprompt._json import Fields, Json
+    from lazyprompt._base.json import Fields, Json
 
 ToolLike: TypeAlias = "str | Mapping[str, object]"
 

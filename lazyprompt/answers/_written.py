@@ -12,7 +12,7 @@ from lazyprompt.answers._source import SPACE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.answers._tools import Tools
 
 # The text of the calls, and whether it was ended by its marker rather than by the end of the answer. A reader gives no

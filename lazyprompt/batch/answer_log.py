@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from io import FileIO
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
-from lazyprompt._files import open_own
+from lazyprompt._base.files import open_own
 from lazyprompt.batch.state import ANEW, BatchStoppedError, check_fields
 from lazyprompt.errors import BatchError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
 
 # The fields of lines, with the types of their values.
 _ANSWER: dict[str, tuple[type, ...]] = {

@@ -23,12 +23,12 @@ from lazyprompt.tokens.approximate import ApproximateTokenCounter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.answer_log import AnswerLog
     from lazyprompt.batch.calls import CallJob
     from lazyprompt.batch.rows import Row
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.prompt_maker import ToolsLike
 
 # What goes wrong, by the kinds of errors of modules; all others are a row's own.

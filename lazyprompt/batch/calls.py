@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.answer_log import Entry
     from lazyprompt.batch.run import BatchJob, Progress
     from lazyprompt.batch.state import Files

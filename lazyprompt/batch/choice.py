@@ -14,7 +14,7 @@ from lazyprompt.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.rows import Row, RowFault, RowFile
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import dump
+from lazyprompt._base.json import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

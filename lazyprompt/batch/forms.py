@@ -17,7 +17,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
 
 _MB = 1000 * 1000
 

@@ -16,8 +16,8 @@ from shutil import copymode
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from lazyprompt._files import check_no_link, open_new, open_own
-from lazyprompt._locks import Lock
+from lazyprompt._base.files import check_no_link, open_new, open_own
+from lazyprompt._base.locks import Lock
 from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside, check_free, part_of, read_state
 from lazyprompt.errors import BatchError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.forms import Limits
 
     # Lines of one file, and whether it is a new one.

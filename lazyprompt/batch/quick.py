@@ -24,7 +24,7 @@ from lazyprompt.text.slots import SlotTemplate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.batch.render import RowPlan
     from lazyprompt.batch.rows import Row
 

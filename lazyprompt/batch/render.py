@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
-from lazyprompt._json import checked_object, fresh
+from lazyprompt._base.json import checked_object, fresh
 from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells, cell
 from lazyprompt.batch.forms import BatchForm, form_of
@@ -24,7 +24,7 @@ from lazyprompt.text.slots import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.quick import QuickLine
     from lazyprompt.batch.rows import Row
     from lazyprompt.files.prompty import Prompty

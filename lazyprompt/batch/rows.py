@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
-from lazyprompt._files import open_regular
+from lazyprompt._base.files import open_regular
 from lazyprompt.errors import BatchError, did_you_mean
 
 Row: TypeAlias = "Mapping[str, object]"

@@ -8,7 +8,7 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from lazyprompt._files import check_no_link
+from lazyprompt._base.files import check_no_link
 from lazyprompt._version import __version__
 from lazyprompt.batch.choice import Choice, about_rows
 from lazyprompt.batch.journal import Journal
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.choice import RawLine
     from lazyprompt.batch.counting import LineCounter
     from lazyprompt.batch.render import RowPlan

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._files import read_regular
+from lazyprompt._base.files import read_regular
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.rows import RowFault
 
 ANEW = "--restart begins anew"

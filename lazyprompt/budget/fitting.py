@@ -9,6 +9,7 @@ import sys
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.budget.cut import CUT_MARK, shortened
 from lazyprompt.budget.meters import AsWhole, ByMessage
 from lazyprompt.budget.report import Account, ItemTokens, Tokens, TrimReport
@@ -16,7 +17,7 @@ from lazyprompt.budget.summary import SUMMARY, Task, checked_summary, summary_me
 from lazyprompt.budget.texts import longest_text, with_text
 from lazyprompt.budget.units import SlotValue, conversation_of
 from lazyprompt.errors import BudgetError, LazyPromptError
-from lazyprompt.messages import SYSTEM_ROLES, Msg
+from lazyprompt.messages import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence

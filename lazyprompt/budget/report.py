@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from lazyprompt._base.display import html_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 Fate: TypeAlias = Literal["kept", "dropped", "cut", "summarized"]
 
@@ -155,9 +157,7 @@ class TrimReport:
         return f"<TrimReport: {self._done()}>"
 
     def _repr_html_(self) -> str:
-        from lazyprompt.inspect.html import trim_html  # noqa: PLC0415 - only a notebook needs it
-
-        return trim_html(self)
+        return html_of(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: what is known, not what could be asked for."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import dump
+from lazyprompt._base.json import dump
 from lazyprompt.histories.openai import message_from_openai
 from lazyprompt.messages import (
     AudioBlock,
@@ -26,12 +26,12 @@ from lazyprompt.messages import (
     VideoBlock,
 )
 from lazyprompt.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of, write_part
-from lazyprompt.text.speakers import no_imitation
+from lazyprompt.safety.speakers import no_imitation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.budget.units import Item
     from lazyprompt.messages import Block
     from lazyprompt.tokens.said import Form

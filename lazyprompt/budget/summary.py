@@ -6,7 +6,7 @@ from collections import OrderedDict
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lazyprompt._json import well_formed
+from lazyprompt._base.json import well_formed
 from lazyprompt.budget.tally import digest
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages import Msg

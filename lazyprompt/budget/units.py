@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages import SYSTEM_ROLES, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -15,7 +15,7 @@ from lazyprompt.messages import TextBlock, ToolUseBlock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.targets import Target
 
 Fields: TypeAlias = "Mapping[str, object]"

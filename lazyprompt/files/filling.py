@@ -24,7 +24,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.files.dialects.table import Dialect
     from lazyprompt.files.engines import Template
     from lazyprompt.files.roles import Layout, Section

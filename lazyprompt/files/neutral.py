@@ -22,7 +22,7 @@ from lazyprompt.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.turns import Item, Step, Turn
     from lazyprompt.messages import Block, Msg
 

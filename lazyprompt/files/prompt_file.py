@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
 from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
 from lazyprompt.history import History

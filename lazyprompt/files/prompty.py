@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
 
-from lazyprompt._files import write_whole
+from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.content_hash import content_hash
 from lazyprompt.files.dialects.table import dialect_named
@@ -28,7 +28,7 @@ from lazyprompt.history import History
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.rows import RowFault
     from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.engines import Template

@@ -15,7 +15,7 @@ from lazyprompt.files.yaml_nodes import KINDS, Node, plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.yaml_nodes import Source
 
 SCALARS: Final[Mapping[str, str]] = {"string": "string", "integer": "integer", "float": "number", "boolean": "boolean"}

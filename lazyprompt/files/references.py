@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from lazyprompt._files import read_regular
-from lazyprompt._json import checked
+from lazyprompt._base.files import read_regular
+from lazyprompt._base.json import checked
+from lazyprompt._base.secret import SecretText, variable
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
 from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source
-from lazyprompt.secret import SecretText, variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.files.library.file_cache import Trace
     from lazyprompt.files.yaml_nodes import Value
 

@@ -22,7 +22,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
 
 ROLES: Final = ("system", "user", "assistant", "developer")
 """The roles of Prompty v2."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import SafetyError
 from lazyprompt.files.roles import ROLES, Boundary, boundaries, names_role, role_lines
 from lazyprompt.files.scanned import Scanned

@@ -14,7 +14,7 @@ from lazyprompt.files.inputs import Thread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.spec import ToolSpec
     from lazyprompt.files.turns import Step
     from lazyprompt.formatters.report import Notes

@@ -17,7 +17,7 @@ from lazyprompt.files.yaml_nodes import KINDS, Node, plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.yaml_nodes import Source
 
 ENGINES: Final = ("jinja2", "mustache", "handlebars")

@@ -21,7 +21,7 @@ from lazyprompt.openai_form import write_part
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.messages import Block

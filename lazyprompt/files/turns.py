@@ -16,9 +16,10 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.roles import Role
     from lazyprompt.files.roles import Section
-    from lazyprompt.messages import AudioBlock, Block, FileBlock, Role, VideoBlock
+    from lazyprompt.messages import AudioBlock, Block, FileBlock, VideoBlock
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from dataclasses import replace
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt._base.secret import revealed
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.sent import functions_of, named_functions, note_attributes
 from lazyprompt.files.targets import OPTIONS, takes, target_of
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages import (
-    SYSTEM_ROLES,
     AudioBlock,
     Base64Source,
     FileBlock,
@@ -28,12 +29,11 @@ from lazyprompt.messages import (
     ToolResultBlock,
     VideoBlock,
 )
-from lazyprompt.secret import revealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.spec import Spec
     from lazyprompt.files.targets import Place, Target
     from lazyprompt.messages import Block

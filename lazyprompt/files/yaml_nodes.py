@@ -12,10 +12,10 @@ from unicodedata import combining, east_asian_width
 
 import yaml
 
-from lazyprompt._files import read_regular
-from lazyprompt._json import well_formed
+from lazyprompt._base.files import read_regular
+from lazyprompt._base.json import well_formed
+from lazyprompt._base.signs import visible
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
-from lazyprompt.text.signs import visible
 
 MAX_BYTES = 5_000_000
 """The largest file, and the most text it may hold once its aliases are written out."""

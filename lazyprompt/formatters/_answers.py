@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from lazyprompt.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
+from lazyprompt._base.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import (
     AudioBlock,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import UnionType
 
-    from lazyprompt._json import Fields, JsonObject
+    from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.messages import Block
 
 # Where the forms count tokens, for the prompt and for what was made; all that is there is added up.

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters.form import objects
-from lazyprompt.messages import SYSTEM_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import Breakpoints, Profile
     from lazyprompt.formatters.report import Notes
     from lazyprompt.formatters.shape import Path

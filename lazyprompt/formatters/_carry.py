@@ -31,12 +31,13 @@ from lazyprompt.openai_form import source_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import MessageLike, Turn
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import Media, MediaKind, Profile
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages import Block, Role, Source
+    from lazyprompt.messages import Block, Source
 
 MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"

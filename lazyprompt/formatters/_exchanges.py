@@ -13,9 +13,10 @@ from lazyprompt.openai_form import NO_RESULT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages import Block, Role
+    from lazyprompt.messages import Block
 
 
 def exchanges(turns: Iterable[Turn], notes: Notes) -> list[Turn]:

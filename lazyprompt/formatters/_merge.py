@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from lazyprompt.formatters._repair import joined
 from lazyprompt.formatters._turns import blocks_of, calls_tools
 from lazyprompt.messages import TextBlock, ThinkingBlock
-from lazyprompt.text.folding import Folded, as_read
-from lazyprompt.text.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
+from lazyprompt.safety.folding import Folded, as_read
+from lazyprompt.safety.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.profile import HistoryStyle, Layout
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages import Block, Role
+    from lazyprompt.messages import Block
 
     Names: TypeAlias = dict[tuple[str, str], str]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._turns import blocks_of
-from lazyprompt.messages import SYSTEM_ROLES, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import fitted
-from lazyprompt.text.speakers import written_names
+from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,12 +6,12 @@ import marshal
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._json import dump
+from lazyprompt._base.json import dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.report import Entry
 
 if TYPE_CHECKING:
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Report
     from lazyprompt.tools import ToolSet

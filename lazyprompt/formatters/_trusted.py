@@ -10,7 +10,7 @@ from lazyprompt.messages import ToolResultBlock, ToolUseBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.messages import Block
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from lazyprompt.openai_form import address_of
 
 if TYPE_CHECKING:
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.messages import Block, VideoBlock
 
 

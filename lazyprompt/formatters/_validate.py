@@ -11,9 +11,9 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.formatters._cache import marked_blocks
 from lazyprompt.formatters.shape import FINE, Check, shown
-from lazyprompt.messages import SYSTEM_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -27,7 +27,7 @@ from lazyprompt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Kind, Seen, View
     from lazyprompt.formatters.shape import Check, Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import Json, JsonObject, dump
+from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
 from lazyprompt.formatters._chat_shape import (
     MEDIA_KINDS,

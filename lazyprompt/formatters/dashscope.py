@@ -21,7 +21,7 @@ from lazyprompt.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.profile import MediaKind
     from lazyprompt.formatters.shape import Check, Fault, Path

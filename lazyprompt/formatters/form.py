@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
-from lazyprompt.messages import ROLES
+from lazyprompt._base.roles import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.shape import Check, Path

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
-from lazyprompt._json import dump
+from lazyprompt._base.json import dump
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._cache import checked_cache, with_marks
 from lazyprompt.formatters._tools import packed_tools
@@ -21,15 +22,14 @@ from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages import ROLES
 from lazyprompt.openai_form import PART_FIELDS
-from lazyprompt.text.speakers import looks_like_role
+from lazyprompt.safety.speakers import looks_like_role
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item

@@ -11,8 +11,8 @@ from errno import EFBIG
 from os import PathLike
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._files import read_regular
-from lazyprompt._frozen import read_only
+from lazyprompt._base.files import read_regular
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters._fetch import Deadline, check_url, checked_host, fetched, refused, scheme_of
 from lazyprompt.messages import Base64Source

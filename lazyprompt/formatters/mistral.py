@@ -21,7 +21,7 @@ from lazyprompt.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages import Block, Source

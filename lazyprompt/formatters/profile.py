@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

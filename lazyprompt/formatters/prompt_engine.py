@@ -13,22 +13,23 @@ from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 from warnings import warn
 
-from lazyprompt._json import MAX_DEPTH, well_formed
+from lazyprompt._base.json import MAX_DEPTH, well_formed
+from lazyprompt._base.roles import ROLES, SYSTEM_ROLES
 from lazyprompt.budget.search import fewest
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
 from lazyprompt.formatters._merge import inert_text
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.histories.openai import message_from_openai
-from lazyprompt.messages import ROLES, SYSTEM_ROLES, Msg, TextBlock, ThinkingBlock
+from lazyprompt.messages import Msg, TextBlock, ThinkingBlock
+from lazyprompt.safety.speakers import one_line, written_names
 from lazyprompt.text.slots import SlotTemplate, value_text
-from lazyprompt.text.speakers import one_line, written_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import MessageLike
-    from lazyprompt.messages import Role
 
 PromptType: TypeAlias = Literal["string", "list"]
 ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]

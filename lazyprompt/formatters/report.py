@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import Json, JsonObject, dump
+from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters._chat_shape import json_text

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lazyprompt._json import MAX_INT_BITS
+from lazyprompt._base.json import MAX_INT_BITS
 from lazyprompt.errors import did_you_mean
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._json import Fields, checked_object, dump
-from lazyprompt.client_objects import fields_of, snake_keys, standard_base64
+from lazyprompt._base.client_objects import fields_of, snake_keys, standard_base64
+from lazyprompt._base.json import Fields, checked_object, dump
 from lazyprompt.errors import HistoryError
 from lazyprompt.histories.openai import arguments_in, id_of_place
 from lazyprompt.histories.parts import Beside, block_of_media, list_in, needed_text, object_in, text_in
@@ -18,7 +18,8 @@ from lazyprompt.openai_form import PART_FIELDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt.messages import Block, Role
+    from lazyprompt._base.roles import Role
+    from lazyprompt.messages import Block
 
 # A content without a role is the user's. Results stood in contents of the role "function" once.
 _ROLES: dict[object, Role] = {None: "user", "user": "user", "function": "user", "model": "assistant"}

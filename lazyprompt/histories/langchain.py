@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._json import Fields, JsonObject, checked_object
-from lazyprompt.client_objects import fields_of
+from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import Fields, JsonObject, checked_object
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError
 from lazyprompt.histories.openai import arguments_in, id_of_place
 from lazyprompt.histories.parts import Beside, list_in, object_in, read_parts, text_in
-from lazyprompt.messages import ROLES, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import PART_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt.messages import Block, Role
+    from lazyprompt._base.roles import Role
+    from lazyprompt.messages import Block
 
 # The types of messages; a part of a stream that was added up is a "...MessageChunk".
 _ROLES: dict[str, Role] = {

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._json import Fields, checked, checked_object, dump
+from lazyprompt._base.json import Fields, checked, checked_object, dump
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.histories.parts import Beside, are_parts, list_in, object_in, read_parts, text_in
-from lazyprompt.messages import ROLES, Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.openai_form import KNOWN_KEYS, PART_FIELDS
 
 if TYPE_CHECKING:

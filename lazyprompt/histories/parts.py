@@ -9,8 +9,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from lazyprompt._json import Fields, JsonObject, checked_object
-from lazyprompt.client_objects import members_of, plain, standard_base64
+from lazyprompt._base.client_objects import members_of, plain, standard_base64
+from lazyprompt._base.json import Fields, JsonObject, checked_object
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages import (
     AudioBlock,

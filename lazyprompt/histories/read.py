@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from lazyprompt.client_objects import members_of, plain
+from lazyprompt._base.client_objects import members_of, plain
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.histories.gemini import read_content
 from lazyprompt.histories.langchain import TYPES, read_message, read_tuple
@@ -16,7 +16,7 @@ from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
 
 _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "

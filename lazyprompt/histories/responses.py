@@ -15,7 +15,7 @@ from lazyprompt.openai_form import PART_FIELDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
 
 # State of the service's own; nothing that anybody said.
 _STATE = {"type", "id", "status"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.signs import hidden, named, visible
 from lazyprompt.prompt import MARKERS
-from lazyprompt.text.signs import hidden, named, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,10 @@ what a notebook would be too large with is left out, which a line says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from lazyprompt.budget.report import TrimReport
+from lazyprompt.formatters.reply import Reply
 from lazyprompt.history import messages_from
 from lazyprompt.inspect.html_messages import blocks, conversation, message, usage_text
 from lazyprompt.inspect.html_page import page
@@ -26,18 +28,17 @@ from lazyprompt.inspect.html_text import (
     name,
     text,
 )
-from lazyprompt.prompt import Rendered
+from lazyprompt.messages import Msg
+from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.budget.report import Trimmed, TrimReport
+    from lazyprompt.budget.report import Trimmed
     from lazyprompt.history import HistoryLike
     from lazyprompt.inspect.look import Look
-    from lazyprompt.messages import Msg
-    from lazyprompt.modules.reply import Reply
-    from lazyprompt.prompt import Prompt, Text
+    from lazyprompt.prompt import Text
 
 # How many rows of a table are open before the rest is folded.
 _ROWS: Final = 60
@@ -125,6 +126,21 @@ def reply_html(reply: Reply) -> str:
     return page(element("ul", *facts, look="lp-list"), blocks(reply.message.blocks, room), *parsed)
 
 
+def html_of(value: object) -> str:
+    """Return the view of a value of the package that a notebook shows.
+
+    Args:
+        value: A flat prompt, a prompt, a message, a budget's report or an answer.
+
+    Raises:
+        TypeError: It is none of these.
+    """
+    view = next((_VIEWS[kind] for kind in type(value).__mro__ if kind in _VIEWS), None)
+    if view is None:
+        raise TypeError(f"there is no view of a {type(value).__name__}")
+    return view(value)
+
+
 def look_html(look: Look) -> str:
     """What there is to see of a prompt.
 
@@ -146,6 +162,15 @@ def look_html(look: Look) -> str:
         *([_field("what the payload has not as it was given", _report(look, room))] if look.report else []),
         *([_field("trimmed", _trim(look.trim, room))] if look.trim else []),
     )
+
+
+_VIEWS: Final[Mapping[type, Callable[[Any], str]]] = {
+    Rendered: rendered_html,
+    Prompt: prompt_html,
+    Msg: message_html,
+    TrimReport: trim_html,
+    Reply: reply_html,
+}
 
 
 def _head(title: str, *more: str) -> Html:

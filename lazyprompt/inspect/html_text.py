@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType, cast
 from unicodedata import name as unicode_name
 
-from lazyprompt.text.signs import named, pieces, visible
+from lazyprompt._base.signs import named, pieces, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -24,7 +24,7 @@ from lazyprompt.tokens.windows import context_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
     from lazyprompt.history import HistoryLike

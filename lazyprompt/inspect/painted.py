@@ -15,14 +15,14 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from lazyprompt.text.signs import pieces, visible
+from lazyprompt._base.signs import pieces, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.marks import Mark
     from lazyprompt.inspect.slot_diff import SlotChange

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, cast
 
+from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._validate import violations
@@ -13,14 +14,13 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.cautions import Caution, Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.look import FRAMING, Look, Slot
-from lazyprompt.text.signs import visible
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters._validate import Violation
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter

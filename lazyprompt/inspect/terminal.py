@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from lazyprompt.text.signs import visible
+from lazyprompt._base.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,11 +18,11 @@ from lazyprompt.tools import ToolSet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._reading import Exchange
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.chat import Chat
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.prompt_maker import ToolsLike
 

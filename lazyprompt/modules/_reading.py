@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
+from lazyprompt.formatters.reply import Reply, at
 from lazyprompt.messages import Msg
-from lazyprompt.modules.reply import Reply, at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 
+    from lazyprompt._base.secret import Secret
     from lazyprompt.answers.parser import Delta
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules._reading import Exchange, Streamed
     from lazyprompt.modules.client import Client, FaultKind
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.secret import Secret
 
 # What may be gone by itself soon. Once a stream has begun, nothing is tried again: what was said would be said twice.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))

@@ -12,16 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from lazyprompt.formatters._answers import as_dict
+from lazyprompt.formatters.reply import at, user_turn
 from lazyprompt.history import History
 from lazyprompt.modules._base import ChatModule
-from lazyprompt.modules.reply import at, user_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import tokenizers
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
     from lazyprompt.encoding import TokenizerLike
     from lazyprompt.messages import Msg

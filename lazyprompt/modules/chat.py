@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, get_args, runtime_checkable
 
-from lazyprompt._files import read_regular, write_whole
+from lazyprompt._base.files import read_regular, write_whole
 from lazyprompt.errors import HistoryError
 from lazyprompt.history import messages_from
 from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
@@ -17,9 +17,9 @@ from lazyprompt.tools import ToolSet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._base import ChatModule
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.prompt_maker import ToolsLike

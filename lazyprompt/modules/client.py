@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.secret import Secret
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.secret import Secret
 
 # What can go wrong between a module and a model.
 FaultKind: TypeAlias = Literal[

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, did_you_mean
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,7 +22,7 @@ from importlib import import_module
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from lazyprompt._files import open_regular, read_regular
+from lazyprompt._base.files import open_regular, read_regular
 from lazyprompt.text.chat.source import MAX_BYTES
 
 if TYPE_CHECKING:

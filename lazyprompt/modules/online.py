@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
@@ -14,17 +15,16 @@ from lazyprompt.modules._reading import Exchange, ProviderReader
 from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.sources import source_named
-from lazyprompt.secret import Secret
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt.budgeted import BudgetLike
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._base import Call
     from lazyprompt.modules.client import Fault
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompt_maker import ToolsLike

@@ -15,11 +15,11 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 
-from lazyprompt._files import open_own
+from lazyprompt._base.files import open_own
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules._engine_log import advice, how, tail
 from lazyprompt.modules.engines import Engine, engine_named
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -46,7 +46,7 @@ class EngineProcess:
         model: The model, as the engine knows it.
         port: The port at 127.0.0.1; None for any that is free.
         options: The engine's own options, as :meth:`~lazyprompt.modules.engines.Engine.command` takes them. A
-            :class:`~lazyprompt.secret.Secret` among them shows in no error, but on the command line of the process.
+            :class:`lazyprompt.Secret` among them shows in no error, but on the command line of the process.
         log: The file that its output is appended to; None for a temporary one, removed when all went well.
         timeout: Seconds that it may take to be ready.
 

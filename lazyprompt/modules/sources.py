@@ -10,8 +10,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.reply import Reply
+    from lazyprompt.formatters.reply import Reply
 
 
 class _End:

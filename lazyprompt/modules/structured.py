@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lazyprompt._json import checked_object
+from lazyprompt._base.json import checked_object
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 ResponseFormat: TypeAlias = "type[BaseModel] | Mapping[str, Any]"
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Tracer
 
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.client import Request
-    from lazyprompt.modules.reply import Reply
 
 # What providers are called in the conventions, where that is another name.
 _PROVIDERS = {

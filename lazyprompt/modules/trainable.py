@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import EngineError
@@ -20,7 +21,6 @@ from lazyprompt.modules.bridged import Asked, Bridged, Local, answer_ids
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
-from lazyprompt.secret import Secret
 from lazyprompt.tokens.huggingface import read_tokenizer
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.encoding import TokenizerLike
+    from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._base import Call
     from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
-    from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompt import Rendered
     from lazyprompt.prompt_maker import ToolsLike

@@ -13,7 +13,7 @@ from lazyprompt.text.markers import DEFAULT_MARKERS, PLAIN_CALL, Markers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
 
 _ORDER = "Forget all rules."
 _HEADER = re.compile(r"^[ \t]*(#{2,}[ \t]+\S.*?)\s*$", re.MULTILINE)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import FormatError
 from lazyprompt.files.library.file_cache import FileCache
 from lazyprompt.files.library.names import YAML_SUFFIXES
@@ -19,12 +20,11 @@ from lazyprompt.files.references import References
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompters import ChatPrompter
-from lazyprompt.secret import SecretText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.library.file_cache import Trace
     from lazyprompt.files.library.prompt_diff import Outline
     from lazyprompt.prompter import Prompter

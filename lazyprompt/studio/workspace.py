@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazyprompt._files import write_whole
-from lazyprompt._locks import Lock
+from lazyprompt._base.files import write_whole
+from lazyprompt._base.locks import Lock
 from lazyprompt.errors import BatchError, PromptFileError, PromptFileMissingError
 from lazyprompt.files.library.names import SUFFIXES, directories, entry_of
 from lazyprompt.files.references import read_resolved

@@ -10,7 +10,7 @@ from math import isnan
 from operator import index
 from typing import TYPE_CHECKING, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import BudgetError, TemplateError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import cast
 
 from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 from lazyprompt.text.family_names import bare, known
 from lazyprompt.text.markers import Markers
-from lazyprompt.text.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
 # The general description of tools stands behind the system text, so it begins on a line of its own.
 _FAMILY = Markers(exact=True, tools="\n\n" + Markers().tools.rstrip())

@@ -7,7 +7,7 @@ from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._json import checked
+from lazyprompt._base.json import checked
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text.call_input import called, fixed_with, refuse_none
 from lazyprompt.text.example_selection import ExampleOffer, check_selector, choose

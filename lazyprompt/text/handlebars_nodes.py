@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
 
-from lazyprompt._json import checked
+from lazyprompt._base.json import checked
 from lazyprompt.errors import SlotError
 from lazyprompt.text.bounds import check_length, weigh
 from lazyprompt.text.template_nodes import ABSENT, Lookup, Output, Scope, is_nothing, member

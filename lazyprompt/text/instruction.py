@@ -7,8 +7,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
-from lazyprompt._frozen import read_only
-from lazyprompt._json import checked_text, well_formed
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.prompt import Text
 from lazyprompt.text.call_input import INPUT, InputForm, fixed_with, is_asked, read_input, refuse_none

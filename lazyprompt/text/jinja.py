@@ -13,14 +13,14 @@ from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, met
 from jinja2.exceptions import UndefinedError
 from jinja2.filters import make_attrgetter
 
-from lazyprompt._json import JsonText, checked, well_formed
+from lazyprompt._base.json import JsonText, checked, well_formed
+from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
 from lazyprompt.text.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, check_length, weigh
 from lazyprompt.text.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
 from lazyprompt.text.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
 from lazyprompt.text.slots import value_text
 from lazyprompt.text.values import JsonValue, Opaque, TrustedValue, Value
-from lazyprompt.trusted import Trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from lazyprompt._json import dump
+from lazyprompt._base.json import dump
 from lazyprompt.prompt import MARKERS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, get_args
 
-from lazyprompt._frozen import read_only
-from lazyprompt._json import checked_text
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_text
 from lazyprompt.errors import TemplateError, did_you_mean
 
 if TYPE_CHECKING:

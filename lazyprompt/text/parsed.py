@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from jinja2.exceptions import SecurityError
 
-from lazyprompt._json import well_formed
+from lazyprompt._base.json import well_formed
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.bounds import MAX_TEMPLATE
 from lazyprompt.text.jinja import JinjaTemplate

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from lazyprompt._json import MAX_INT_BITS, checked, dump, well_formed
+from lazyprompt._base.json import MAX_INT_BITS, checked, dump, well_formed
+from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
-from lazyprompt.trusted import Trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

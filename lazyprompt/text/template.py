@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import compress, cycle, islice
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
 from lazyprompt.prompt import MARKERS, Rendered
+from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
 from lazyprompt.text.family_layout import FamilyLayout
 from lazyprompt.text.layout import Fields, Layout
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
-from lazyprompt.text.safety import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
 from lazyprompt.text.template_layout import TemplateLayout
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages import Msg
     from lazyprompt.prompt import Prompt
+    from lazyprompt.safety.policy import Controls
     from lazyprompt.text.layout import Laid
-    from lazyprompt.text.safety import Controls
     from lazyprompt.tools import ToolSet
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from reprlib import repr as short
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.text.bounds import MAX_OUTPUT, MAX_PIECES, MAX_STEPS, Meter, weigh
 from lazyprompt.text.slots import value_text

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt._json import JsonText, dump
+from lazyprompt._base.json import JsonText, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.prompt import MARKERS

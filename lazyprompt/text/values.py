@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from lazyprompt._json import JsonText
-from lazyprompt.trusted import Trusted
+from lazyprompt._base.json import JsonText
+from lazyprompt._base.trusted import Trusted
 
 
 class Opaque:

@@ -7,7 +7,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from lazyprompt._files import write_whole
+from lazyprompt._base.files import write_whole
 from lazyprompt._version import __version__
 from lazyprompt.errors import TokenizerError
 

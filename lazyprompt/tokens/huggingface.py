@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from lazyprompt._files import read_regular
+from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 from lazyprompt.tokens.media import media_in, media_tokens
 from lazyprompt.tokens.said import forms, json_text, said

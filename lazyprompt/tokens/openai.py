@@ -10,9 +10,10 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
-from lazyprompt._json import checked
+from lazyprompt._base.json import checked
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, TokenizerError, did_you_mean
-from lazyprompt.messages import ROLES, Msg
+from lazyprompt.messages import Msg
 from lazyprompt.tokens._pictures import picture_tokens, rule_for
 from lazyprompt.tokens.media import image_size, media_in, medium_tokens
 from lazyprompt.tokens.said import forms, json_text, said

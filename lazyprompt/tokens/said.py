@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
-from lazyprompt._json import checked, dump
+from lazyprompt._base.json import checked, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
 

@@ -16,7 +16,7 @@ from threading import Lock
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from lazyprompt._files import read_regular
+from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TokenizerError, did_you_mean
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from batch_run_helpers import left
 
-from lazyprompt import _locks as locks
+from lazyprompt._base import locks
 from lazyprompt.batch import journal as module
 from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Journal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from io import FileIO
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
 NO_LIMITS = Limits()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt import Prompty
-from lazyprompt.secret import SecretText
+from lazyprompt._base.secret import SecretText
 
 if TYPE_CHECKING:
     from pathlib import Path

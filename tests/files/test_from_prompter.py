@@ -13,7 +13,7 @@ from lazyprompt.text.instruction import InstructionTemplate
 from lazyprompt.text.slots import escape
 
 if TYPE_CHECKING:
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 ADD: "JsonObject" = {
     "type": "function",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt._files import read_regular
+from lazyprompt._base.files import read_regular
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.prompty import Prompty
 

@@ -17,7 +17,7 @@ from lazyprompt.files.writing.yaml_edit import Field, edited, written
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 
 if TYPE_CHECKING:
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
 
 SECRET = "sk-very-secret-1"  # noqa: S105 - of nobody
 GOLDEN = Path(__file__).parents[1] / "golden" / "langchain_chat_prompt.json"

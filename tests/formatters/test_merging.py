@@ -34,8 +34,8 @@ from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, Pro
 from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters.profile import HistoryStyle
-    from lazyprompt.messages import Role
 
 NOTE = "# Conversation History\nThe content between <history></history> tags contains your conversation history\n"
 HEADERS: dict[HistoryStyle, tuple[str, str]] = {

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.messages import Role
+    from lazyprompt._base.roles import Role
 
 # They take a picture from the user only, not within a tool's result.
 USERS_ONLY = tuple(name for name in SEES if name not in ("anthropic", "openai-responses"))

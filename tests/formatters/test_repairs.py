@@ -34,7 +34,7 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.openai_form import NO_RESULT, fitted, to_openai
 
 if TYPE_CHECKING:
-    from lazyprompt.messages import Role
+    from lazyprompt._base.roles import Role
 
 NO_EMPTY = ("anthropic", "gemini", "moonshot", "ollama-generate", "mistral")
 USER_FIRST = ("anthropic", "gemini", "dashscope", "dashscope-multimodal", "deepseek", "vllm")

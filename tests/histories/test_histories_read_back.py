@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import ChatFormatter, FormatError, Msg, ToolResultBlock, ToolUseBlock, messages_from
-from lazyprompt.messages import SYSTEM_ROLES
+from lazyprompt._base.roles import SYSTEM_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

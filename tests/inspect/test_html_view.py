@@ -35,12 +35,12 @@ from lazyprompt import (
     TrimReport,
     URLSource,
 )
+from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
 from lazyprompt.inspect.html import look_html, messages_html
 from lazyprompt.inspect.html_page import HUES, INK, PAPER, QUIET, STYLE
 from lazyprompt.inspect.html_slots import numbered
 from lazyprompt.inspect.look import Call, look
-from lazyprompt.secret import SecretText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

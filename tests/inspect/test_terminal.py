@@ -5,9 +5,9 @@ import re
 import pytest
 
 from lazyprompt import ChatPrompter, Rendered
+from lazyprompt._base.signs import visible
 from lazyprompt.inspect.painted import PALETTE
 from lazyprompt.inspect.terminal import rendered_text
-from lazyprompt.text.signs import visible
 
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 

@@ -16,10 +16,10 @@ from model_server import Answer, Drop, Fails, Malformed, ModelServer, Slow, Stat
 from odd_server import odd_server
 from provider_types import sdk
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import dashscope
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,11 @@ from client_ways import ways
 from model_server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
 from odd_server import odd_server
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MediaError, MissingExtraError, ModuleError
 from lazyprompt.messages import Msg, ToolResultBlock
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import ollama
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from pathlib import Path

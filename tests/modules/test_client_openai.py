@@ -35,10 +35,10 @@ from chat_clients import (
 from model_server import Answer, Cut, Drop, ModelServer, Slow, Status
 from tiny_model import CHATML, llama_cpp, write_model
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ import pytest
 from chat_clients import KEY, PATIENCE, ask, read, settings_for, streamed
 from model_server import ModelServer
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

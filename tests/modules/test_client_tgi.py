@@ -23,11 +23,11 @@ from model_server_parts import Ask, Event, Refusal, Voice, encoded, pieces
 from model_server_voices import VOICES
 from odd_server import odd_server
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.messages import Msg
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import tgi
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,11 +32,11 @@ from chat_clients import (
 )
 from model_server import Answer, ModelServer, Slow, Status
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import _zai_lines
 from lazyprompt.modules.clients.zai import connect
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

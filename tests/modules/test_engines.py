@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from model_server import ModelServer
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
-from lazyprompt.secret import Secret
 
 ALL = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 SERVER = llamacpp_server.__file__

@@ -35,12 +35,12 @@ from engine_helpers import (
 )
 from serving import Serving
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import process as engines
 from lazyprompt.modules._engine_log import advice, how, tail
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.process import EngineProcess
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

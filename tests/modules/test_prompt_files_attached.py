@@ -15,7 +15,7 @@ from lazyprompt.files.prompty import Prompty
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.messages import Role
+    from lazyprompt._base.roles import Role
 
 FILE = """---
 name: City finder!

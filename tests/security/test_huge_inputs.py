@@ -32,11 +32,11 @@ from lazyprompt import (
     neutralize,
     restore,
 )
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import LazyPromptError, PromptFileError
+from lazyprompt.safety.policy import NEUTRALIZE, Controls, controls_for
 from lazyprompt.text.chat.controls import controls_of
 from lazyprompt.text.chat.source import ChatSource
-from lazyprompt.text.safety import NEUTRALIZE, Controls, controls_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt import MediaResolver, PromptLibrary, Prompty, URLSource
-from lazyprompt import _files as files
+from lazyprompt._base import files
 from lazyprompt.errors import LazyPromptError, PromptFileError
 
 if TYPE_CHECKING:

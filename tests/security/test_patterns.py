@@ -18,7 +18,7 @@ import pytest
 import lazyprompt
 from lazyprompt import Msg, MultiAgentFormatter, neutralize, restore
 from lazyprompt.budget.cut import shortened
-from lazyprompt.text.safety import headers_in
+from lazyprompt.safety.policy import headers_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ BOUNDED = {
     "lazyprompt.files.check.subject._TAG": "given a line that an error shows",
     "lazyprompt.files.roles._ATTRIBUTE": "only within brackets that were read as attributes",
     "lazyprompt.files.writing.in_fields._TAG": "only for templates that were parsed",
-    "lazyprompt.text.safety._JSON_STRING": "only for JSON, in which all strings are closed",
+    "lazyprompt.safety.policy._JSON_STRING": "only for JSON, in which all strings are closed",
 }
 
 

@@ -15,7 +15,7 @@ from batch_run_helpers import job_of, rows_file
 from engine_helpers import script_engine
 
 from lazyprompt import Chat, OnlineChatModule, Prompty
-from lazyprompt._locks import Lock
+from lazyprompt._base.locks import Lock
 from lazyprompt.batch.answer_log import AnswerLog
 from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError

@@ -17,9 +17,9 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from browser_helpers import Watch, browser, page, watch
 from studio_helpers import PARAMS, Screen, library, served
 
+from lazyprompt._base.signs import pieces
 from lazyprompt.inspect.cautions import SAID
 from lazyprompt.studio.attacks import ATTACKS
-from lazyprompt.text.signs import pieces
 from studio.all_looks import cases
 from studio.all_pages import differing
 

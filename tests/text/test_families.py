@@ -11,9 +11,9 @@ from real_templates import real_template
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import form_of
 from lazyprompt.errors import TemplateError
+from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 from lazyprompt.text.families import FAMILIES, family_of, known_sequences
 from lazyprompt.text.family_names import NAMES
-from lazyprompt.text.special_tokens import tokens_of_calls, tokens_of_tokenizer
 from lazyprompt.text.template import controls_of
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
-from lazyprompt.text import safety
-from lazyprompt.text.folding import Folded, fold
-from lazyprompt.text.safety import NEUTRALIZE, Controls, Policy
+from lazyprompt.safety import policy as safety
+from lazyprompt.safety.folding import Folded, fold
+from lazyprompt.safety.policy import NEUTRALIZE, Controls, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text import jinja
 from lazyprompt.text.jinja import JinjaTemplate

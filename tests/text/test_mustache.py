@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text.bounds import MAX_OUTPUT
 from lazyprompt.text.jinja import JinjaTemplate

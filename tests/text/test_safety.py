@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
-from lazyprompt.text.safety import (
+from lazyprompt.safety.policy import (
     COMMON_TAGS,
     NEUTRALIZE,
     SAFETIES,
@@ -322,7 +322,7 @@ def test_what_looks_clean_is_clean_whatever_sign_a_sequence_begins_with(sign: st
 
 def test_one_character_that_stands_for_a_whole_sequence_is_broken() -> None:
     script = (
-        "from lazyprompt.text.safety import NEUTRALIZE, Controls\n"
+        "from lazyprompt.safety.policy import NEUTRALIZE, Controls\n"
         "print(Controls(['===']).guard(['', '⩶', ''], ['a', 'b', 'c'], NEUTRALIZE) != ['', '⩶', ''])"
     )
     run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because it once never came back

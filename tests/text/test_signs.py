@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.text.signs import hidden, hides, named, pieces, visible
+from lazyprompt._base.signs import hidden, hides, named, pieces, visible
 
 # It knows Unicode's properties, and comes with tiktoken; it says nothing of its types.
 regex: Any = import_module("regex")

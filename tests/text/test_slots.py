@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import Msg
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.text.slots import SlotTemplate, escape, value_text
 

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vocabularies import encoding
 
-from lazyprompt._json import dump
+from lazyprompt._base.json import dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages import (

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import rules_body as body
 from lazyprompt.files.check import rules_fields as fields

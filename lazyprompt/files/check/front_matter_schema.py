@@ -17,7 +17,7 @@ from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
 
 _TEXT: Final[JsonObject] = {"type": ["string", "null"]}
 # Readers take a number or a word for the text that it is written as.

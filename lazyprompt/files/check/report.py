@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 from rich.cells import cell_len
 
+from lazyprompt._base.signs import visible
 from lazyprompt._version import __version__
 from lazyprompt.files.check.check import RULES, SEVERITIES
-from lazyprompt.text.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.check.check import Finding, Rule, Severity
 
 # Source: GitHub's workflow commands, and their escapes: of a message, and of a property.

@@ -14,16 +14,16 @@ from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.files.check.subject import Hit, Place, jinja, nodes_of
 from lazyprompt.files.roles import ROLES, closed_fences, role_lines
 from lazyprompt.files.scanned import PLACE
+from lazyprompt.safety.policy import COMMON_TAGS
 from lazyprompt.text.bounds import MAX_RANGE
 from lazyprompt.text.families import known_sequences
-from lazyprompt.text.safety import COMMON_TAGS
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.files.check.subject import Subject
     from lazyprompt.files.properties import Property
 

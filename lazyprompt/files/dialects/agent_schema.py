@@ -20,7 +20,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.roles import Section
     from lazyprompt.files.turns import Item, Step
 

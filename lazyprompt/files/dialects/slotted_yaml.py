@@ -12,7 +12,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
 
 
 def slotted_yaml(parts: Sequence[str], name: str) -> Json:

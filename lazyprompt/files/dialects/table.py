@@ -19,7 +19,7 @@ from lazyprompt.files.turns import steps_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.files.dialects.translation import Reading
     from lazyprompt.files.roles import Section
     from lazyprompt.files.turns import Step

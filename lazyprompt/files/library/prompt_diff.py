@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher, unified_diff
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.files.dialects.dotprompt import MARKED_ROLES
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.roles import sections
@@ -17,7 +17,7 @@ from lazyprompt.files.yaml_nodes import Reader, Source, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
 

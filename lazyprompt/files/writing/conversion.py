@@ -19,7 +19,7 @@ from lazyprompt.files.yaml_nodes import Source, plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.files.dialects.translation import Translated
     from lazyprompt.files.front_matter import Parts
     from lazyprompt.files.prompty import Prompty

@@ -24,7 +24,7 @@ from lazyprompt.text.slots import listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.writing.turn_text import Piece
 
 _ROLES: Final[Mapping[str, str]] = {

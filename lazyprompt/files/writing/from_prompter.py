@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from lazyprompt._json import checked
+from lazyprompt._base.json import checked
 from lazyprompt.errors import FormatError, PromptFileError, TemplateError
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.turn_text import Code, Piece, Slot, body_of, check_references, free_name, safe, turn
@@ -21,7 +21,7 @@ from lazyprompt.text.slots import SlotTemplate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages import Msg
     from lazyprompt.prompt_maker import MadeOf, PromptMaker
 

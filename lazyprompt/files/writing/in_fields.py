@@ -23,7 +23,7 @@ from lazyprompt.files.yaml_nodes import Node, Reader
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.files.writing.conversion import Original
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")

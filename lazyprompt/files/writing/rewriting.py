@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 
-from lazyprompt._json import checked
+from lazyprompt._base.json import checked
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.front_matter import split
 from lazyprompt.files.properties import Property, PropertyReader
@@ -16,7 +16,7 @@ from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.front_matter import Parts
     from lazyprompt.files.prompty import Prompty
 

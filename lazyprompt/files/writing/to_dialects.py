@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.files.writing.conversion import Original
 
 _RENAMED: Final = {"inputs": "inputSchema", "outputs": "outputSchema"}

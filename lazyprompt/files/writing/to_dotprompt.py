@@ -16,7 +16,7 @@ from lazyprompt.files.writing.yaml_edit import written
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.spec import Spec, ToolSpec
     from lazyprompt.files.writing.conversion import Original
     from lazyprompt.files.writing.portable import Piece

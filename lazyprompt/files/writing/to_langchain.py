@@ -19,7 +19,7 @@ from lazyprompt.files.writing.told_sections import runs, told_sections
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.files.writing.conversion import Original
     from lazyprompt.files.writing.portable import Piece

@@ -18,7 +18,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
     from lazyprompt.files.writing.portable import Piece
 
 # What is around the text of a section and no part of it.

@@ -19,7 +19,7 @@ from lazyprompt.text.values import Value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._json import Json
+    from lazyprompt._base.json import Json
 
 _SIGNS: Final[Mapping[str, str]] = {"newline": "\n", "colon": ":", "tick": "`", "tilde": "~"}
 _NAMES: Final = {sign: name for name, sign in _SIGNS.items()}

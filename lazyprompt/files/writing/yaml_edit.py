@@ -20,7 +20,7 @@ from lazyprompt.files.yaml_nodes import is_text, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lazyprompt._json import Json, JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.yaml_nodes import Node
 
 # Lines are broken where their writer breaks them.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 _DEFINITIONS = "#/$defs/"
 _CHOICES = ("anyOf", "oneOf", "allOf")

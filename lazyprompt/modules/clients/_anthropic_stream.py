@@ -13,7 +13,7 @@ from lazyprompt.answers.parser import Delta
 from lazyprompt.modules.clients._said import fields_of
 
 if TYPE_CHECKING:
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
 
 
 # What the pieces of a block are added to, and where they are in it, by the type of the piece.

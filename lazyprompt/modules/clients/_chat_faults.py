@@ -16,8 +16,8 @@ from lazyprompt.modules.clients._wire import hiding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lazyprompt._base.secret import Secret
     from lazyprompt.modules.client import FaultKind
-    from lazyprompt.secret import Secret
 
 __all__ = ["WORDS", "PageError", "chat_fault", "cut_in", "hiding", "kind_of_refusal", "wait_in"]
 

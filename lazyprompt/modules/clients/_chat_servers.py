@@ -16,7 +16,7 @@ from lazyprompt.modules.clients._strict import is_strict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 Structured: TypeAlias = "Callable[[JsonObject, str], dict[str, Any]]"
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")

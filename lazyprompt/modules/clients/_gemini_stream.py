@@ -14,7 +14,7 @@ from lazyprompt.modules.clients._said import fields_of, listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
 
 # What is the client's own in a chunk, or is put together of many.
 _ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-    from lazyprompt.secret import Secret
+    from lazyprompt._base.secret import Secret
 
 # What stands in the place of a key where the server asks for none: without one, clients would look for one themselves,
 # and send to this server what they find in the environment.

@@ -12,9 +12,9 @@ from lazyprompt.formatters._answers import as_dict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
+    from lazyprompt._base.secret import Secret
     from lazyprompt.modules.client import FaultKind
-    from lazyprompt.secret import Secret
 
 # A message that quotes the whole of a broken answer is cut here.
 _LONGEST = 1_000

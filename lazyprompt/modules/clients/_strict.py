@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
 
 _REFUSED = frozenset(
     {

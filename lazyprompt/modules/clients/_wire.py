@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import TypeAlias
 
-    from lazyprompt.secret import Secret
+    from lazyprompt._base.secret import Secret
 
     Cut: TypeAlias = Callable[[Exception, bool], bool]
 

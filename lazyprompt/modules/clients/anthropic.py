@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import missing_extra
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._anthropic_schema import expressible
@@ -17,7 +18,6 @@ from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import check_parameters
 from lazyprompt.modules.clients._said import kind_of_class, kind_of_status, kind_of_words, one_line, seconds, told
 from lazyprompt.modules.clients._wire import own_http
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import anthropic as sdk
     import httpx2
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 # The API asks for a limit. All models take this one, the oldest no more; an answer that is cut there says so

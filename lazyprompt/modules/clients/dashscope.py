@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import Delta
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.modules.client import Fault
@@ -27,12 +28,11 @@ from lazyprompt.modules.clients._said import (
     told,
 )
 from lazyprompt.modules.clients._wire import aunbroken, hiding, unbroken
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 _OK, _MADE_UP = 200, 400

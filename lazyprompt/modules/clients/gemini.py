@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean, missing_extra
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._chat_faults import hiding
@@ -27,7 +28,6 @@ from lazyprompt.modules.clients._said import (
     told,
 )
 from lazyprompt.modules.clients._wire import CutError
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Mapping
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import httpx2
     from google import genai
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 _NAMES = {"max_tokens": "max_output_tokens", "stop": "stop_sequences"}

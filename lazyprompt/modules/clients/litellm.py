@@ -26,6 +26,7 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, missing_extra
 from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._chat_faults import hiding, kind_of_refusal, wait_in
@@ -33,14 +34,13 @@ from lazyprompt.modules.clients._chat_stream import ChatCollector
 from lazyprompt.modules.clients._opened import key_of
 from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import classes_of, kind_of_class, kind_of_words, one_line
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
     import httpx
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 # What its errors mean where no server answered, and nothing that is behind them tells.

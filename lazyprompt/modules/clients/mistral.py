@@ -14,6 +14,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import missing_extra
 from lazyprompt.modules.clients._chat_faults import chat_fault, hiding, kind_of_refusal, wait_in
 from lazyprompt.modules.clients._chat_servers import response_format
@@ -22,7 +23,6 @@ from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import COMMON, check_parameters
 from lazyprompt.modules.clients._said import kind_of_class
 from lazyprompt.modules.clients._wire import aunbroken, unbroken
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import httpx2
     from mistralai.client import Mistral
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
 
 # The responses of a stream that is about to begin.

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError, missing_extra
 from lazyprompt.formatters._answers import as_dict
@@ -30,7 +31,6 @@ from lazyprompt.modules.clients._said import (
     told,
 )
 from lazyprompt.modules.clients._wire import aunbroken, hiding, unbroken
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import ollama
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 _KEPT = 20

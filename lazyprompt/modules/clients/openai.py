@@ -10,6 +10,7 @@ from contextlib import aclosing
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean, missing_extra
 from lazyprompt.modules.clients._chat_faults import PageError, chat_fault, cut_in, hiding
 from lazyprompt.modules.clients._chat_servers import ENGINES, SERVERS, server_at
@@ -17,7 +18,6 @@ from lazyprompt.modules.clients._chat_stream import ChatCollector, TextCollector
 from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
 from lazyprompt.modules.clients._wire import aunbroken, own_http, unbroken
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import openai as sdk
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import Collector, Fault, FaultKind, Request, Settings
     from lazyprompt.modules.clients._chat_servers import Structured
 

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, missing_extra
 from lazyprompt.formatters._answers import as_dict
@@ -29,7 +30,6 @@ from lazyprompt.modules.clients._said import (
     told,
 )
 from lazyprompt.modules.clients._wire import MalformedError, MovedError, aunbroken, hiding, unbroken
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import httpx
     from huggingface_hub import AsyncInferenceClient, InferenceClient
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 _KINDS: dict[str, FaultKind] = {

@@ -14,6 +14,7 @@ from functools import partial
 from json import JSONDecodeError, loads
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.secret import Secret
 from lazyprompt.errors import missing_extra
 from lazyprompt.modules.clients._chat_faults import PageError, chat_fault, cut_in, hiding
 from lazyprompt.modules.clients._chat_stream import ChatCollector
@@ -21,7 +22,6 @@ from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
 from lazyprompt.modules.clients._wire import aunbroken, unbroken
 from lazyprompt.modules.clients._zai_lines import Line, Lines
-from lazyprompt.secret import Secret
 
 if TYPE_CHECKING:
     import ssl
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from zai.api_resource.chat.completions import Completions
     from zai.core import StreamResponse
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
 
 _CLASSES: dict[str, FaultKind] = {

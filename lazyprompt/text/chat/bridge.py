@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.encoding import encode
 from lazyprompt.errors import TemplateError
+from lazyprompt.safety.policy import NEUTRALIZE
 from lazyprompt.text.chat.bridge_chats import (
     Look,
     Setting,
@@ -27,7 +28,6 @@ from lazyprompt.text.chat.bridge_chats import (
 )
 from lazyprompt.text.chat.bridge_trials import Thought, behind_thoughts, proof_of, thought_in
 from lazyprompt.text.chat.untrusted import rendered_with_origins
-from lazyprompt.text.safety import NEUTRALIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt.encoding import TokenizerLike
+    from lazyprompt.safety.policy import Controls, Policy
     from lazyprompt.text.chat.bridge_chats import Answer, Call
     from lazyprompt.text.chat.bridge_trials import Marks, Proof, Shape, Trial
     from lazyprompt.text.chat.jinja import ChatJinja
-    from lazyprompt.text.safety import Controls, Policy
 
 
 class Bridge(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import meta, nodes
 
 from lazyprompt.errors import TemplateError
+from lazyprompt.safety.policy import NEUTRALIZE
 from lazyprompt.text.chat.bridge import bridge_refusal
 from lazyprompt.text.chat.derive import markers_of
 from lazyprompt.text.chat.dialect import parsed
@@ -17,13 +18,12 @@ from lazyprompt.text.chat.jinja import CALLING, TOOL
 from lazyprompt.text.chat.messages import with_arguments, with_json_arguments
 from lazyprompt.text.chat.trained import answer_end
 from lazyprompt.text.chat.untrusted import rendered_with_origins
-from lazyprompt.text.safety import NEUTRALIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lazyprompt.safety.policy import Controls
     from lazyprompt.text.chat.jinja import ChatJinja
-    from lazyprompt.text.safety import Controls
 
 _GIVEN = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from jinja2 import nodes
 from markupsafe import Markup
 
-from lazyprompt.messages import ROLES
+from lazyprompt._base.roles import ROLES
+from lazyprompt.safety.policy import COMMON_TAGS, JOINT, Controls, controls_for
+from lazyprompt.safety.special_tokens import tokens_beside
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.jinja import CALLING, TOOL
 from lazyprompt.text.chat.traced import Origin, Traced, parts_of, trace
 from lazyprompt.text.markers import tokens_in
-from lazyprompt.text.safety import COMMON_TAGS, JOINT, Controls, controls_for
-from lazyprompt.text.special_tokens import tokens_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ from lazyprompt.tools import ToolSet, function_schema, listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.history import HistoryLike
     from lazyprompt.text.chat.jinja import ChatJinja
     from lazyprompt.tools import ToolLike

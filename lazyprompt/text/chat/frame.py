@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from jinja2 import nodes
 
+from lazyprompt.safety.policy import JOINT
 from lazyprompt.text.chat.controls import is_list
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.probe import ANSWER, LAST, NEXT, QUESTION, SPACED, SYSTEM, Probe
-from lazyprompt.text.safety import JOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

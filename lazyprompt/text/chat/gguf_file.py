@@ -11,7 +11,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._files import open_regular
+from lazyprompt._base.files import open_regular
 from lazyprompt.errors import TokenizerError, missing_extra
 from lazyprompt.text.chat.source import MAX_BYTES, ChatSource
 

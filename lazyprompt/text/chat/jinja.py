@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jinja2
 
-from lazyprompt._json import checked_text
+from lazyprompt._base.json import checked_text
 from lazyprompt.errors import TemplateError
 from lazyprompt.text.bounds import MAX_STEPS, MAX_WIDTH, check_length
 from lazyprompt.text.chat.dialect import Refusal, compiled

@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt._json import MAX_DEPTH
+from lazyprompt._base.json import MAX_DEPTH
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from lazyprompt.text.chat.controls import controls_of, turns_may_be_touched
 from lazyprompt.text.chat.frame import frame_of
 
 if TYPE_CHECKING:
+    from lazyprompt.safety.policy import Controls, Policy
     from lazyprompt.text.chat.frame import Frame, PlainChat
     from lazyprompt.text.chat.jinja import ChatJinja
-    from lazyprompt.text.safety import Controls, Policy
 
 
 class PlainForm(NamedTuple):

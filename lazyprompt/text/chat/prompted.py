@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.prompt import MARKERS
 from lazyprompt.text.chat.conversation import dicts_from
 from lazyprompt.text.chat.messages import plain_tools, texts_in
 from lazyprompt.text.chat.traced import OWN, Origin, Traced, map_origins, map_texts, trace
-from lazyprompt.trusted import is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

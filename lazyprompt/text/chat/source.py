@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._files import read_regular
+from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TemplateError, TokenizerError
 from lazyprompt.text.chat.jinja import ChatJinja
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from lazyprompt._frozen import read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
+from lazyprompt.safety.policy import OFF, policy_of
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.derive import markers_of
@@ -20,7 +21,6 @@ from lazyprompt.text.chat.source import ChatSource, read_source
 from lazyprompt.text.chat.trained import answer_end, trained_parts
 from lazyprompt.text.chat.untrusted import rendered_with_origins
 from lazyprompt.text.markers import Markers
-from lazyprompt.text.safety import OFF, policy_of
 from lazyprompt.training import TrainingSample, trained_messages
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     import tokenizers
 
-    from lazyprompt._json import JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.encoding import TokenizerLike
     from lazyprompt.history import HistoryLike
+    from lazyprompt.safety.policy import Controls, Policy
     from lazyprompt.text.chat.bridge import Bridge
     from lazyprompt.text.chat.check import TemplateReport
     from lazyprompt.text.chat.frame import PlainChat
-    from lazyprompt.text.safety import Controls, Policy
     from lazyprompt.tools import ToolLike
     from lazyprompt.training import Train
 

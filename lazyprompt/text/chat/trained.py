@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt.errors import TemplateError
 from lazyprompt.prompt import MARKERS
+from lazyprompt.safety.policy import OFF
 from lazyprompt.text.chat.traced import Traced, common_start, cut, parts_of, runs_of
 from lazyprompt.text.chat.untrusted import rendered_with_origins, with_origins
-from lazyprompt.text.safety import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lazyprompt.safety.policy import Controls, Policy
     from lazyprompt.text.chat.jinja import ChatJinja
     from lazyprompt.text.chat.traced import Run
-    from lazyprompt.text.safety import Controls, Policy
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")

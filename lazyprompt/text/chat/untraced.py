@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import nodes
 
 from lazyprompt.errors import SafetyError, TemplateError
+from lazyprompt.safety.policy import Policy
 from lazyprompt.text.chat.dialect import parsed
 from lazyprompt.text.chat.traced import OWN, Origin, Traced, map_texts, parts_of
-from lazyprompt.text.safety import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lazyprompt.safety.policy import Controls
     from lazyprompt.text.chat.jinja import ChatJinja
     from lazyprompt.text.chat.traced import Run
-    from lazyprompt.text.safety import Controls
 
 _UNKNOWN = Origin("unknown")
 _WORD = re.compile(r"[\w.-]+")

@@ -6,8 +6,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import TemplateError
-from lazyprompt.messages import ROLES
 from lazyprompt.text.chat.conversation import CONTINUED
 from lazyprompt.text.chat.traced import Origin, Traced, cut, map_texts, parts_of, trace
 from lazyprompt.text.chat.untraced import untraced_parts
@@ -15,9 +15,9 @@ from lazyprompt.text.chat.untraced import untraced_parts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lazyprompt.safety.policy import Controls, Policy
     from lazyprompt.text.chat.jinja import ChatJinja
     from lazyprompt.text.chat.traced import Run
-    from lazyprompt.text.safety import Controls, Policy
 
 # The fields of a message that hold what somebody said.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lazyprompt.prompt import MARKERS, Rendered
+from lazyprompt.safety.policy import controls_for
 from lazyprompt.text.chat.controls import turn_sequences_in
 from lazyprompt.text.chat.conversation import dicts_from
 from lazyprompt.text.chat.prompted import prompted
 from lazyprompt.text.chat.traced import Origin, map_texts, trace
 from lazyprompt.text.chat.trained import trained_parts
 from lazyprompt.text.layout import Laid, Said
-from lazyprompt.text.safety import controls_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages import Msg
+    from lazyprompt.safety.policy import Policy
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.layout import Fields
-    from lazyprompt.text.safety import Policy
 
 
 class ChatTemplateWriter:

@@ -14,10 +14,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from lazyprompt.encoding import encode
 from lazyprompt.errors import SafetyError, TokenizerError
+from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy
 from lazyprompt.text.chat.bridge import Bridge, bridged
 from lazyprompt.text.chat.controls import controls_of
 from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.safety import NEUTRALIZE, OFF, Policy
 
 
 def of_bytes(*tokens: str) -> tiktoken.Encoding:

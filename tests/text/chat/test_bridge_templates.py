@@ -13,12 +13,12 @@ from tokenizers import Tokenizer
 
 from lazyprompt.encoding import encode
 from lazyprompt.errors import TemplateError
+from lazyprompt.safety.policy import NEUTRALIZE
 from lazyprompt.text.chat.bridge import Bridge, bridge_refusal, bridged
 from lazyprompt.text.chat.bridge_chats import common_tokens
 from lazyprompt.text.chat.controls import controls_of, sequences_in
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.untrusted import rendered_with_origins
-from lazyprompt.text.safety import NEUTRALIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,10 +11,10 @@ import pytest
 from chat_judges import SPECIAL, TOOLS, judged, templates
 
 from lazyprompt.errors import SafetyError, TemplateError
+from lazyprompt.safety.policy import NEUTRALIZE, Policy
 from lazyprompt.text.chat.controls import controls_of
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.trained import TrainedParts, trained_parts
-from lazyprompt.text.safety import NEUTRALIZE, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

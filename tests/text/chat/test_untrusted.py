@@ -14,7 +14,7 @@ from chat_judges import SPECIAL, deepseek, judged, templates
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.text.chat.controls import sequences_in
 from lazyprompt.text.chat.template import ChatTemplate

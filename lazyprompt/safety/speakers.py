@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lazyprompt.messages import ROLES
-from lazyprompt.text.folding import as_read, fold
+from lazyprompt._base.roles import ROLES
+from lazyprompt.safety.folding import as_read, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
+from lazyprompt._base.display import html_of
 from lazyprompt.messages import Msg, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
@@ -123,9 +124,7 @@ class Reply(str):
         return str.__str__(self)
 
     def _repr_html_(self) -> str:
-        from lazyprompt.inspect.html import reply_html  # noqa: PLC0415 - only a notebook needs it
-
-        return reply_html(self)
+        return html_of(self)
 
 
 def user_turn(said: str | None) -> tuple[Msg, ...]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from errno import EEXIST
 from typing import TYPE_CHECKING, Self
 
-from lazyprompt._files import open_own
+from lazyprompt._base.files import open_own
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._json import MAX_DEPTH, MAX_INT_BITS
+from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt._json import Fields
+    from lazyprompt._base.json import Fields
 
 # How deep in an answer the arguments of a call may lie, which in turn may be MAX_DEPTH deep.
 _ENVELOPE_DEPTH = 20

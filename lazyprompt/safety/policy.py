@@ -22,10 +22,10 @@ from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
 
-from lazyprompt._json import JsonText
+from lazyprompt._base.json import JsonText
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SafetyError, did_you_mean
-from lazyprompt.text.folding import MOST_WINDOWS, Folded, fold, places, windows
-from lazyprompt.trusted import is_trusted
+from lazyprompt.safety.folding import MOST_WINDOWS, Folded, fold, places, windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
