@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from lazyprompt.errors import TemplateError, did_you_mean
-from lazyprompt.text.families import FAMILIES, family_of
-
-if TYPE_CHECKING:
-    from lazyprompt.text.markers import Markers
+from lazyprompt.text.families import FAMILIES
+from lazyprompt.text.markers import Markers
 
 # How what stands in a call's markers is written: as JSON, with Python's quotes, in tags ...
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
@@ -273,7 +271,7 @@ def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
     # The last part of a path, a repository or a folder of the hub's cache.
     model = re.sub(r"[\s_]+", "-", re.split(r"[/\\]|--", plain.rstrip("/\\"))[-1])
     try:
-        return _of_family(family_of(name))
+        return _of_family(Markers.for_model(name))
     except TemplateError as error:
         if written := _written_by(model):
             return FORMS[written], FORMS[written].begins, FORMS[written].stop

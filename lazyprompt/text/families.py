@@ -7,20 +7,24 @@ chat template itself says all (``ChatTemplate``).
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from typing import cast
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
-from lazyprompt.errors import TemplateError, did_you_mean
-from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
-from lazyprompt.text.family_names import bare, known
-from lazyprompt.text.markers import Markers
+# The fields of Markers, by name.
+MarkerFields: TypeAlias = Mapping[str, object]
+
+TOOLS_SECTION: Final = "### Function-call Tools. \n\n{tools}\n\n"
+"""The general description of tools."""
 
 # The general description of tools stands behind the system text, so it begins on a line of its own.
-_FAMILY = Markers(exact=True, tools="\n\n" + Markers().tools.rstrip())
+_FAMILY: MarkerFields = {"exact": True, "tools": "\n\n" + TOOLS_SECTION.rstrip()}
 
 
-def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistant"), **more: object) -> Markers:
+def _with(family: MarkerFields, **more: object) -> MarkerFields:
+    return {**family, **more}
+
+
+def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistant"), **more: object) -> MarkerFields:
     """A family whose turns all have one form.
 
     Args:
@@ -33,12 +37,13 @@ def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistan
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)
-    return _FAMILY.evolve(**{"sos": sos, "eos": after, "soh": soh, "eoh": after, "soa": soa, "eoa": after, **more})
+    return _with(_FAMILY, **{"sos": sos, "eos": after, "soh": soh, "eoh": after, "soa": soa, "eoa": after, **more})
 
 
 _CHATML = _turns("<|im_start|>{role}\n{text}<|im_end|>\n", stop=("<|im_end|>",))
 
-_QWEN_RESULTS = _CHATML.evolve(
+_QWEN_RESULTS = _with(
+    _CHATML,
     soe="<|im_start|>user\n<tool_response>\n",
     eoe="\n</tool_response><|im_end|>\n",
     result_join="\n</tool_response>\n<tool_response>\n",
@@ -50,7 +55,8 @@ _CALLS = {
     "tool_end": "}\n</tool_call>",
     "tool_join": "\n",
 }
-_QWEN = _QWEN_RESULTS.evolve(
+_QWEN = _with(
+    _QWEN_RESULTS,
     **_CALLS,
     tools=(
         "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -63,7 +69,7 @@ _QWEN = _QWEN_RESULTS.evolve(
 _THINKS = "<|im_start|>assistant\n<think>\n"
 _DOES_NOT_THINK = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 # Qwen3.5 writes calls as XML, and describes tools before the system text.
-_QWEN_3_5 = _QWEN_RESULTS.evolve(trim=("system", "user", "assistant", "tool"), generation=_THINKS)
+_QWEN_3_5 = _with(_QWEN_RESULTS, trim=("system", "user", "assistant", "tool"), generation=_THINKS)
 
 _LLAMA_3 = _turns(
     "<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>",
@@ -73,7 +79,8 @@ _LLAMA_3 = _turns(
 )
 # The date is the one that the templates themselves fall back on: 3.1 and 3.3 always, 3.2 where its engine has no clock.
 # Tools are described in the first user turn, and results are quoted as JSON, which no marker says.
-_LLAMA_3_1 = _LLAMA_3.evolve(
+_LLAMA_3_1 = _with(
+    _LLAMA_3,
     preamble="Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
     soe="<|start_header_id|>ipython<|end_header_id|>\n\n",
     eoe="<|eot_id|>",
@@ -107,11 +114,11 @@ _GEMMA_4 = _turns(
 _PHI_3 = _turns("<|{role}|>\n{text}<|end|>\n", stop=("<|end|>",))
 
 # Each round of calls and of results has markers around the whole of it, and no turn of the assistant after it.
-_DEEPSEEK = _FAMILY.evolve(
-    bos="<｜begin▁of▁sentence｜>", soh="<｜User｜>", soa="<｜Assistant｜>", eoa="<｜end▁of▁sentence｜>"
+_DEEPSEEK = _with(
+    _FAMILY, bos="<｜begin▁of▁sentence｜>", soh="<｜User｜>", soa="<｜Assistant｜>", eoa="<｜end▁of▁sentence｜>"
 )
 # The model card of R1 advises against any system text.
-_DEEPSEEK_R1 = _DEEPSEEK.evolve(generation="<｜Assistant｜><think>\n", system="")
+_DEEPSEEK_R1 = _with(_DEEPSEEK, generation="<｜Assistant｜><think>\n", system="")
 
 # Tools are described in the template's own words, in Chinese, in the system turn.
 _GLM_4 = _turns(
@@ -122,7 +129,8 @@ _GLM_4 = _turns(
     stop=("<|user|>", "<|observation|>"),
 )
 # Calls are XML, and tools stand in a turn before the system text.
-_GLM_4_5 = _GLM_4.evolve(
+_GLM_4_5 = _with(
+    _GLM_4,
     # What was thought is dropped from all turns of the past, the empty tags stay.
     soa="<|assistant|>\n<think></think>\n",
     soe="<|observation|>\n<tool_response>\n",
@@ -133,8 +141,16 @@ _GLM_4_5 = _GLM_4.evolve(
 
 # All of Mistral's tools are out of reach: calls carry ids, and tools stand before the last user turn or behind the
 # system turn.
-_MISTRAL = _FAMILY.evolve(
-    bos="<s>", eos="\n\n", soh="[INST] ", eoh="[/INST]", soa=" ", eoa="</s>", generation="", system_place="last_user"
+_MISTRAL = _with(
+    _FAMILY,
+    bos="<s>",
+    eos="\n\n",
+    soh="[INST] ",
+    eoh="[/INST]",
+    soa=" ",
+    eoa="</s>",
+    generation="",
+    system_place="last_user",
 )
 
 # Tools are declared in a turn before the system text; calls carry ids.
@@ -145,7 +161,8 @@ _KIMI_K2 = _turns(
 )
 
 _GRANITE = _turns("<|start_of_role|>{role}<|end_of_role|>{text}<|end_of_text|>\n")
-_GRANITE_4 = _GRANITE.evolve(
+_GRANITE_4 = _with(
+    _GRANITE,
     **_CALLS,
     tools=(
         "\n\nYou are a helpful assistant with access to the following tools. You may call one or more tools to assist "
@@ -161,7 +178,8 @@ _GRANITE_4 = _GRANITE.evolve(
 )
 
 # Calls are written as Python calls in one list.
-_LFM2 = _CHATML.evolve(
+_LFM2 = _with(
+    _CHATML,
     bos="<|startoftext|>",
     tools="\nList of tools: <|tool_list_start|>{tools}<|tool_list_end|>",
     soe="<|im_start|>tool\n<|tool_response_start|>",
@@ -179,23 +197,23 @@ _EXAONE = _turns(
 )
 
 # Which real template proves which family is in the tests, and in docs/families.md.
-_TABLE: dict[str, Markers] = {
+FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "chatml": _CHATML,  # as OpenHermes 2.5 has it
     # Qwen
-    "qwen1.5": _CHATML.evolve(system="You are a helpful assistant"),
-    "qwen2": _CHATML.evolve(system="You are a helpful assistant."),
-    "qwen2.5": _QWEN.evolve(system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
-    "qwen2.5-math": _QWEN.evolve(system="Please reason step by step, and put your final answer within \\boxed{}."),
-    "qwen2.5-vl": _CHATML.evolve(system="You are a helpful assistant."),
-    "qwq": _QWEN.evolve(system="", generation=_THINKS),  # line breaks before an answer of the past are dropped
+    "qwen1.5": _with(_CHATML, system="You are a helpful assistant"),
+    "qwen2": _with(_CHATML, system="You are a helpful assistant."),
+    "qwen2.5": _with(_QWEN, system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+    "qwen2.5-math": _with(_QWEN, system="Please reason step by step, and put your final answer within \\boxed{}."),
+    "qwen2.5-vl": _with(_CHATML, system="You are a helpful assistant."),
+    "qwq": _with(_QWEN, system="", generation=_THINKS),  # line breaks before an answer of the past are dropped
     "qwen3": _QWEN,
-    "qwen3-nothink": _QWEN.evolve(generation=_DOES_NOT_THINK),  # enable_thinking=False
+    "qwen3-nothink": _with(_QWEN, generation=_DOES_NOT_THINK),  # enable_thinking=False
     "qwen3-instruct-2507": _QWEN,
-    "qwen3-thinking-2507": _QWEN.evolve(generation=_THINKS),
+    "qwen3-thinking-2507": _with(_QWEN, generation=_THINKS),
     # Describes tools and writes calls as XML.
-    "qwen3-coder": _QWEN_RESULTS.evolve(eoe="\n</tool_response>\n<|im_end|>\n"),
+    "qwen3-coder": _with(_QWEN_RESULTS, eoe="\n</tool_response>\n<|im_end|>\n"),
     "qwen3.5": _QWEN_3_5,
-    "qwen3.5-nothink": _QWEN_3_5.evolve(generation=_DOES_NOT_THINK),
+    "qwen3.5-nothink": _with(_QWEN_3_5, generation=_DOES_NOT_THINK),
     "qwen3.6": _QWEN_3_5,
     # Meta, and what others made of Llama
     # The template strips the first turn with the system text in it, so that space before the user's text stays there.
@@ -212,9 +230,9 @@ _TABLE: dict[str, Markers] = {
     "llama-3": _LLAMA_3,
     "llama-3.1": _LLAMA_3_1,
     # Its system turn stands also where it is empty, and holds no date.
-    "llama-3.1-nemotron": _LLAMA_3_1.evolve(sos="<|start_header_id|>system<|end_header_id|>", preamble="\n\n"),
+    "llama-3.1-nemotron": _with(_LLAMA_3_1, sos="<|start_header_id|>system<|end_header_id|>", preamble="\n\n"),
     "llama-3.2": _LLAMA_3_1,
-    "llama-3.2-vision": _LLAMA_3_1.evolve(trim=("system",)),
+    "llama-3.2-vision": _with(_LLAMA_3_1, trim=("system",)),
     "llama-3.3": _LLAMA_3_1,
     # Tools are described as those of Llama 3.1 are; the text before a call stands in tags.
     "llama-4": _turns(
@@ -223,11 +241,12 @@ _TABLE: dict[str, Markers] = {
         stop=("<|eot|>", "<|eom|>"),
         trim=("system",),
     ),
-    "hermes-2": _CHATML.evolve(bos="<s>"),
-    "hermes-3": _CHATML.evolve(bos="<|begin_of_text|>", system="You are a helpful assistant."),
+    "hermes-2": _with(_CHATML, bos="<s>"),
+    "hermes-3": _with(_CHATML, bos="<|begin_of_text|>", system="You are a helpful assistant."),
     "tulu-3": _turns("<|{role}|>\n{text}\n", eoa="<|end_of_text|>\n"),
     # FastChat is where Vicuna's format is defined.
-    "vicuna": _FAMILY.evolve(
+    "vicuna": _with(
+        _FAMILY,
         eos=" ",
         soh="USER: ",
         eoh=" ",
@@ -241,12 +260,12 @@ _TABLE: dict[str, Markers] = {
     ),
     # Mistral, by the versions of its tokenizers: mistral-common says which model has which. The templates of v7-tekken
     # bring system texts, most with the date of the day in them, so there is none here.
-    "mistral-v1": _MISTRAL.evolve(soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
-    "mistral-v3": _MISTRAL.evolve(trim=("assistant",)),
-    "mistral-nemo": _MISTRAL.evolve(soh="[INST]", soa=""),  # v3-tekken
-    "mistral-v7": _MISTRAL.evolve(sos="[SYSTEM_PROMPT] ", eos="[/SYSTEM_PROMPT]", system_place="turn"),
-    "mistral-v7-tekken": _MISTRAL.evolve(
-        sos="[SYSTEM_PROMPT]", eos="[/SYSTEM_PROMPT]", soh="[INST]", soa="", system_place="turn"
+    "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
+    "mistral-v3": _with(_MISTRAL, trim=("assistant",)),
+    "mistral-nemo": _with(_MISTRAL, soh="[INST]", soa=""),  # v3-tekken
+    "mistral-v7": _with(_MISTRAL, sos="[SYSTEM_PROMPT] ", eos="[/SYSTEM_PROMPT]", system_place="turn"),
+    "mistral-v7-tekken": _with(
+        _MISTRAL, sos="[SYSTEM_PROMPT]", eos="[/SYSTEM_PROMPT]", soh="[INST]", soa="", system_place="turn"
     ),
     "zephyr": _turns("<|{role}|>\n{text}</s>\n"),
     # Google and Microsoft
@@ -254,21 +273,21 @@ _TABLE: dict[str, Markers] = {
     "gemma-2": _GEMMA,
     "gemma-3": _GEMMA,
     "gemma-4": _GEMMA_4,
-    "gemma-4-31b": _GEMMA_4.evolve(generation="<|turn>model\n<|channel>thought\n<channel|>"),  # not thinking
+    "gemma-4-31b": _with(_GEMMA_4, generation="<|turn>model\n<|channel>thought\n<channel|>"),  # not thinking
     "phi-3": _PHI_3,
     "phi-3.5": _PHI_3,
     "phi-4": _turns("<|im_start|>{role}<|im_sep|>{text}<|im_end|>", stop=("<|im_end|>",)),
     "phi-4-mini": _turns("<|{role}|>{text}<|end|>", tools="<|tool|>{tools}<|/tool|>", stop=("<|end|>",)),
     # DeepSeek
-    "deepseek-v2": _DEEPSEEK.evolve(eos="\n\n", soh="User: ", eoh="\n\n", soa="Assistant: ", generation="Assistant:"),
-    "deepseek-v2-0628": _DEEPSEEK.evolve(eos="\n\n"),
+    "deepseek-v2": _with(_DEEPSEEK, eos="\n\n", soh="User: ", eoh="\n\n", soa="Assistant: ", generation="Assistant:"),
+    "deepseek-v2-0628": _with(_DEEPSEEK, eos="\n\n"),
     "deepseek-v3": _DEEPSEEK,
-    "deepseek-v3.1": _DEEPSEEK.evolve(soa="<｜Assistant｜></think>"),  # not thinking, which is what it does untold
+    "deepseek-v3.1": _with(_DEEPSEEK, soa="<｜Assistant｜></think>"),  # not thinking, which is what it does untold
     "deepseek-r1": _DEEPSEEK_R1,
     "deepseek-r1-distill": _DEEPSEEK_R1,
     # InternLM, Zhipu, Baichuan, 01.AI, Moonshot, ByteDance, MiniMax
-    "internlm2": _CHATML.evolve(bos="<s>"),
-    "internlm3": _CHATML.evolve(bos="<s>"),
+    "internlm2": _with(_CHATML, bos="<s>"),
+    "internlm3": _with(_CHATML, bos="<s>"),
     "chatglm3": _turns(
         "<|{role}|>\n {text}",
         bos="[gMASK]sop",
@@ -278,7 +297,8 @@ _TABLE: dict[str, Markers] = {
     ),
     "glm-4": _GLM_4,
     "glm-4.5": _GLM_4_5,
-    "glm-4.7": _GLM_4_5.evolve(
+    "glm-4.7": _with(
+        _GLM_4_5,
         sos="<|system|>",
         soh="<|user|>",
         soa="<|assistant|></think>",
@@ -287,12 +307,13 @@ _TABLE: dict[str, Markers] = {
         eoe="</tool_response>",
         result_join="</tool_response><tool_response>",
     ),
-    "baichuan2": _FAMILY.evolve(soh="<reserved_106>", soa="<reserved_107>", stop=("<reserved_106>",)),
+    "baichuan2": _with(_FAMILY, soh="<reserved_106>", soa="<reserved_107>", stop=("<reserved_106>",)),
     "yi": _CHATML,
-    "yi-1.5": _CHATML.evolve(sos="", eos=""),  # the template writes the system text bare
+    "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text bare
     "kimi-k2": _KIMI_K2,
     # What was thought is dropped from all turns of the past, the empty tags stay.
-    "kimi-k2-thinking": _KIMI_K2.evolve(
+    "kimi-k2-thinking": _with(
+        _KIMI_K2,
         soa="<|im_assistant|>assistant<|im_middle|><think></think>",
         generation="<|im_assistant|>assistant<|im_middle|>",
     ),
@@ -323,13 +344,13 @@ _TABLE: dict[str, Markers] = {
     # The templates from 3.1 on bring a system text with the date of the day, so there is none here. Tools have a turn
     # of their own.
     "granite-3": _GRANITE,
-    "granite-4": _GRANITE_4.evolve(
-        system="You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
+    "granite-4": _with(
+        _GRANITE_4, system="You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
     ),
     "granite-4.1": _GRANITE_4,
-    "smollm2": _CHATML.evolve(system="You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
+    "smollm2": _with(_CHATML, system="You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
     "lfm2": _LFM2,
-    "lfm2.5": _LFM2.evolve(tools="\nList of tools: {tools}", soe="<|im_start|>tool\n", eoe="<|im_end|>\n"),
+    "lfm2.5": _with(_LFM2, tools="\nList of tools: {tools}", soe="<|im_start|>tool\n", eoe="<|im_end|>\n"),
     # The system turn stands also where it is empty. Calls and results are lists in tags.
     "nemotron-nano-2": _turns(
         "<SPECIAL_11>{role}\n{text}\n",
@@ -344,68 +365,8 @@ _TABLE: dict[str, Markers] = {
     ),
     "olmo-2": _turns("<|{role}|>\n{text}\n", bos="<|endoftext|>", eoa="<|endoftext|>\n"),
     "exaone-3.5": _EXAONE,
-    "exaone-deep": _EXAONE.evolve(generation="[|assistant|]<thought>\n"),
+    "exaone-deep": _with(_EXAONE, generation="[|assistant|]<thought>\n"),
     "exaone-4": _turns(  # not thinking, which is what it does untold
         "[|{role}|]\n{text}[|endofturn|]\n", soa="[|assistant|]\n<think>\n\n</think>\n\n", stop=("[|endofturn|]",)
     ),
 }
-
-FAMILIES: dict[str, Markers] = {
-    name: markers.evolve(family=name, controls=(*markers.controls, *tokens_of_calls(name), *tokens_of_tokenizer(name)))
-    for name, markers in _TABLE.items()
-}
-
-
-def family_of(name: str) -> Markers:
-    """The markers of a model's family.
-
-    Args:
-        name: A family, or a model: its name, its repository, or the path of its file.
-
-    Returns:
-        The family's markers.
-
-    Raises:
-        TemplateError: No family is known for the name, its template is beyond markers, or it is no text.
-    """
-    if not isinstance(cast("object", name), str):
-        raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
-    return _family_of(name)
-
-
-@lru_cache(maxsize=256)
-def _family_of(name: str) -> Markers:
-    if (exact := FAMILIES.get(name.strip().lower())) is not None:
-        return exact
-    if (found := known(name)) is not None:
-        if found.beyond:
-            raise TemplateError(
-                f"{name!r} is known, but markers cannot follow its chat template: {found.beyond}; render the template "
-                "itself with ChatTemplate.load(...), out of the model's tokenizer directory or its GGUF file"
-            )
-        return FAMILIES[found.family]
-    # A model's name is much longer than a family's, so its beginning alone is held against theirs.
-    model = bare(name)
-    beginning = re.match(r"[a-z]*-?[\d.]*", model)
-    near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
-    raise TemplateError(
-        f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
-        '(format="openai"; --format openai); else see all families with `lazyprompt families`, name the family itself, '
-        "or give markers of your own: with_markers(Markers(...))"
-    )
-
-
-@lru_cache(maxsize=1)
-def known_sequences() -> frozenset[str]:
-    """The control sequences of all families together, without those that are words.
-
-    They are meant where nobody knows the model. A word as ``User:`` is structure to its own family alone, and to break
-    it in every text that some other model reads would do harm for nothing; so with what only one tokenizer knows, such
-    as ``<filename>``.
-    """
-    return frozenset(
-        text
-        for name, markers in _TABLE.items()
-        for text in (*markers.control_sequences, *tokens_of_calls(name))
-        if not text[0].isalnum()
-    )

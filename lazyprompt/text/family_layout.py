@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lazyprompt.prompt import MARKERS
-from lazyprompt.text.layout import Fields, Laid, Run, put_history, tool_parts, turn_literals
+from lazyprompt.text.history_turns import put_history
+from lazyprompt.text.layout import Fields, Laid, Run, tool_parts, turn_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast, get_args
+from functools import lru_cache
+from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import TemplateError, did_you_mean
-
-if TYPE_CHECKING:
-    from lazyprompt.text.chat.template import ChatTemplate
+from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
+from lazyprompt.text.families import FAMILIES, TOOLS_SECTION
+from lazyprompt.text.family_names import bare, known
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
 # A token inside a marker: <…>, [… ], or the flowers some families use. What is left between tokens is plain text.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
+
+
+class HasMarkers(Protocol):
+    """A chat template."""
+
+    def derived_markers(self) -> Markers:
+        """Return the markers that lay out plain chats as the template does."""
+        ...
 
 
 @read_only
@@ -69,7 +78,7 @@ class Markers:
     system: str | None = None
     bos: str = ""
     generation: str | None = None
-    tools: str = "### Function-call Tools. \n\n{tools}\n\n"
+    tools: str = TOOLS_SECTION
     tool_join: str | None = None
     result_join: str | None = None
     exact: bool = False
@@ -110,19 +119,19 @@ class Markers:
         Raises:
             TemplateError: No family is known for the name; the message lists the nearest and how to give your own.
         """
-        from lazyprompt.text.families import family_of  # noqa: PLC0415 - the table is made of this class
-
-        return family_of(name)
+        if not isinstance(cast("object", name), str):
+            raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
+        return _of_model(name)
 
     @classmethod
-    def from_chat_template(cls, template: ChatTemplate) -> Markers:
+    def from_chat_template(cls, template: HasMarkers) -> Markers:
         """Markers that take the place of a model's chat template for plain chats, in a fraction of its time.
 
         They are found by trying the template out, and proven on other chats. Tools, calls and thoughts they do not
         know: for those there is the template itself.
 
         Args:
-            template: The template, as :meth:`ChatTemplate.load` gives it.
+            template: A :class:`lazyprompt.ChatTemplate`.
 
         Returns:
             The markers.
@@ -130,23 +139,22 @@ class Markers:
         Raises:
             TemplateError: No markers say what the template does; the message says why.
         """
-        from lazyprompt.text.chat.derive import markers_of  # noqa: PLC0415 - it is made of this class
-
-        return markers_of(template.jinja())
+        return template.derived_markers()
 
     @classmethod
     def families(cls) -> tuple[str, ...]:
         """The names of the known families."""
-        from lazyprompt.text.families import FAMILIES  # noqa: PLC0415 - the table is made of this class
-
         return tuple(FAMILIES)
 
     @classmethod
     def known_sequences(cls) -> frozenset[str]:
-        """The control sequences of all families together, for prompts of which nobody knows who reads them."""
-        from lazyprompt.text.families import known_sequences  # noqa: PLC0415 - the table is made of this class
+        """Return the control sequences of all families together, without those that are words.
 
-        return known_sequences()
+        They are for prompts whose model is not known. A word as ``User:`` is structure for its own family alone, and to
+        break it in every text that some other model reads would do harm for nothing; so with what only one tokenizer
+        knows, such as ``<filename>``.
+        """
+        return _known_sequences()
 
     def evolve(self, **changes: object) -> Self:
         """A copy with some markers changed.
@@ -187,6 +195,45 @@ def tokens_in(*markers: str) -> frozenset[str]:
         whole = marker.strip()
         found.update(tokens or ([whole] if 1 < len(whole) < _LONGEST_PLAIN_MARKER else ()))
     return frozenset(found)
+
+
+@lru_cache
+def _family(name: str) -> Markers:
+    fields = cast("dict[str, Any]", FAMILIES[name])
+    controls = (*fields.get("controls", ()), *tokens_of_calls(name), *tokens_of_tokenizer(name))
+    return Markers(**{**fields, "family": name, "controls": controls})
+
+
+@lru_cache(maxsize=256)
+def _of_model(name: str) -> Markers:
+    if (exact := name.strip().lower()) in FAMILIES:
+        return _family(exact)
+    if (found := known(name)) is not None:
+        if found.beyond:
+            raise TemplateError(
+                f"{name!r} is known, but markers cannot follow its chat template: {found.beyond}; render the template "
+                "itself with ChatTemplate.load(...), out of the model's tokenizer directory or its GGUF file"
+            )
+        return _family(found.family)
+    # A model's name is much longer than a family's, so its beginning alone is held against theirs.
+    model = bare(name)
+    beginning = re.match(r"[a-z]*-?[\d.]*", model)
+    near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
+    raise TemplateError(
+        f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
+        '(format="openai"; --format openai); else see all families with `lazyprompt families`, name the family itself, '
+        "or give markers of your own: with_markers(Markers(...))"
+    )
+
+
+@lru_cache(maxsize=1)
+def _known_sequences() -> frozenset[str]:
+    return frozenset(
+        text
+        for name, fields in FAMILIES.items()
+        for text in (*Markers(**cast("dict[str, Any]", fields)).control_sequences, *tokens_of_calls(name))
+        if not text[0].isalnum()
+    )
 
 
 TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")

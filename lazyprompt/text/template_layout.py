@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.history import EMPTY_HISTORY
 from lazyprompt.prompt import MARKERS
-from lazyprompt.text.layout import OWN, Fields, Laid, Run, put_history, tool_parts, turn_literals
+from lazyprompt.text.history_turns import put_history
+from lazyprompt.text.layout import OWN, Fields, Laid, Run, tool_parts, turn_literals
 from lazyprompt.text.markers import TURN_MARKERS
 
 if TYPE_CHECKING:

@@ -6,11 +6,13 @@ import pickle
 import pytest
 from answer_helpers import EXAMPLES, TOOLS, adds_up, calls, said, streamed
 
+from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import LazyPromptError, TemplateError, ToolsError
 from lazyprompt.messages import Msg, TextBlock
-from lazyprompt.text.families import FAMILIES
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 CASES = [(form, text, expected) for form, examples in EXAMPLES.items() for text, expected in examples]
 

@@ -9,10 +9,12 @@ from answer_helpers import calls, said
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.messages import Msg
-from lazyprompt.text.families import FAMILIES
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 PARSERS = {form: ResponseParser(form) for form in FORMS}
 TOLD = {form: ResponseParser(form, tools=["f"]) for form in FORMS}

@@ -3,8 +3,9 @@ from collections import Counter
 import pytest
 
 from attacks.attacks import FORGED, attacks, honest
-from lazyprompt import ChatPrompter
-from lazyprompt.text.families import FAMILIES
+from lazyprompt import ChatPrompter, Markers
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 
 def test_every_attack_is_one_of_its_own() -> None:

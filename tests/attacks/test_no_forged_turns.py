@@ -33,17 +33,18 @@ from attacks.scenes import (
     talk_with,
     tools_with,
 )
-from lazyprompt import ChatPrompter, MultiAgentFormatter, neutralize, restore
+from lazyprompt import ChatPrompter, Markers, MultiAgentFormatter, neutralize, restore
 from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.formatters._merge import STYLES
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.text.chat.template import ChatTemplate
-from lazyprompt.text.families import FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from attacks.judges import Reading
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 FAMILY_NAMES = tuple(FAMILIES)
 # The models whose templates TRL has, and the layouts of their texts.

@@ -12,14 +12,15 @@ import tokenizers
 from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
 from vocabularies import vocabulary_folder
 
-from lazyprompt import Budget, CharTokenCounter, ChatPrompter
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.text.families import FAMILIES
 from lazyprompt.tokens.openai import TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 HISTORY: list[dict[str, Any]] = [

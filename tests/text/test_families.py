@@ -12,9 +12,10 @@ from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import form_of
 from lazyprompt.errors import TemplateError
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
-from lazyprompt.text.families import FAMILIES, family_of, known_sequences
 from lazyprompt.text.family_names import NAMES
 from lazyprompt.text.template import controls_of
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 
 class Real(NamedTuple):
@@ -330,7 +331,7 @@ def test_every_family_is_compared_with_a_real_template() -> None:
 def test_a_family_is_found_by_its_own_name(family: str, markers: Markers) -> None:
     assert markers.family == family
     assert markers.exact
-    assert family_of(family) is family_of(f" {family.upper()} ") is markers
+    assert Markers.for_model(family) is Markers.for_model(f" {family.upper()} ") is markers
 
 
 @pytest.mark.parametrize(
@@ -443,7 +444,7 @@ def test_a_family_is_found_by_its_own_name(family: str, markers: Markers) -> Non
     ],
 )
 def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, family: str) -> None:
-    assert family_of(name).family == family
+    assert Markers.for_model(name).family == family
 
 
 @pytest.mark.parametrize(
@@ -461,7 +462,7 @@ def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, fami
 )  # fmt: skip
 def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
     with pytest.raises(TemplateError, match="no model family is known"):
-        family_of(name)
+        Markers.for_model(name)
 
 
 @pytest.mark.parametrize(
@@ -512,7 +513,7 @@ def test_every_pattern_names_a_family_and_nearly_every_family_has_one() -> None:
 
 def test_an_unknown_model_is_told_what_is_near_and_how_to_go_on() -> None:
     with pytest.raises(TemplateError) as caught:
-        family_of("Qwen/Qwen25-7B-Instruct")
+        Markers.for_model("Qwen/Qwen25-7B-Instruct")
     message = str(caught.value)
     for part in ("'Qwen/Qwen25-7B-Instruct'", "did you mean 'qwen2.5'", "lazyprompt families", "with_markers(Markers("):
         assert part in message
@@ -523,7 +524,7 @@ def test_an_unknown_model_is_told_what_is_near_and_how_to_go_on() -> None:
 @pytest.mark.parametrize("name", [None, 3, ["qwen2.5"], b"qwen2.5"])
 def test_the_name_of_a_model_is_text(name: Any) -> None:
     with pytest.raises(TemplateError, match=type(name).__name__):
-        family_of(name)
+        Markers.for_model(name)
 
 
 @pytest.mark.parametrize(
@@ -599,8 +600,8 @@ def test_no_word_of_prose_is_a_control_sequence(markers: Markers) -> None:
 
 
 def test_the_sequences_of_all_families_hold_no_words() -> None:
-    assert {"[INST]", "<|im_end|>", "<｜User｜>", "<start_of_turn>", "<reserved_106>"} <= known_sequences()
-    assert not {sequence for sequence in known_sequences() if sequence[0].isalnum()}
+    assert {"[INST]", "<|im_end|>", "<｜User｜>", "<start_of_turn>", "<reserved_106>"} <= Markers.known_sequences()
+    assert not {sequence for sequence in Markers.known_sequences() if sequence[0].isalnum()}
     assert "User: hi" in ChatPrompter().generate_prompt("User: hi")
 
 

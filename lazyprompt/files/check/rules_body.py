@@ -16,7 +16,7 @@ from lazyprompt.files.roles import ROLES, closed_fences, role_lines
 from lazyprompt.files.scanned import PLACE
 from lazyprompt.safety.policy import COMMON_TAGS
 from lazyprompt.text.bounds import MAX_RANGE
-from lazyprompt.text.families import known_sequences
+from lazyprompt.text.markers import Markers
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
@@ -222,7 +222,7 @@ def never_reached(subject: Subject) -> Iterator[Hit]:
 
 @lru_cache(maxsize=1)
 def _markers() -> re.Pattern[str]:
-    known = sorted(known_sequences() | COMMON_TAGS, key=len, reverse=True)
+    known = sorted(Markers.known_sequences() | COMMON_TAGS, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, known)) + r"|<\|[^<>|\s\\]{1,64}\|>")
 
 
