@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.telemetry import CallRecord
     from lazyprompt.modules.trainable import TrainableModule
+    from lazyprompt.openai_form import OpenAIPrompt
     from lazyprompt.prompt import Prompt, Rendered, Segment, Text
-    from lazyprompt.prompt_maker import OpenAIPrompt
     from lazyprompt.prompter import Prompter
     from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
     from lazyprompt.text.chat.template import ChatTemplate

@@ -101,7 +101,8 @@ def run_calls(
         NoAnswerError: There is no such model, or it does not start.
         BatchError: As of :func:`lazyprompt.batch.calls.call_batch`.
     """
-    from lazyprompt.batch.calls import CallJob, call_batch  # noqa: PLC0415 - slow, and only here
+    from lazyprompt.batch.call_job import CallJob  # noqa: PLC0415 - slow, and only here
+    from lazyprompt.batch.calls import call_batch  # noqa: PLC0415 - slow, and only here
     from lazyprompt.batch.rates import Rates  # noqa: PLC0415 - as above
 
     if job.plan.form.name != "flat":

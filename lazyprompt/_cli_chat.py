@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.trainable import TrainableModule
-    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.tools import ToolsLike
 
 _NOTE, _FAULT, _CALL = "dim", "red", "cyan"
 _STYLES = {"text": "", "thinking": "dim italic"}

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import OpenAIPrompt, ToolsLike
+    from lazyprompt.openai_form import OpenAIPrompt
     from lazyprompt.prompter import Prompter
     from lazyprompt.safety.policy import Safety
+    from lazyprompt.tools import ToolsLike
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _OptionText: TypeAlias = "str | tuple[str, ...] | None"

@@ -12,7 +12,7 @@ from lazyprompt._cli_screen import Screen, warn
 if TYPE_CHECKING:
     from lazyprompt._cli_prompt import Asked
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules._base import ChatModule
+    from lazyprompt.modules._base import Model
 
 
 class RunOptions(WordsOptions, ModelOptions):
@@ -51,7 +51,7 @@ def answered(options: RunOptions) -> None:
         warn(remark(reply))
 
 
-def _said(module: ChatModule, asked: Asked, screen: Screen, *, streamed: bool) -> Reply:
+def _said(module: Model, asked: Asked, screen: Screen, *, streamed: bool) -> Reply:
     """The answer, written to the byte; on a terminal it ends its line."""
     try:
         if not streamed:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
-    from lazyprompt.prompt_maker import OpenAIPrompt
+    from lazyprompt.openai_form import OpenAIPrompt
     from lazyprompt.tokens.counter import TokenCounter
     from lazyprompt.tokens.said import Form
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
+    from lazyprompt.openai_form import OpenAIPrompt
     from lazyprompt.prompt import Text
-    from lazyprompt.prompt_maker import OpenAIPrompt
     from lazyprompt.tools import ToolSet
 
 Values: TypeAlias = "dict[str, object]"

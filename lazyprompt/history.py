@@ -39,6 +39,8 @@ class _HasType(Protocol):
 # The message objects of official clients, LangChain and AgentScope, by what they have.
 MessageObject: TypeAlias = "_HasContent | _HasParts | _HasType"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields | MessageObject]"
+# A history as it was given, or read.
+PastLike: TypeAlias = "HistoryLike | History | None"
 
 
 class History:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2s
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from lazyprompt._base.json import Json, JsonObject, checked_object, dump
 from lazyprompt.errors import FormatError
@@ -41,6 +41,16 @@ NO_RESULT = "(no result)"
 _MAPPED_LENGTH = 64
 # The names by which MIME knows the formats that the form calls otherwise.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
+
+
+class OpenAIPrompt(TypedDict):
+    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any.
+
+    Their values are JSON values. They are ``Any`` to type checkers, so that users can go into them without a cast.
+    """
+
+    messages: list[dict[str, Any]]
+    tools: NotRequired[list[dict[str, Any]]]
 
 
 def source_of(url: str) -> Source:

@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NotRequired, Self, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError
-from lazyprompt.history import EMPTY_HISTORY, History, HistoryLike
+from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.prompt import MARKERS, Rendered, Text
 from lazyprompt.safety.policy import NEUTRALIZE
 from lazyprompt.text.layout import Fields
 from lazyprompt.text.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.text.template import PromptTemplate, TextWriter, Writer, resolved_system
-from lazyprompt.tools import ToolLike, ToolSet
+from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike, Call
     from lazyprompt.formatters.report import Payload
+    from lazyprompt.history import HistoryLike, PastLike
     from lazyprompt.messages import Msg
+    from lazyprompt.openai_form import OpenAIPrompt
     from lazyprompt.safety.policy import Policy
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.instruction import Filled, InstructionTemplate
     from lazyprompt.text.layout import Laid
+    from lazyprompt.tools import ToolsLike
     from lazyprompt.training import Train, TrainingSample
 
-ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
-PastLike: TypeAlias = "HistoryLike | History | None"
 # Input, history, tools and label.
 CallArgs: TypeAlias = "tuple[object, PastLike, ToolsLike, str | None]"
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
-
-
-class OpenAIPrompt(TypedDict):
-    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any.
-
-    Their values are JSON values. They are ``Any`` to type checkers, so that users can go into them without a cast.
-    """
-
-    messages: list[dict[str, Any]]
-    tools: NotRequired[list[dict[str, Any]]]
 
 
 # What a prompter writes itself: flat text and OpenAI's form.

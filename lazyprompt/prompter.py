@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.adapters import RayMap
     from lazyprompt.batch.render import Columns, OnError
-    from lazyprompt.batch.rows import RowFault
+    from lazyprompt.batch.row import RowFault
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import Hook, OpenAIPrompt, PastLike, ToolsLike
+    from lazyprompt.history import HistoryLike, PastLike
+    from lazyprompt.openai_form import OpenAIPrompt
+    from lazyprompt.prompt_maker import Hook
     from lazyprompt.safety.policy import Safety
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.template import PromptTemplate
+    from lazyprompt.tools import ToolsLike
     from lazyprompt.training import Train, TrainingSample
 
 FORMATS = ("flat", *PROVIDERS)

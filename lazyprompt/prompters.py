@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.history import History, HistoryLike
-    from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.safety.policy import Policy
     from lazyprompt.text.instruction import Instruction, Syntax
+    from lazyprompt.tools import ToolsLike
 
 
 class ChatPrompter(Prompter):

@@ -27,6 +27,9 @@ from lazyprompt.errors import ToolsError
 ToolLike: TypeAlias = Mapping[str, object] | Callable[..., object]
 """One tool as a user may give it: a dict in the OpenAI form or another API's, or a Python function."""
 
+ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
+"""Tools as a user may give them."""
+
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}'
 # The keys that give away a tool in another form, and the advice to its author; the first match counts.
 _ADVICE = (

@@ -10,7 +10,7 @@ from client_scenes import KEY, TIMEOUT
 from model_server import Answer, ModelServer, Seen
 
 from lazyprompt import ChatPrompter, OnlineChatModule
-from lazyprompt.batch.calls import CallJob
+from lazyprompt.batch.call_job import CallJob
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.choice import Choice
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
 
 NO_LIMITS = Limits()
 

@@ -9,7 +9,7 @@ from fuzz.judge import require
 from fuzz.sandbox import encoded, scratch
 from fuzz.target import Target
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.text.chat.source import read_chat_source
+from lazyprompt.text.chat.source_files import read_chat_source
 from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
 

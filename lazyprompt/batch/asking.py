@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.batch.answer_log import Entry, tokens_of
 from lazyprompt.batch.rates import Pace
-from lazyprompt.batch.rows import RowFault
+from lazyprompt.batch.row import RowFault
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.batch.workers import reject_line
 from lazyprompt.batch.writing import json_bytes
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.answer_log import AnswerLog
-    from lazyprompt.batch.calls import CallJob
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.call_job import CallJob
+    from lazyprompt.batch.row import Row
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.tools import ToolsLike
 
 # What goes wrong, by the kinds of errors of modules; all others are a row's own.
 _OF_ALL = frozenset(("key", "not found", "rate limit"))

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lazyprompt.batch.render import Columns
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.tools import ToolsLike
 
 _INPUT = "input"
 

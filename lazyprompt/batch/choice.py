@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.rows import Row, RowFault, RowFile
+    from lazyprompt.batch.row import Row, RowFault
+    from lazyprompt.batch.rows import RowFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
 
 PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
 """The prompters that only put values into their places; a class that somebody derives may do anything."""

@@ -19,7 +19,8 @@ from signal import SIGTERM, getsignal, signal
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.batch.rows import RowFault, RowFile
+from lazyprompt.batch.row import RowFault
+from lazyprompt.batch.rows import RowFile
 from lazyprompt.batch.run import run_batch
 from lazyprompt.batch.shards import Shard, rows_of_shard, shards_of
 from lazyprompt.batch.workers import Made, WorkerEndedError
@@ -28,7 +29,7 @@ from lazyprompt.errors import missing_extra
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
     from lazyprompt.batch.run import BatchJob, Outcome, Progress
     from lazyprompt.batch.workers import Work
 

@@ -13,7 +13,8 @@ from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells, cell
 from lazyprompt.batch.forms import BatchForm, form_of
 from lazyprompt.batch.quick import PROMPTERS, quick_line
-from lazyprompt.batch.rows import RowFault, rows_of
+from lazyprompt.batch.row import RowFault
+from lazyprompt.batch.rows import rows_of
 from lazyprompt.batch.writing import json_bytes, text_bytes
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.report import Payload
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.quick import QuickLine
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
     from lazyprompt.files.prompty import Prompty
 
 Train: TypeAlias = Literal["last", "all"]

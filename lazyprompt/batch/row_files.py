@@ -12,14 +12,14 @@ from json import JSONDecodeError, JSONDecoder
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from lazyprompt.batch.rows import Kind, RowFault, shown
+from lazyprompt.batch.row import Kind, RowFault, shown
 from lazyprompt.errors import BatchError, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lazyprompt.batch.rows import Numbered, Row
+    from lazyprompt.batch.row import Numbered, Row
 
 # Rows of Parquet become Python's so many at a time.
 _STEP = 1000

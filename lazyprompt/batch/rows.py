@@ -9,19 +9,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from lazyprompt._base.files import open_regular
+from lazyprompt.batch.row import Kind, Numbered, Row
 from lazyprompt.errors import BatchError, did_you_mean
-
-Row: TypeAlias = "Mapping[str, object]"
-Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]
-Numbered: TypeAlias = "Iterator[tuple[int, Row | RowFault]]"
 
 # Tables are taken apart so many rows at a time.
 _STEP = 1000
-# So many characters of a row that cannot be read are kept to be shown.
-_SHOWN = 2000
 _ENDINGS: dict[str, Kind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -31,22 +26,6 @@ _ENDINGS: dict[str, Kind] = {
 }
 # What pandas has in the place of a value that is not there, beside NaN: pandas.NA, pandas.NaT.
 _NOTHING = frozenset({"NAType", "NaTType"})
-
-
-class RowFault(NamedTuple):
-    """A row of a file that cannot be read, or a row that has no prompt.
-
-    Attributes:
-        number: The number of the row, from 1.
-        reason: What is wrong with it.
-        line: The line of the file that it begins in, from 1; None where the file has no lines.
-        text: The row as it is written, as far as it is at hand; long ones are cut.
-    """
-
-    number: int
-    reason: str
-    line: int | None = None
-    text: str = ""
 
 
 class RowFile(NamedTuple):
@@ -127,11 +106,6 @@ def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         raise BatchError(f"{found} cannot be read: {error.strerror or error}") from error
-
-
-def shown(text: str) -> str:
-    """A row as it is written, cut where it is long."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
 
 
 def rows_of(data: object) -> Iterator[Row]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from lazyprompt.batch.choice import RawLine
     from lazyprompt.batch.counting import LineCounter
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.rows import Row, RowFault, RowFile
+    from lazyprompt.batch.row import Row, RowFault
+    from lazyprompt.batch.rows import RowFile
     from lazyprompt.batch.state import State
     from lazyprompt.batch.workers import Chunk, Made
 

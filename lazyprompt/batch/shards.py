@@ -13,7 +13,8 @@ from lazyprompt.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.batch.rows import Numbered, RowFile
+    from lazyprompt.batch.row import Numbered
+    from lazyprompt.batch.rows import RowFile
 
 # A shard is what is done again when the process that works on it is killed.
 _ROWS = 5000

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt.batch.choice import parsed
-from lazyprompt.batch.rows import RowFault
+from lazyprompt.batch.row import RowFault
 from lazyprompt.errors import BatchError, LazyPromptError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lazyprompt.batch.choice import RawLine
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
 
 Chunk: TypeAlias = "Sequence[tuple[int, Row | RowFault | RawLine]]"
 """Rows that are worked on together, with their numbers."""

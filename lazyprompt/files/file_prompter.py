@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from lazyprompt.files.filling import Filling
     from lazyprompt.files.turns import Step
     from lazyprompt.formatters.report import Report
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt_maker import HookArgs, OpenAIPrompt, PastLike, ToolsLike
+    from lazyprompt.history import HistoryLike, PastLike
+    from lazyprompt.openai_form import OpenAIPrompt
+    from lazyprompt.prompt_maker import HookArgs
     from lazyprompt.text.call_input import Fixed
     from lazyprompt.text.instruction import Parts
+    from lazyprompt.tools import ToolsLike
 
 
 class _Said(NamedTuple):

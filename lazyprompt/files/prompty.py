@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.batch.rows import RowFault
+    from lazyprompt.batch.row import RowFault
     from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filled
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike
     from lazyprompt.messages import Msg
-    from lazyprompt.prompt_maker import OpenAIPrompt, PromptMaker, ToolsLike
+    from lazyprompt.openai_form import OpenAIPrompt
+    from lazyprompt.prompt_maker import PromptMaker
     from lazyprompt.text.chat.template import ChatTemplate
+    from lazyprompt.tools import ToolsLike
 
 
 class More(TypedDict, total=False):

@@ -9,7 +9,7 @@ import re
 from contextlib import closing, suppress
 from threading import Lock, Thread, Timer
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from lazyprompt._version import __version__
 from lazyprompt.errors import MediaError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from urllib3.connection import HTTPConnection
     from urllib3.response import HTTPResponse
 
-    from lazyprompt.formatters.media import MediaResolver
 
 _PORTS = {"http": 80, "https": 443}
 _HOPS = 5
@@ -119,6 +118,25 @@ class Deadline:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
 
+class Limits(Protocol):
+    """The rules for an address that is fetched, as :class:`lazyprompt.MediaResolver` has them."""
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """The only hosts that may be asked; none for all public ones."""
+        ...
+
+    @property
+    def max_bytes(self) -> int:
+        """The most bytes of an answer."""
+        ...
+
+    @property
+    def timeout(self) -> float:
+        """The seconds for all of it."""
+        ...
+
+
 def shown(url: str) -> str:
     """A URL as errors print it: without what may be secret (credentials, query) and not too long."""
     found = _ADDRESS.fullmatch(url)
@@ -182,7 +200,7 @@ def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
         raise refused(where, url, "is on a host that hosts= of the media resolver does not list; add it there")
 
 
-def fetched(url: str, where: str, rules: MediaResolver, deadline: Deadline) -> Answer:
+def fetched(url: str, where: str, rules: Limits, deadline: Deadline) -> Answer:
     """The content at an address; MediaError where it may not be asked, or gives none within the limits."""
     from http.client import HTTPException  # noqa: PLC0415 - see the module docstring
 
@@ -298,7 +316,7 @@ def _public(ip: IPv4Address | IPv6Address) -> bool:
     return ip in ip_network("2000::/3") and ip.is_global
 
 
-def _resolved(address: Address, url: str, where: str, rules: MediaResolver, deadline: Deadline) -> list[str]:
+def _resolved(address: Address, url: str, where: str, rules: Limits, deadline: Deadline) -> list[str]:
     """The IP addresses of a host, all of them vetted."""
     if address.literal:
         return [address.host]
@@ -356,7 +374,7 @@ def _connected(address: Address, ips: list[str], deadline: Deadline) -> HTTPConn
     raise failure
 
 
-def _asked(address: Address, url: str, where: str, rules: MediaResolver, deadline: Deadline) -> Answer | str:
+def _asked(address: Address, url: str, where: str, rules: Limits, deadline: Deadline) -> Answer | str:
     """The answer, or where it redirects to."""
     ips = _resolved(address, url, where, rules, deadline)
     headers = {
@@ -373,7 +391,7 @@ def _asked(address: Address, url: str, where: str, rules: MediaResolver, deadlin
             return _answer(response, url, where, rules, deadline)
 
 
-def _answer(response: HTTPResponse, url: str, where: str, rules: MediaResolver, deadline: Deadline) -> Answer | str:
+def _answer(response: HTTPResponse, url: str, where: str, rules: Limits, deadline: Deadline) -> Answer | str:
     location = response.headers.get("Location")
     if response.status in {301, 302, 303, 307, 308} and location:
         return _onward(url, location, where)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from lazyprompt._base.roles import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters._turns import Turn
-    from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Msg
+    from lazyprompt.formatters.shape import Path
 
 
 # A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
@@ -23,43 +19,6 @@ Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
 # A message as the rules look at it: its place, who speaks (system, user, assistant, tool), its blocks, the speaker, and
 # whether its keys and values are surely of the right shape and hold no mark, so that nobody need look at them again.
 View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None, bool]"
-
-
-class Form(Protocol):
-    """A wire form: the block mapping of a provider, or of a family of them."""
-
-    @property
-    def messages_key(self) -> str:
-        """The key of the payload that holds the conversation."""
-        ...
-
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The payload of turns that keep the provider's rules, tools apart; fresh all through."""
-        ...
-
-    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Tools in the provider's form.
-
-        Raises:
-            FormatError: A tool has no form there.
-        """
-        ...
-
-    def shape(self, profile: Profile) -> Check:
-        """What a payload must look like, whatever it says."""
-        ...
-
-    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the functions that a payload declares, each with its place."""
-        ...
-
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The messages of a payload for the rules; what has no known shape is passed over."""
-        ...
-
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The provider's answer as a message."""
-        ...
 
 
 def text_of_json(value: object) -> str:

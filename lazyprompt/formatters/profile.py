@@ -4,20 +4,55 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from lazyprompt._base.frozen import read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
-    from lazyprompt.formatters.form import Form
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.formatters._turns import Turn
+    from lazyprompt.formatters.form import View
+    from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.messages import Msg
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = ("application/pdf",)
+
+
+class Form(Protocol):
+    """A wire form: the block mapping of a provider, or of a family of them."""
+
+    @property
+    def messages_key(self) -> str:
+        """The key of the payload that holds the conversation."""
+
+    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+        """The payload of turns that keep the provider's rules, tools apart; fresh all through."""
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """Tools in the provider's form.
+
+        Raises:
+            FormatError: A tool has no form there.
+        """
+
+    def shape(self, profile: Profile) -> Check:
+        """What a payload must look like, whatever it says."""
+
+    def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+        """The names of the functions that a payload declares, each with its place."""
+
+    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+        """The messages of a payload for the rules; what has no known shape is passed over."""
+
+    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
+        """The provider's answer as a message."""
 
 
 @read_only

@@ -28,6 +28,7 @@ from lazyprompt.inspect.html_text import (
     name,
     text,
 )
+from lazyprompt.inspect.look import Look
 from lazyprompt.messages import Msg
 from lazyprompt.prompt import Prompt, Rendered
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.report import Trimmed
     from lazyprompt.history import HistoryLike
-    from lazyprompt.inspect.look import Look
     from lazyprompt.prompt import Text
 
 # How many rows of a table are open before the rest is folded.
@@ -170,6 +170,7 @@ _VIEWS: Final[Mapping[type, Callable[[Any], str]]] = {
     Msg: message_html,
     TrimReport: trim_html,
     Reply: reply_html,
+    Look: look_html,
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from lazyprompt._base.display import html_of
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload
 from lazyprompt.history import History
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from lazyprompt.inspect.cautions import Caution
     from lazyprompt.inspect.marks import Mark
     from lazyprompt.prompt import Segment, Text
-    from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.prompter import Prompter
     from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.tools import ToolsLike
 
 # What a budget's report calls that which belongs to no slot: of flat text these are the markers.
 FRAMING = "framing"
@@ -105,9 +106,7 @@ class Look:
     unit: str = "tokens"
 
     def _repr_html_(self) -> str:
-        from lazyprompt.inspect.html import look_html  # noqa: PLC0415 - only a notebook needs it
-
-        return look_html(self)
+        return html_of(self)
 
 
 def look(

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from lazyprompt.history import HistoryLike
     from lazyprompt.modules._reading import Exchange
     from lazyprompt.modules._sending import Sender
-    from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.structured import ResponseFormat
-    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.tools import ToolsLike
 
     class HasPrompter(Protocol):
         """A prompt in a file."""
@@ -73,7 +72,7 @@ class Turn(NamedTuple):
     said: str | None
 
 
-class ChatModule(ABC):
+class Model(ABC):
     """A model that can be asked, with a prompter attached.
 
     Args:
@@ -241,28 +240,6 @@ class ChatModule(ABC):
         made = request.payload
         report, trim = (made.report, made.trim) if isinstance(made, Payload) else ((), None)
         return Payload({"model": request.model, **made, **request.params}, report, trim)
-
-    def chat(
-        self,
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-        *,
-        values: Mapping[str, object] | None = None,
-    ) -> Chat:
-        """A conversation with the model, which keeps what was said.
-
-        Args:
-            history: What was said before.
-            tools: What the model may call in all of it.
-            values: Values for slots of the prompter in all of it, as of :meth:`lazyprompt.Prompter.partial`.
-
-        Raises:
-            SlotError: A value is for no slot.
-        """
-        from lazyprompt.modules.chat import Chat  # noqa: PLC0415 - it knows this module
-
-        module = self if not values else self.share(self._prompter.partial(**values), self._history.messages)
-        return Chat(module, history, tools)
 
     @abstractmethod
     def _sender(self) -> Sender:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.chat.source import ChatSource, read_source
+from lazyprompt.text.chat.source import ChatSource
+from lazyprompt.text.chat.source_files import read_source
 from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.text.markers import Markers
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
 from lazyprompt.history import History
-from lazyprompt.modules._base import ChatModule
+from lazyprompt.modules._base import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +99,7 @@ class _Told(NamedTuple):
     answer: list[int]
 
 
-class Bridged(ChatModule):
+class Bridged(Model):
     """A local model in one conversation; not to be used by several threads at once.
 
     Args:

@@ -12,6 +12,7 @@ from lazyprompt._base.files import read_regular, write_whole
 from lazyprompt.errors import HistoryError
 from lazyprompt.history import messages_from
 from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.modules._base import Model
 from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
-    from lazyprompt.modules._base import ChatModule
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.structured import ResponseFormat
-    from lazyprompt.prompt_maker import ToolsLike
+    from lazyprompt.tools import ToolsLike
 
 _FORMAT = "lazyprompt.chat/1"
 # The largest saved conversation that is read.
@@ -34,7 +34,7 @@ _BLOCKS = get_args(Block)
 class _Continues(Protocol):
     """A model whose conversations can go on with what its engine knows of them."""
 
-    def continued(self) -> ChatModule:
+    def continued(self) -> Model:
         """What is asked in its place."""
         ...
 
@@ -57,7 +57,7 @@ class Chat:
 
     def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
         self.module = module
-        self._asked = module.continued() if isinstance(module, _Continues) else module
+        self._asked: Model = module.continued() if isinstance(module, _Continues) else module
         self._tools = None if tools is None else ToolSet.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
 
@@ -170,6 +170,30 @@ class Chat:
     def _keep(self, reply: Reply) -> None:
         """Keep a turn, now that its answer is there."""
         self._history += reply.turn
+
+
+class ChatModule(Model):
+    """A model that conversations are held with."""
+
+    def chat(
+        self,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        values: Mapping[str, object] | None = None,
+    ) -> Chat:
+        """Begin a conversation with the model.
+
+        Args:
+            history: What was said before.
+            tools: What the model may call in all of it.
+            values: Values for slots of the prompter in all of it, as of :meth:`lazyprompt.Prompter.partial`.
+
+        Raises:
+            SlotError: A value is for no slot.
+        """
+        module = self if not values else self.share(self._prompter.partial(**values), self._history.messages)
+        return Chat(module, history, tools)
 
 
 def _written(message: Msg) -> Mapping[str, Any]:

@@ -10,9 +10,9 @@ from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
-from lazyprompt.modules._base import ChatModule
 from lazyprompt.modules._reading import Exchange, ProviderReader
 from lazyprompt.modules._sending import Limits, Sender
+from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.sources import source_named
 from lazyprompt.tokens.windows import context_of
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.tokens.counter import CountsMessages
+    from lazyprompt.tools import ToolsLike
 
 TIMEOUT = 60.0
 RETRIES = 2
@@ -154,7 +154,7 @@ class OnlineChatModule(ChatModule):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
-        """Ask the model; see :meth:`ChatModule.__call__`."""
+        """Ask the model; see :meth:`Model.__call__`."""
         if not self._streams:
             return super().__call__(input, history, tools, response_format=response_format, **params)
         stream = self.stream(input, history, tools, response_format=response_format, **params)

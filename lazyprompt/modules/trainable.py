@@ -12,12 +12,12 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import EngineError
-from lazyprompt.modules._base import ChatModule
 from lazyprompt.modules._layout import Given, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, TextReader
 from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules._served import Served, added_by, address_of, checked
 from lazyprompt.modules.bridged import Asked, Bridged, Local, answer_ids
+from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from lazyprompt.encoding import TokenizerLike
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.history import HistoryLike
-    from lazyprompt.modules._base import Call
+    from lazyprompt.modules._base import Call, Model
     from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompt import Rendered
-    from lazyprompt.prompt_maker import ToolsLike
     from lazyprompt.prompter import Prompter
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.markers import Markers
+    from lazyprompt.tools import ToolsLike
 
 # An engine may load a long prompt for a while before its first word.
 TIMEOUT = 600.0
@@ -264,7 +264,7 @@ class TrainableModule(ChatModule):
         fitted = self.layout.fitted(prompter)
         return fitted if self._budget is None else fitted.with_budget(self._budget)
 
-    def continued(self) -> ChatModule:
+    def continued(self) -> Model:
         """The model for one conversation: each prompt goes on with the ids that the engine was given and said before.
 
         Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer

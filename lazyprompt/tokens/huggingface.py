@@ -67,7 +67,7 @@ class HuggingFaceTokenCounter:
     def __init__(self, tokenizer: str | Path, *, chat_template: str | None = None) -> None:
         # Jinja costs as much to import as all of the rest.
         from lazyprompt.text.chat.jinja import ChatJinja  # noqa: PLC0415
-        from lazyprompt.text.chat.source import read_chat_source  # noqa: PLC0415
+        from lazyprompt.text.chat.source_files import read_chat_source  # noqa: PLC0415
 
         self.tokenizer = tokenizer
         self.chat_template = chat_template

@@ -22,7 +22,8 @@ from pyarrow import parquet
 from lazyprompt import ChatPrompter
 from lazyprompt.batch import row_files
 from lazyprompt.batch.render import RowPlan
-from lazyprompt.batch.rows import RowFault, fingerprint, read_rows, row_file, rows_of
+from lazyprompt.batch.row import RowFault
+from lazyprompt.batch.rows import fingerprint, read_rows, row_file, rows_of
 from lazyprompt.errors import BatchError, MissingExtraError
 
 if TYPE_CHECKING:

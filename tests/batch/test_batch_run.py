@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.rows import Kind, Row
+    from lazyprompt.batch.row import Kind, Row
 
 SPLIT = Limits(requests=400)
 

@@ -16,7 +16,8 @@ from model_server import Answer, ModelServer, Slow, Status
 from lazyprompt import ChatPrompter, TrainableModule
 from lazyprompt.batch import journal as journal_module
 from lazyprompt.batch.answer_log import AnswerLog
-from lazyprompt.batch.calls import CallJob, call_batch
+from lazyprompt.batch.call_job import CallJob
+from lazyprompt.batch.calls import call_batch
 from lazyprompt.batch.counting import LineCounter
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.render import RowPlan

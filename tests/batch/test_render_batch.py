@@ -19,7 +19,7 @@ from lazyprompt.batch import render
 from lazyprompt.batch.forms import FORMS, form_of
 from lazyprompt.batch.quick import quick_line
 from lazyprompt.batch.render import Columns, RowPlan, render_batch, render_columns
-from lazyprompt.batch.rows import RowFault
+from lazyprompt.batch.row import RowFault
 from lazyprompt.batch.writing import json_bytes
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError

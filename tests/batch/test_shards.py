@@ -20,7 +20,7 @@ from lazyprompt.errors import BatchError, MissingExtraError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.batch.rows import Row, RowFault
+    from lazyprompt.batch.row import Row, RowFault
 
 
 def lines_file(folder: Path, count: int = 40, end: str = "\n") -> RowFile:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.row import Row
 
 YAML = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
 

@@ -38,7 +38,7 @@ from lazyprompt.messages import (
     VideoBlock,
 )
 from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.source import read_chat_source
+from lazyprompt.text.chat.source_files import read_chat_source
 from lazyprompt.tokens import huggingface
 from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
 from lazyprompt.tokens.media import media_tokens

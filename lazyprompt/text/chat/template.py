@@ -17,7 +17,7 @@ from lazyprompt.text.chat.frame import messages_of, plain_chat
 from lazyprompt.text.chat.jinja import ChatJinja
 from lazyprompt.text.chat.messages import plain_data, plain_tools, texts_in, with_json_arguments
 from lazyprompt.text.chat.plain import plain_form_of
-from lazyprompt.text.chat.source import ChatSource, read_source
+from lazyprompt.text.chat.source_files import read_source
 from lazyprompt.text.chat.trained import answer_end, trained_parts
 from lazyprompt.text.chat.untrusted import rendered_with_origins
 from lazyprompt.text.markers import Markers
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt.text.chat.bridge import Bridge
     from lazyprompt.text.chat.check import TemplateReport
     from lazyprompt.text.chat.frame import PlainChat
+    from lazyprompt.text.chat.source import ChatSource
     from lazyprompt.tools import ToolLike
     from lazyprompt.training import Train
 

@@ -9,7 +9,8 @@ import pytest
 from chat_judges import TOOLS, deepseek, tokenizer_in
 
 from lazyprompt.errors import TemplateError, TokenizerError
-from lazyprompt.text.chat.source import ChatSource, read_chat_source
+from lazyprompt.text.chat.source import ChatSource
+from lazyprompt.text.chat.source_files import read_chat_source
 
 if TYPE_CHECKING:
     from pathlib import Path
