@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.adapters import RayMap
-    from lazyprompt.batch.render import Columns, OnError
-    from lazyprompt.batch.row import RowFault
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.providers import OtherProvider
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.history import HistoryLike, PastLike
     from lazyprompt.openai_form import OpenAIPrompt
     from lazyprompt.prompt_maker import Hook
+    from lazyprompt.prompter_rows import Columns, OnError, RayMap, RowFault
     from lazyprompt.safety.policy import Safety
     from lazyprompt.text.chat.template import ChatTemplate
     from lazyprompt.text.template import PromptTemplate
@@ -75,6 +73,11 @@ class Prompter(PromptMaker):
         """
         form = self._instruction.input_form
         return name_of_text(form, {*given, *dict(form.fixed)})
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether slots have values of their own, as the inputs of a prompt file have."""
+        return False
 
     @property
     def response_format(self) -> JsonObject | None:
@@ -490,7 +493,7 @@ class Prompter(PromptMaker):
             BatchError: The rows are no rows, or the settings do not fit.
             LazyPromptError: As in :meth:`generate_prompt`; the message begins with the number of the row.
         """
-        from lazyprompt.batch.render import render_batch  # noqa: PLC0415 - a room above, for this method alone
+        from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: rows are work for the folder above
 
         return render_batch(self, rows, format=format, model=model, columns=columns, params=params, on_error=on_error)
 
@@ -516,8 +519,8 @@ class Prompter(PromptMaker):
             BatchError: The settings do not fit.
             FormatError: There is no such form.
         """
-        from lazyprompt.batch.adapters import ray_map  # noqa: PLC0415 - a room above, for this method alone
-        from lazyprompt.batch.render import RowPlan  # noqa: PLC0415 - as above
+        from lazyprompt.batch.adapters import ray_map  # noqa: PLC0415  # door: as render_batch
+        from lazyprompt.batch.render import RowPlan  # noqa: PLC0415  # door: as render_batch
 
         return ray_map(RowPlan.of(self, format, model=model, columns=columns, params=params))
 

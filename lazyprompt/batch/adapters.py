@@ -14,7 +14,7 @@ missing becomes one of floats, and 7 would be rendered as 7.0.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt.batch.render import render_columns
 from lazyprompt.batch.row_files import arrow
@@ -25,20 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.batch.render import RowPlan
+    from lazyprompt.prompter_rows import RayMap
 
 MADE = ("line", "error")
 """The columns that are added."""
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
 _Made: TypeAlias = "dict[str, list[str | None]]"
-
-
-class RayMap(TypedDict):
-    """What :meth:`ray.data.Dataset.map_batches` takes, to be given with two asterisks."""
-
-    fn: type[ArrowLines]
-    fn_constructor_args: tuple[RowPlan]
-    batch_format: Literal["pyarrow"]
 
 
 class ColumnLines:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.batch.answer_log import Entry, tokens_of
 from lazyprompt.batch.rates import Pace
-from lazyprompt.batch.row import RowFault
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.batch.workers import reject_line
 from lazyprompt.batch.writing import json_bytes
 from lazyprompt.errors import LazyPromptError, ModuleError
+from lazyprompt.prompter_rows import RowFault
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from lazyprompt.text.slots import listed, value_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lazyprompt.batch.render import Columns
     from lazyprompt.batch.row import Row
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.history import HistoryLike
+    from lazyprompt.prompter_rows import Columns
     from lazyprompt.tools import ToolsLike
 
 _INPUT = "input"

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.row import Row, RowFault
+    from lazyprompt.batch.row import Row
     from lazyprompt.batch.rows import RowFile
+    from lazyprompt.prompter_rows import RowFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ own.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lazyprompt.batch.writing import json_bytes, text_bytes
 from lazyprompt.errors import LazyPromptError
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lazyprompt._base.json import Json
-    from lazyprompt.batch.render import RowPlan
+    from lazyprompt.batch.cells import Cells
+    from lazyprompt.batch.forms import BatchForm
     from lazyprompt.batch.row import Row
 
 PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
@@ -40,6 +41,38 @@ _TEXTS = re.compile('"\ue002([0-9]+)\ue003"')
 _SIGNS = re.compile("[\ue000-\ue003]")
 # What a value of another row may be like.
 _TRIAL = ' "A\\\n\r\t\x00\x7f\u2028中文 {x} </s> '
+
+
+class Plan(Protocol):
+    """A plan of rows, as :class:`lazyprompt.batch.render.RowPlan` is one."""
+
+    @property
+    def prompter(self) -> Prompter:
+        """The prompter."""
+        ...
+
+    @property
+    def form(self) -> BatchForm:
+        """The form of a line."""
+        ...
+
+    @property
+    def prompty(self) -> object:
+        """The prompt file, or None."""
+        ...
+
+    @property
+    def cells(self) -> Cells:
+        """The places of values in a row."""
+        ...
+
+    def body(self, row: Row) -> Json:
+        """Return the prompt of a row."""
+        ...
+
+    def careful_line(self, number: int, row: Row) -> bytes:
+        """Return the line of any row."""
+        ...
 
 
 class _Text(NamedTuple):
@@ -125,7 +158,7 @@ class QuickLine:
         return b"".join(line)
 
 
-def quick_line(plan: RowPlan, *, with_input: bool) -> QuickLine | None:
+def quick_line(plan: Plan, *, with_input: bool) -> QuickLine | None:
     """What makes the lines of a plan's plain rows.
 
     Args:
@@ -149,7 +182,7 @@ def quick_line(plan: RowPlan, *, with_input: bool) -> QuickLine | None:
         return None
 
 
-def _is_plain(plan: RowPlan) -> bool:
+def _is_plain(plan: Plan) -> bool:
     """Whether all that happens to the values of a plan is that they are put into their places."""
     form, prompter = plan.form, plan.prompter
     if form.sample or form.provider == "flat" or plan.prompty is not None or type(prompter) not in PROMPTERS:
@@ -166,7 +199,7 @@ def _is_plain(plan: RowPlan) -> bool:
     )
 
 
-def _compiled(plan: RowPlan, wanted: Sequence[str], *, with_input: bool) -> QuickLine | None:
+def _compiled(plan: Plan, wanted: Sequence[str], *, with_input: bool) -> QuickLine | None:
     columns = list(dict.fromkeys(wanted))
     texts: list[_Text] = []
 
@@ -204,7 +237,7 @@ def _compiled(plan: RowPlan, wanted: Sequence[str], *, with_input: bool) -> Quic
     )
 
 
-def _wanted(plan: RowPlan, *, with_input: bool) -> list[str]:
+def _wanted(plan: Plan, *, with_input: bool) -> list[str]:
     """The column of each place that a value goes to."""
     instruction, cells = plan.prompter.made_of.instruction, plan.cells
     slots = [slot for template in instruction.templates for slot in template.origins(template.literals)[1::2]]

@@ -19,12 +19,12 @@ from signal import SIGTERM, getsignal, signal
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.batch.row import RowFault
 from lazyprompt.batch.rows import RowFile
 from lazyprompt.batch.run import run_batch
 from lazyprompt.batch.shards import Shard, rows_of_shard, shards_of
 from lazyprompt.batch.workers import Made, WorkerEndedError
 from lazyprompt.errors import missing_extra
+from lazyprompt.prompter_rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

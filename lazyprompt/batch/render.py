@@ -13,13 +13,13 @@ from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells, cell
 from lazyprompt.batch.forms import BatchForm, form_of
 from lazyprompt.batch.quick import PROMPTERS, quick_line
-from lazyprompt.batch.row import RowFault
 from lazyprompt.batch.rows import rows_of
 from lazyprompt.batch.writing import json_bytes, text_bytes
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.history import History
 from lazyprompt.prompter import Prompter
+from lazyprompt.prompter_rows import Columns, OnError, RowFault
 from lazyprompt.text.slots import listed
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty
 
 Train: TypeAlias = Literal["last", "all"]
-OnError: TypeAlias = Literal["raise", "return"]
 
 # What a prompt says itself, in whichever form: no further field of a request may take its place.
 _SAID = frozenset(
@@ -39,27 +38,6 @@ _SAID = frozenset(
 )
 # The kinds of a prompt file's inputs whose values are no text: a text may be meant for all others.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Which columns of a row are what.
-
-    A column that fills a slot is nothing else: where ``history`` is a slot, no column is the history.
-
-    Args:
-        input: The column of each slot (and of ``input``, what the user says), where it has another name.
-        history: The column of what was said before: a list, or JSON of one.
-        tools: The column of the tools that the model may call: a list, or JSON of one.
-        label: The column of the answer, for the forms to train with; no other form looks at it.
-        id: The column of the name of the row; a row without one is ``row-<number>``.
-    """
-
-    input: Mapping[str, str] = field(default_factory=dict[str, str])
-    history: str = "history"
-    tools: str = "tools"
-    label: str = "label"
-    id: str = "id"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +58,7 @@ class RowPlan:
     prompter: Prompter
     form: BatchForm
     model: str | None = None
-    columns: Columns = Columns()
+    columns: Columns = field(default_factory=Columns)
     params: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
     train: Train = "last"
     strict: bool = True
@@ -206,11 +184,7 @@ class RowPlan:
 
     def _is_file(self) -> bool:
         """Whether the prompter is a prompt file's."""
-        if type(self.prompter) in PROMPTERS:
-            return False
-        from lazyprompt.files.file_prompter import FilePrompter  # noqa: PLC0415 - files cost 150 ms, and few are one
-
-        return isinstance(self.prompter, FilePrompter)
+        return self.prompter.has_defaults
 
     @property
     def settings(self) -> JsonObject:

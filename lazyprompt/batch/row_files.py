@@ -12,8 +12,9 @@ from json import JSONDecodeError, JSONDecoder
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from lazyprompt.batch.row import Kind, RowFault, shown
+from lazyprompt.batch.row import Kind, shown
 from lazyprompt.errors import BatchError, missing_extra
+from lazyprompt.prompter_rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,8 +16,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt.batch.choice import parsed
-from lazyprompt.batch.row import RowFault
 from lazyprompt.errors import BatchError, LazyPromptError
+from lazyprompt.prompter_rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

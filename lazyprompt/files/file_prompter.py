@@ -151,6 +151,11 @@ class FilePrompter(Prompter):
         return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
 
     @property
+    def has_defaults(self) -> bool:
+        """Whether slots have values of their own: inputs may."""
+        return True
+
+    @property
     def response_format(self) -> JsonObject | None:
         """The schema of the file's outputs."""
         outputs = self._filling.spec.outputs

@@ -18,12 +18,12 @@ from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, Msg, Prompte
 from lazyprompt.batch import render
 from lazyprompt.batch.forms import FORMS, form_of
 from lazyprompt.batch.quick import quick_line
-from lazyprompt.batch.render import Columns, RowPlan, render_batch, render_columns
-from lazyprompt.batch.row import RowFault
+from lazyprompt.batch.render import RowPlan, render_batch, render_columns
 from lazyprompt.batch.writing import json_bytes
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
 from lazyprompt.messages import AudioBlock, Base64Source
+from lazyprompt.prompter_rows import Columns, RowFault
 from lazyprompt.text.instruction import ChatInstructionTemplate
 from lazyprompt.text.template import ChatPromptTemplate
 from lazyprompt.tokens.counter import CharTokenCounter

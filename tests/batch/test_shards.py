@@ -20,7 +20,8 @@ from lazyprompt.errors import BatchError, MissingExtraError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.batch.row import Row, RowFault
+    from lazyprompt.batch.row import Row
+    from lazyprompt.prompter_rows import RowFault
 
 
 def lines_file(folder: Path, count: int = 40, end: str = "\n") -> RowFile:

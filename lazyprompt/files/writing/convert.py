@@ -13,7 +13,7 @@ from lazyprompt.files.writing.to_langchain import to_langchain
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.prompt_source import PromptSource
 
 TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {
     "v2": to_v2,
@@ -24,7 +24,7 @@ TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {
 """The forms, by their names."""
 
 
-def convert(prompty: Prompty, to: str) -> Converted:
+def convert(prompty: PromptSource, to: str) -> Converted:
     """Write a prompt file in another form.
 
     References stay references, so that no secret is written. Within the dialects of Prompty, what is the same in both
@@ -48,7 +48,7 @@ def convert(prompty: Prompty, to: str) -> Converted:
     return TARGETS[to](Original(prompty))
 
 
-def converted_whole(prompty: Prompty, to: str) -> str:
+def converted_whole(prompty: PromptSource, to: str) -> str:
     """The text of :func:`convert`, where the form says all of it.
 
     Args:

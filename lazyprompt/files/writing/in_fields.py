@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lazyprompt._base.json import Json
-    from lazyprompt.files.writing.conversion import Original
+    from lazyprompt.files.writing.original import OriginalText
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")
 """A medium in Markdown: what stands in the brackets, and the address, which may be a slot."""
@@ -35,7 +35,7 @@ _TAG: Final = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 _RENAMED: Final = {"id": "name", "type": "kind"}
 
 
-def in_fields(original: Original) -> Translated:
+def in_fields(original: OriginalText) -> Translated:
     """A file whose text is said by fields where Prompty v2 does so.
 
     Args:
@@ -67,7 +67,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
 class _Making:
     """The fields that are made, and the notes on them."""
 
-    def __init__(self, original: Original) -> None:
+    def __init__(self, original: OriginalText) -> None:
         self._original = original
         self._dialect = original.prompty.dialect
         self.fields = dict(original.in_v2.fields)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.front_matter import Parts
-    from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.prompt_source import PromptSource
 
-    AnyPrompty = TypeVar("AnyPrompty", bound=Prompty)
+    AnyPrompty = TypeVar("AnyPrompty", bound=PromptSource)
 
 
 class Changes(TypedDict, total=False):
@@ -43,7 +43,7 @@ _KNOWN: Final = tuple(Changes.__annotations__)
 _SECRET: Final = 8
 
 
-def rewritten(prompty: Prompty, changes: Changes) -> str:
+def rewritten(prompty: PromptSource, changes: Changes) -> str:
     """The text of a prompt file with fields changed.
 
     Args:
@@ -62,7 +62,7 @@ def rewritten(prompty: Prompty, changes: Changes) -> str:
             raise TypeError(
                 f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
             )
-    source = Source(prompty.text, str(prompty.path or prompty.name or "<string>"))
+    source = Source(prompty.text, prompty.called)
     foreign = [name for name in changes if name in _SAID_OTHERWISE and prompty.dialect not in _OF_V2]
     if foreign:
         raise PromptFileError(
@@ -104,7 +104,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
         # What a reference leads to is another value, may be another by now, and is told nobody.
         if got.get(name) != wanted and "${" not in str(own):
             what = f"{name} cannot be changed so in this file, of the dialect {made.dialect}: it would say"
-            raise PromptFileError(f"{made.path or made.name or '<string>'}: {what} {got.get(name)!r}, not {wanted!r}")
+            raise PromptFileError(f"{made.called}: {what} {got.get(name)!r}, not {wanted!r}")
     return made
 
 

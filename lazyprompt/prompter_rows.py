@@ -1,0 +1,56 @@
+"""Types of a prompter's work on many rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OnError: TypeAlias = Literal["raise", "return"]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a row are what.
+
+    A column that fills a slot is nothing else: where ``history`` is a slot, no column is the history.
+
+    Args:
+        input: The column of each slot (and of ``input``, what the user says), where it has another name.
+        history: The column of what was said before: a list, or JSON of one.
+        tools: The column of the tools that the model may call: a list, or JSON of one.
+        label: The column of the answer, for the forms to train with; no other form looks at it.
+        id: The column of the name of the row; a row without one is ``row-<number>``.
+    """
+
+    input: Mapping[str, str] = field(default_factory=dict[str, str])
+    history: str = "history"
+    tools: str = "tools"
+    label: str = "label"
+    id: str = "id"
+
+
+class RowFault(NamedTuple):
+    """A row of a file that cannot be read, or a row that has no prompt.
+
+    Attributes:
+        number: The number of the row, from 1.
+        reason: What is wrong with it.
+        line: The line of the file that it begins in, from 1; None where the file has no lines.
+        text: The row as it is written, as far as it is at hand; long ones are cut.
+    """
+
+    number: int
+    reason: str
+    line: int | None = None
+    text: str = ""
+
+
+class RayMap(TypedDict):
+    """Arguments of ``ray.data.Dataset.map_batches``."""
+
+    fn: type[Any]
+    fn_constructor_args: tuple[Any]
+    batch_format: Literal["pyarrow"]
