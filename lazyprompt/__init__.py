@@ -230,7 +230,7 @@ _HOMES = {
     "modules.telemetry": "CallRecord",
     "modules.trainable": "TrainableModule",
     "prompt": "Prompt Rendered Segment Text",
-    "prompt_maker": "OpenAIPrompt",
+    "openai_form": "OpenAIPrompt",
     "prompter": "Prompter",
     "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
     "_base.secret": "Secret",

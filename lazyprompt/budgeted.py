@@ -10,6 +10,8 @@ from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, Fate, ItemTokens, Tokens, TrimReport
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError, did_you_mean
+from lazyprompt.formatters.formatter import countable
+from lazyprompt.formatters.providers import profile_of
 from lazyprompt.history import EMPTY_HISTORY, History
 from lazyprompt.text.slots import listed, value_text
 
@@ -91,8 +93,6 @@ def cost_of(budget: Budget, form: str | None, prompt: str | OpenAIPrompt | Paylo
     """What a prompt costs in its form, by a budget's counter."""
     if isinstance(prompt, str):
         return budget.count_text(prompt)
-    from lazyprompt.formatters.formatter import countable  # noqa: PLC0415 - flat text needs none of it
-    from lazyprompt.formatters.providers import profile_of  # noqa: PLC0415
 
     return budget.count(*countable(prompt, profile_of(str(form))))
 

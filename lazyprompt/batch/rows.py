@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 from lazyprompt._base.files import open_regular
+from lazyprompt.batch import row_files
 from lazyprompt.batch.row import Kind, Numbered, Row
+from lazyprompt.batch.row_files import arrow
 from lazyprompt.errors import BatchError, did_you_mean
 
 # Tables are taken apart so many rows at a time.
@@ -78,8 +80,6 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
             when the first row is asked for.
         MissingExtraError: It is Parquet, and pyarrow is not installed.
     """
-    from lazyprompt.batch import row_files  # noqa: PLC0415 - rows that are at hand need none of it
-
     if start < 0:
         raise BatchError(f"start is {start}; it is how many rows to pass over, from 0")
     found = path if isinstance(path, RowFile) else row_file(path)
@@ -221,8 +221,6 @@ def is_nan(value: object) -> bool:
 
 def _of_stream(stream: object) -> Iterator[Row]:
     """Whatever gives a stream of Arrow, and is known by nothing else."""
-    from lazyprompt.batch.row_files import arrow  # noqa: PLC0415 - only such a stream needs it
-
     return chain.from_iterable(map(_of_batch, arrow().RecordBatchReader.from_stream(stream)))
 
 

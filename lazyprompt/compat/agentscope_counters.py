@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lazyprompt.errors import missing_extra
 from lazyprompt.formatters import counters
 from lazyprompt.tokens import counter as chars
+from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter as Counter
+from lazyprompt.tokens.openai import TiktokenCounter
 
 if TYPE_CHECKING:
     from lazyprompt.tokens.counter import CountsMessages
@@ -58,7 +60,6 @@ class OpenAITokenCounter(_Own):
     """
 
     def __init__(self, model_name: str, **options: Any) -> None:  # noqa: ANN401 - as TiktokenCounter has them
-        from lazyprompt.tokens.openai import TiktokenCounter  # noqa: PLC0415 - slow
 
         self.model_name = model_name
         super().__init__(TiktokenCounter(model_name, **options))
@@ -118,6 +119,5 @@ class HuggingFaceTokenCounter(_Own):
     """
 
     def __init__(self, pretrained_model_name_or_path: str, **anything: object) -> None:  # noqa: ARG002 - see the docstring
-        from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter as Counter  # noqa: PLC0415 - slow
 
         super().__init__(Counter(pretrained_model_name_or_path))

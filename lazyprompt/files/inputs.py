@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
 from lazyprompt.files.properties import RICH
+from lazyprompt.formatters.media import sniffed
 from lazyprompt.history import messages_from
 from lazyprompt.messages import AudioBlock, Base64Source, FileBlock, ImageBlock, URLSource, VideoBlock
 from lazyprompt.openai_form import source_of
@@ -143,7 +144,6 @@ def _source_of(text: str, kind: str) -> Source:
     data = "".join(text.split()) if _BASE64.fullmatch(text) else ""
     if not data or len(data) % 4:
         return source_of(text)
-    from lazyprompt.formatters.media import sniffed  # noqa: PLC0415 - only such text needs it
 
     media_type = sniffed(a2b_base64(data[:_HEAD])) or ""
     fits = media_type if kind == "file" else media_type.startswith(f"{kind}/")

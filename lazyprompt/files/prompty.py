@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
+from lazyprompt.files.answer import read_answer
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.file_prompter import FilePrompter
@@ -21,7 +22,9 @@ from lazyprompt.files.neutral import neutral
 from lazyprompt.files.prompt_source import PromptSource
 from lazyprompt.files.reading import read
 from lazyprompt.files.references import References
+from lazyprompt.files.segments import check_strict, segments_of
 from lazyprompt.files.turns import messages_of
+from lazyprompt.files.wire import request, sent_to
 from lazyprompt.files.yaml_nodes import Source, text_of_file
 from lazyprompt.history import History
 
@@ -243,8 +246,6 @@ class Prompty(PromptSource):
         Raises:
             SafetyError: One of them does, alone or with what stands around it.
         """
-        from lazyprompt.files.segments import check_strict, segments_of  # noqa: PLC0415 - only this method needs it
-
         values = self.validate(inputs)
         check_strict(values, strict)
         return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, shown)
@@ -419,8 +420,6 @@ class Prompty(PromptSource):
         Raises:
             FormatError: There is no such provider or interface; or the messages have no form there.
         """
-        from lazyprompt.files.wire import request  # noqa: PLC0415 - only this method needs it
-
         if messages is not None:
             return request(self.spec, History.of(messages).messages, provider, api)
         made = self.filled(inputs, history)
@@ -450,9 +449,6 @@ class Prompty(PromptSource):
         Raises:
             FormatError: It is no answer of this provider.
         """
-        from lazyprompt.files.answer import read_answer  # noqa: PLC0415 - only this method needs it
-        from lazyprompt.files.wire import sent_to  # noqa: PLC0415 - as above
-
         return read_answer(response, *sent_to(self.spec, provider, api), structured=bool(self.outputs))
 
     @classmethod

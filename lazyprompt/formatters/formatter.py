@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 from lazyprompt._base.json import dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import checked_cache, with_marks
+from lazyprompt.formatters import _carry, _exchanges, _repair
+from lazyprompt.formatters._carry import sources_to_load, with_urls
+from lazyprompt.formatters._merge import STYLES, merged
 from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
+from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
+from lazyprompt.messages import Msg
 from lazyprompt.openai_form import PART_FIELDS
 from lazyprompt.safety.speakers import looks_like_role
 from lazyprompt.tools import ToolSet
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import MessageLike, Messages, Reading, Turn
     from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import HistoryStyle
-    from lazyprompt.messages import Base64Source, Msg, URLSource
+    from lazyprompt.messages import Base64Source, URLSource
     from lazyprompt.tokens.counter import CountsMessages
     from lazyprompt.tools import ToolLike
 
@@ -179,8 +185,6 @@ class ChatFormatter:
         Raises:
             FormatError: It breaks a rule; all violations are listed, each with its path and what to do.
         """
-        from lazyprompt.formatters._validate import violations  # noqa: PLC0415 - only this method needs it
-
         found = violations(payload, self.profile, self.model)
         if found:
             raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
@@ -199,9 +203,6 @@ class ChatFormatter:
         Raises:
             FormatError: It is no answer of this provider.
         """
-        from lazyprompt.formatters._answers import as_dict  # noqa: PLC0415 - only this method needs it
-        from lazyprompt.messages import Msg  # noqa: PLC0415
-
         message = self.profile.form.parse(as_dict(response), self.profile.name)
         return message if name == message.name else Msg(name, message.content, "assistant", usage=message.usage)
 
@@ -216,7 +217,6 @@ class ChatFormatter:
         """What must be loaded."""
         if not reading.rough:
             return {}
-        from lazyprompt.formatters._carry import sources_to_load, with_urls  # noqa: PLC0415 - a plain one needs none
 
         turns = with_urls(reading.turns, reading.messages, self.profile, Notes())
         return sources_to_load(turns, self.profile, self._media, merges=self._merges)
@@ -303,8 +303,6 @@ class ChatFormatter:
 
     def _repaired(self, reading: Reading, loaded: Loaded, notes: Notes) -> list[Turn]:
         """The turns with all that breaks a rule put right."""
-        from lazyprompt.formatters import _carry, _exchanges, _repair  # noqa: PLC0415 - a plain one needs none of them
-
         profile = self.profile
         turns = _carry.with_urls(reading.turns, reading.messages, profile, notes)
         turns = _carry.carried(turns, profile, self._media, loaded, notes, merges=self._merges)
@@ -339,7 +337,6 @@ class ChatFormatter:
         """The turns as they are; a provider that takes one text gets a conversation as one."""
         if self.profile.turns or sum(turn[0] != "system" for turn in turns) <= 1:
             return turns
-        from lazyprompt.formatters._merge import merged  # noqa: PLC0415 - only such a provider needs it
 
         return merged(turns, Layout(), "conversation", notes)
 
@@ -395,8 +392,6 @@ class MultiAgentFormatter(ChatFormatter):
     def __init__(
         self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Unpack[Settings]
     ) -> None:
-        from lazyprompt.formatters._merge import STYLES  # noqa: PLC0415 - only this class needs it
-
         if history_style not in STYLES:
             known = ", ".join(STYLES)
             near = did_you_mean(str(history_style), STYLES)
@@ -415,8 +410,6 @@ class MultiAgentFormatter(ChatFormatter):
         return True
 
     def _merged(self, turns: list[Turn], notes: Notes) -> list[Turn]:
-        from lazyprompt.formatters._merge import merged  # noqa: PLC0415 - see __init__
-
         return merged(turns, self._layout, self.history_style, notes)
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:

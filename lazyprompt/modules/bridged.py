@@ -15,6 +15,7 @@ from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
 from lazyprompt.history import History
 from lazyprompt.modules._base import Model
+from lazyprompt.text.chat.bridge import bridge_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -193,8 +194,6 @@ class _HearingStream:
 
 def _refuses(template: ChatTemplate) -> bool:
     """Whether a template never goes on with its own prompts and answers."""
-    from lazyprompt.text.chat.bridge import bridge_refusal  # noqa: PLC0415 - only such conversations need it
-
     return bool(bridge_refusal(template.jinja()))
 
 

@@ -19,12 +19,12 @@ from lazyprompt._base.files import open_own
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules._engine_log import advice, how, tail
+from lazyprompt.modules._engine_run import EngineRun
 from lazyprompt.modules.engines import Engine, engine_named
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from lazyprompt.modules._engine_run import EngineRun
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
 
@@ -186,8 +186,6 @@ class EngineProcess:
 
     def _launched(self) -> EngineRun:
         """Start the engine's process."""
-        from lazyprompt.modules._engine_run import EngineRun  # noqa: PLC0415 - POSIX only, as is whoever comes here
-
         program = self.engine.executable()
         if program is None or not self.engine.installed():
             what = f"package {self.engine.package}" if self.engine.package else f"program {self.engine.program[0]}"

@@ -15,6 +15,7 @@ from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, TokenizerError, did_you_mean
 from lazyprompt.messages import Msg
 from lazyprompt.tokens._pictures import picture_tokens, rule_for
+from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.media import image_size, media_in, medium_tokens
 from lazyprompt.tokens.said import forms, json_text, said
 from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, encoding_name
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.tokens.approximate import ApproximateTokenCounter
     from lazyprompt.tokens.said import Form
 
 Missing: TypeAlias = Literal["error", "approximate"]
@@ -229,8 +229,6 @@ class TiktokenCounter:
 
 def _approximate(error: TokenizerError) -> ApproximateTokenCounter:
     import warnings  # noqa: PLC0415 - only here
-
-    from lazyprompt.tokens.approximate import ApproximateTokenCounter  # noqa: PLC0415 - only here
 
     warnings.warn(f"tokens are counted approximately: {error}", stacklevel=3)
     return ApproximateTokenCounter()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 from lazyprompt._base.json import checked, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
+from lazyprompt.openai_form import to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,8 +52,6 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
 
 
 def _of_msg(message: Msg) -> Sequence[Form]:
-    from lazyprompt.openai_form import to_openai  # noqa: PLC0415 - dicts need none of it
-
     homeless: list[str] = []
     blocks = _with_homes(message.blocks, homeless)
     if not homeless:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TokenizerError, did_you_mean
+from lazyprompt.tokens._download import downloaded, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,8 +131,6 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
         TokenizerError: The name is unknown, it cannot be downloaded, what came is something else, or it cannot be
             written. Nothing is left behind then.
     """
-    from lazyprompt.tokens._download import downloaded, write_file  # noqa: PLC0415 - only a download needs it
-
     name = encoding_name(encoding_or_model)
     folder = _folder()
     if folder is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TemplateError, TokenizerError
+from lazyprompt.text.chat.gguf_file import read_gguf
 from lazyprompt.text.chat.source import MAX_BYTES, ChatSource
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def read_source(source: str | Path) -> ChatSource:
         return ChatSource({"default": source})
     path = Path(source)
     if path.suffix == ".gguf" and path.exists() and not path.is_dir():
-        from lazyprompt.text.chat.gguf_file import read_gguf  # noqa: PLC0415 - an extra
-
         return read_gguf(path)
     return read_chat_source(path)
 

@@ -10,6 +10,8 @@ from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.prompt import Composition, Rendered
 from lazyprompt.safety.policy import OFF, policy_of
+from lazyprompt.text.chat.bridge import bridged
+from lazyprompt.text.chat.check import check_template
 from lazyprompt.text.chat.controls import controls_of, is_clean
 from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.text.chat.derive import markers_of
@@ -260,8 +262,6 @@ class ChatTemplate:
         Raises:
             LazyPromptError: As in :meth:`bridge`.
         """
-        from lazyprompt.text.chat.bridge import bridged  # noqa: PLC0415 - only who has ids needs it
-
         jinja = self.jinja(tools=bool(tools))
         messages = jinja.prepared(dicts_from(new_messages, jinja)).data
         given = {name: plain_data(value, name) for name, value in variables.items()}
@@ -325,8 +325,6 @@ class ChatTemplate:
         Returns:
             The answers, by their names; as text, a line each.
         """
-        from lazyprompt.text.chat.check import check_template  # noqa: PLC0415 - as rooms above need it
-
         jinja = self.jinja(tools=tools)
         # What a tokenizer makes of no text is what it adds to each.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
