@@ -109,7 +109,7 @@ def by_plan(source: Path | None, count: int, target: Path) -> None:
     from lazyprompt import ChatPrompter  # noqa: PLC0415 - the other way is without it
     from lazyprompt.batch.render import RowPlan  # noqa: PLC0415 - as above
     from lazyprompt.batch.rows import read_rows  # noqa: PLC0415 - as above
-    from lazyprompt.prompter_rows import RowFault  # noqa: PLC0415 - as above
+    from lazyprompt.prompters.rows import RowFault  # noqa: PLC0415 - as above
 
     prompter = ChatPrompter(
         {"system": "You answer as {role}.", "user": "Context: {context}\nQuestion: {question}"}, system=""

@@ -28,7 +28,7 @@ from figures import PAGE, between  # noqa: E402 - the same
 from work import ORDERS, SLOTS, TOOLS, TURNS  # noqa: E402 - the same
 
 from lazyprompt import ChatFormatter, ChatPrompter  # noqa: E402 - the same
-from lazyprompt.tools import ToolSet  # noqa: E402 - the same
+from lazyprompt.messages.tools import ToolSet  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,14 +13,14 @@ from lazyprompt import Budget, ChatFormatter, ChatPrompter, Markers, Msg, Tiktok
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.tools import ToolSet
+from lazyprompt.messages.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 
 def contenders(vocabulary: Path) -> dict[str, Callable[[], object]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lazyprompt import Markers
-from lazyprompt.text.family_names import BEYOND
+from lazyprompt.rendering.family_names import BEYOND
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"

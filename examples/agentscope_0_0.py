@@ -19,7 +19,7 @@ from lazyprompt.compat.agentscope_0_0 import (  # printed: from agentscope.model
     PromptEngine,
     ZhipuAIChatWrapper,
 )
-from lazyprompt.formatters.media import MediaResolver
+from lazyprompt.media.resolver import MediaResolver
 
 # A picture of one pixel and a sound, where the guide has /Users/xxx.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -21,7 +21,7 @@ from lazyprompt.compat.agentscope import (  # printed: from agentscope.models an
     OpenAIChatWrapper,
     ZhipuAIChatWrapper,
 )
-from lazyprompt.formatters.media import MediaResolver
+from lazyprompt.media.resolver import MediaResolver
 
 # A picture of one pixel and a sound, where the guide has /Users/xxx.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

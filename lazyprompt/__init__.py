@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta, ResponseParser, ResponseStream
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
+    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
+    from lazyprompt.compat.prompt_engine import PromptEngine
     from lazyprompt.errors import (
         BatchError,
         BudgetError,
@@ -41,13 +44,12 @@ if TYPE_CHECKING:
     from lazyprompt.files.writing.convert import convert
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
     from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-    from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import Breakpoints, Layout, Media, Profile
-    from lazyprompt.formatters.prompt_engine import PromptEngine
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.formatters.report import Entry, Payload
-    from lazyprompt.history import messages_from
-    from lazyprompt.messages import (
+    from lazyprompt.media.resolver import MediaResolver
+    from lazyprompt.messages.history import messages_from
+    from lazyprompt.messages.msg import (
         AudioBlock,
         Base64Source,
         FileBlock,
@@ -60,37 +62,41 @@ if TYPE_CHECKING:
         URLSource,
         VideoBlock,
     )
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.prompt import Prompt, Rendered, Segment, Text
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.telemetry import CallRecord
     from lazyprompt.modules.trainable import TrainableModule
-    from lazyprompt.openai_form import OpenAIPrompt
-    from lazyprompt.prompt import Prompt, Rendered, Segment, Text
-    from lazyprompt.prompter import Prompter
-    from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
-    from lazyprompt.text.chat.template import ChatTemplate
-    from lazyprompt.text.example_selection import (
+    from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
+    from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.rendering.markers import Markers
+    from lazyprompt.rendering.prompt_template import (
+        AlpacaPromptTemplate,
+        ChatPromptTemplate,
+        PromptTemplate,
+        neutralize,
+        restore,
+    )
+    from lazyprompt.templates.example_selection import (
         ExampleOffer,
         ExampleSelector,
         FirstExamples,
         LengthBudget,
         MostSimilar,
     )
-    from lazyprompt.text.few_shot import FewShotTemplate
-    from lazyprompt.text.instruction import (
+    from lazyprompt.templates.few_shot import FewShotTemplate
+    from lazyprompt.templates.instruction import (
         AlpacaInstructionTemplate,
         ChatInstructionTemplate,
         Filled,
         InstructionTemplate,
     )
-    from lazyprompt.text.markers import Markers
-    from lazyprompt.text.template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate, neutralize, restore
     from lazyprompt.tokens.approximate import ApproximateTokenCounter
     from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter
-    from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
     from lazyprompt.tokens.openai import TiktokenCounter
-    from lazyprompt.training import TrainingSample
+    from lazyprompt.training.samples import TrainingSample
 
 __all__ = [
     "AlpacaInstructionTemplate",
@@ -215,11 +221,11 @@ _HOMES = {
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",
     "formatters.profile": "Breakpoints Layout Media Profile",
     "formatters.formatter": "ChatFormatter MultiAgentFormatter",
-    "formatters.media": "MediaResolver",
-    "formatters.prompt_engine": "PromptEngine",
+    "media.resolver": "MediaResolver",
+    "compat.prompt_engine": "PromptEngine",
     "formatters.report": "Entry Payload",
-    "history": "messages_from",
-    "messages": (
+    "messages.history": "messages_from",
+    "messages.msg": (
         "AudioBlock Base64Source FileBlock ImageBlock Msg TextBlock ThinkingBlock ToolResultBlock "
         "ToolUseBlock URLSource VideoBlock"
     ),
@@ -229,22 +235,22 @@ _HOMES = {
     "modules.streams": "AsyncReplyStream ReplyStream",
     "modules.telemetry": "CallRecord",
     "modules.trainable": "TrainableModule",
-    "prompt": "Prompt Rendered Segment Text",
-    "openai_form": "OpenAIPrompt",
-    "prompter": "Prompter",
-    "prompters": "AlpacaPrompter ChatPrompter EmptyPrompter",
+    "messages.prompt": "Prompt Rendered Segment Text",
+    "messages.openai_form": "OpenAIPrompt",
+    "prompters.prompter": "Prompter",
+    "prompters.kinds": "AlpacaPrompter ChatPrompter EmptyPrompter",
     "_base.secret": "Secret",
-    "text.chat.template": "ChatTemplate",
-    "text.example_selection": "ExampleOffer ExampleSelector FirstExamples LengthBudget MostSimilar",
-    "text.few_shot": "FewShotTemplate",
-    "text.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
-    "text.markers": "Markers",
+    "chat_templates.template": "ChatTemplate",
+    "templates.example_selection": "ExampleOffer ExampleSelector FirstExamples LengthBudget MostSimilar",
+    "templates.few_shot": "FewShotTemplate",
+    "templates.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
+    "rendering.markers": "Markers",
     "tokens.approximate": "ApproximateTokenCounter",
     "tokens.counter": "CharTokenCounter TokenCounter",
-    "tokens.huggingface": "HuggingFaceTokenCounter",
+    "chat_templates.token_counter": "HuggingFaceTokenCounter",
     "tokens.openai": "TiktokenCounter",
-    "training": "TrainingSample",
-    "text.template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate neutralize restore",
+    "training.samples": "TrainingSample",
+    "rendering.prompt_template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate neutralize restore",
     "_base.trusted": "Trusted",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.counting import LineCounter
     from lazyprompt.batch.render import RowPlan
     from lazyprompt.batch.run import BatchJob, Outcome
-    from lazyprompt.prompter_rows import Columns
+    from lazyprompt.prompters.rows import Columns
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
 # What a row has beside the values of slots.
@@ -236,7 +236,7 @@ def _plan(options: BatchOptions) -> RowPlan:
 
 def _columns(given: tuple[str, ...]) -> Columns:
     """Which columns are what."""
-    from lazyprompt.prompter_rows import Columns  # noqa: PLC0415 - as above
+    from lazyprompt.prompters.rows import Columns  # noqa: PLC0415 - as above
 
     named = settings("--column", given)
     beside = {name: named.pop(name) for name in _BESIDE if name in named}

@@ -12,8 +12,8 @@ from lazyprompt._cli_model import ModelOptions, opened_model, remark
 from lazyprompt._cli_prompt import NO_WORDS, asked_prompter, read_values
 from lazyprompt._cli_screen import Screen, warn
 from lazyprompt.errors import LazyPromptError, did_you_mean
-from lazyprompt.messages import ToolUseBlock
-from lazyprompt.prompters import AlpacaPrompter
+from lazyprompt.messages.msg import ToolUseBlock
+from lazyprompt.prompters.kinds import AlpacaPrompter
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from lazyprompt._cli_inputs import Inputs
     from lazyprompt._cli_prompt import Asked
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.trainable import TrainableModule
-    from lazyprompt.tools import ToolsLike
 
 _NOTE, _FAULT, _CALL = "dim", "red", "cyan"
 _STYLES = {"text": "", "thinking": "dim italic"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from lazyprompt._cli_io import WrongUseError
 from lazyprompt.errors import LazyPromptError, MediaError, SlotError, did_you_mean
-from lazyprompt.prompters import ChatPrompter
+from lazyprompt.prompters.kinds import ChatPrompter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lazyprompt._cli_io import Stdin
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.properties import Property
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.prompters.prompter import Prompter
 
 # An address; the drive of a path is one letter.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -212,7 +212,7 @@ class FileInputs(NamedTuple):
     def _faults(self, values: Mapping[str, object]) -> Iterator[str]:
         """What is wrong with threads and addresses."""
         from lazyprompt.files.inputs import MEDIA  # noqa: PLC0415 - as above
-        from lazyprompt.history import messages_from  # noqa: PLC0415 - as above
+        from lazyprompt.messages.history import messages_from  # noqa: PLC0415 - as above
 
         for name, value in values.items():
             kind = self._kind(name)

@@ -24,8 +24,8 @@ from lazyprompt.errors import (
     TokenizerError,
     ToolsError,
 )
-from lazyprompt.prompter import FORMATS
-from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
+from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
+from lazyprompt.prompters.prompter import FORMATS
 from lazyprompt.safety.policy import SAFETIES
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from lazyprompt._cli_inputs import Inputs
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.openai_form import OpenAIPrompt
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.safety.policy import Safety
-    from lazyprompt.tools import ToolsLike
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _OptionText: TypeAlias = "str | tuple[str, ...] | None"

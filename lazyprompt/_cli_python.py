@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt._cli_io import WrongUseError
 from lazyprompt.errors import did_you_mean
-from lazyprompt.prompter import Prompter
+from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lazyprompt._cli_io import Output, WrongUseError, json_text
+from lazyprompt.chat_templates.template import ChatTemplate
+from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import LazyPromptError, MissingExtraError
-from lazyprompt.text.chat.template import ChatTemplate
-from lazyprompt.tokens.huggingface import read_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers

@@ -17,7 +17,7 @@ from lazyprompt.budget.report import Tokens
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
-from lazyprompt.history import History
+from lazyprompt.messages.history import History
 from lazyprompt.tokens.media import media_in
 from lazyprompt.tokens.said import forms, said
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lazyprompt._cli_prompt import Asked
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.messages import Msg
-    from lazyprompt.openai_form import OpenAIPrompt
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.tokens.counter import TokenCounter
     from lazyprompt.tokens.said import Form
 

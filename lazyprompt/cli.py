@@ -29,7 +29,7 @@ from lazyprompt._cli_prompt import (
 )
 from lazyprompt._version import __version__
 from lazyprompt.inspect.terminal import rendered_text
-from lazyprompt.text.markers import Markers
+from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
     from lazyprompt._cli_chat import ChatOptions

@@ -6,13 +6,13 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lazyprompt.answers.parser import Delta, ResponseParser
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
 
 # Text as it is, ("thinking", text), (name, arguments) or, where they are no object, (name, raw).
 Said: TypeAlias = "list[str | tuple[str, str] | tuple[str, dict[str, Any]]]"

@@ -9,16 +9,16 @@ BOUNDS: dict[str, str] = {
     "batch/asking.py:Asking._tasks": "the calls under way, as many as may be at once",
     "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
     "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
-    "encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
-    "encoding.py:_VOCABULARIES": "one entry an encoding, as long as that lives; of its tokens, those that were seen",
+    "messages/encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
+    "messages/encoding.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
     "files/library/file_cache.py:FileCache._kept": (
         "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
     ),
     "modules/_sending.py:Sender._loops": "the event loops that are open",
     "modules/clients/_opened.py:Opened._loops": "the event loops that are open",
     "modules/clients/_zai_lines.py:Lines._all": "the connections that are open",
-    "prompt_maker.py:PromptMaker._by_model": "the copies of a prompter for 32 models",
-    "text/example_selection.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
+    "prompters/prompt_maker.py:PromptMaker._by_model": "the copies of a prompter for 32 models",
+    "templates/example_selection.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
 }
 
 # Objects of one call, one answer or one file, which go with it.
@@ -47,7 +47,7 @@ ONE_CALL = frozenset(
 CONSTANTS = frozenset(
     {
         "modules/clients/_chat_stream.py:_NOTHING",
-        "text/chat/bridge_chats.py:ANY_RESULT",
+        "chat_templates/bridge_chats.py:ANY_RESULT",
         "tokens/openai.py:_NO_PARAMETERS",
         "tokens/openai.py:_NO_ROLES",
     }

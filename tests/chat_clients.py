@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from model_server import ModelServer
 
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.client import Client, FaultKind
 
 KEY = "sk-test-0123456789abcdef"

@@ -32,7 +32,7 @@ from model_server import Answer, HalfCall, Misbehaviour, ModelServer, Slow, Stat
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.modules.client import Request, Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from model_server import Answer, Cut, Drop, Ends, Fails, Malformed, Misbehaviour, Seen, Status
 
-from lazyprompt.messages import Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt._base.roles import Role
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 _T = TypeVar("_T")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt import Payload
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 KINDS = (ChatFormatter, MultiAgentFormatter)
 CALLING = tuple(name for name in PROVIDERS if name != "ollama-generate")

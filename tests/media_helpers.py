@@ -10,8 +10,8 @@ import pytest
 from serving import Serving
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters.media import MediaResolver
-from lazyprompt.messages import Base64Source, URLSource
+from lazyprompt.media.resolver import MediaResolver
+from lazyprompt.messages.msg import Base64Source, URLSource
 
 if TYPE_CHECKING:
     import socket

@@ -33,7 +33,7 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.prompters.prompter import Prompter
 
 CHARS = CharTokenCounter()
 DOCUMENT = "The library opens at nine. It closes at six! On Sundays it is closed. " * 20

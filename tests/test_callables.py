@@ -7,7 +7,7 @@ import pytest
 from tools_helpers import Point, Shop, fetch, now, properties, refused, schema_of, search, tool
 
 from lazyprompt.errors import ToolsError
-from lazyprompt.tools import function_schema
+from lazyprompt.messages.tools import function_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vocabularies import encoding
 
-from lazyprompt.encoding import Encoded, encode
 from lazyprompt.errors import TokenizerError
+from lazyprompt.messages.encoding import Encoded, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -632,6 +632,8 @@ def test_a_control_token_that_cannot_be_broken_up_is_an_error() -> None:
 
 
 def test_no_tokenizer_is_imported_before_it_is_given() -> None:
-    code = "import sys, lazyprompt.encoding; print({'tokenizers', 'tiktoken', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys, lazyprompt.messages.encoding; print({'tokenizers', 'tiktoken', 'transformers'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 - our own
     assert done.stdout == "set()\n"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lazyprompt import messages_from
 from lazyprompt.errors import HistoryError, MediaError
-from lazyprompt.history import EMPTY_HISTORY, History
-from lazyprompt.messages import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
+from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 
 
 def asks(name: str, **more: Any) -> dict[str, Any]:

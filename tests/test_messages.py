@@ -9,7 +9,7 @@ import pytest
 
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,

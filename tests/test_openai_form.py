@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.histories.openai import message_from_openai
-from lazyprompt.history import messages_from
-from lazyprompt.messages import (
+from lazyprompt.messages.histories.openai import message_from_openai
+from lazyprompt.messages.history import messages_from
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,
@@ -22,7 +22,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.openai_form import to_openai
 
 PNG = "data:image/png;base64,aGVsbG8="
 PDF = "data:application/pdf;base64,aGVsbG8="

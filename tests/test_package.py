@@ -46,7 +46,7 @@ ROOMS = [
 ]
 # Methods that hand over to a room above: there they are looked for, and imported when they are called.
 DOORS = {
-    ("lazyprompt.prompter", "batch"),
+    ("lazyprompt.prompters.prompter", "batch"),
     ("lazyprompt.files.prompty", "batch"),
     # What notebooks ask for: _repr_html_.
     *((f"lazyprompt.{module}", "inspect") for module in ("prompt", "messages", "budget.report", "modules.reply")),

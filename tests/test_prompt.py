@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt.errors import HistoryError, LazyPromptError, ToolsError
-from lazyprompt.history import EMPTY_HISTORY, History
-from lazyprompt.prompt import MARKERS, Prompt, Rendered, Segment, Text
-from lazyprompt.tools import ToolSet
+from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered, Segment, Text
+from lazyprompt.messages.tools import ToolSet
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 RENDERED = Rendered(

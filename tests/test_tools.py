@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tools_helpers import Level, fetch, now, refused, search, tool
 
 from lazyprompt._base.json import JsonText
-from lazyprompt.tools import ToolSet, function_schema
+from lazyprompt.messages.tools import ToolSet, function_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -355,15 +355,15 @@ def test_a_mistake_is_found_on_every_call() -> None:
 
 
 def test_importing_the_module_imports_nothing_heavy() -> None:
-    code = "import sys, lazyprompt.tools as t; t.ToolSet.of([{'type': 'x'}]); print(*sys.modules)"
+    code = "import sys, lazyprompt.messages.tools as t; t.ToolSet.of([{'type': 'x'}]); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()  # noqa: S603
-    assert "lazyprompt.tools" in loaded
+    assert "lazyprompt.messages.tools" in loaded
     assert not {"pydantic", "pydantic_core", "docstring_parser", "typing_extensions"} & set(loaded)
 
 
 def test_the_same_functions_give_the_same_bytes_in_every_process() -> None:
     code = (
-        "from lazyprompt.tools import ToolSet\n"
+        "from lazyprompt.messages.tools import ToolSet\n"
         "def f(a: set[str] = {'x', 'y', 'z'}, b: 'int | None' = None): 'Do.'\n"
         "print(ToolSet.of([f]).json)"
     )

@@ -30,8 +30,8 @@ from lazyprompt import (
     ThinkingBlock,
     messages_from,
 )
-from lazyprompt.text.instruction import InstructionTemplate
-from lazyprompt.training import TrainingSample
+from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.training.samples import TrainingSample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

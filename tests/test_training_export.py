@@ -10,7 +10,7 @@ import pytest
 from lazyprompt import AlpacaPrompter, ChatPrompter, FormatError, Msg
 
 if TYPE_CHECKING:
-    from lazyprompt.training import TrainingSample
+    from lazyprompt.training.samples import TrainingSample
 
 WEATHER: dict[str, Any] = {
     "name": "weather",

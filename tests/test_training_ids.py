@@ -16,10 +16,10 @@ from vocabularies import encoding
 
 from lazyprompt import ChatPrompter, Markers, Prompter, PromptTemplate
 from lazyprompt.errors import TokenizerError
-from lazyprompt.text.instruction import InstructionTemplate
+from lazyprompt.templates.instruction import InstructionTemplate
 
 if TYPE_CHECKING:
-    from lazyprompt.training import TrainingSample
+    from lazyprompt.training.samples import TrainingSample
 
 PAIRS = [["Wie geht's? 你好", "Gut, 🙂 danke."], ["And now?", "The same."]]
 CALLS: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from lazyprompt.errors import ToolsError
-from lazyprompt.tools import ToolSet, function_schema
+from lazyprompt.messages.tools import ToolSet, function_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

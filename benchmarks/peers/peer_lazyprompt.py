@@ -12,7 +12,7 @@ from driving import CANARY, Case, Entry, Message, serve
 from lazyprompt import AlpacaPrompter, ChatFormatter, ChatPrompter, Msg, MultiAgentFormatter, Prompty, TextBlock
 
 if TYPE_CHECKING:
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages.history import HistoryLike
 
 # A model family for every layout that the judges know; none for the markers of the documents.
 FAMILIES = {

@@ -12,13 +12,13 @@ from lazyprompt.answers.forms import FORMS
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolUseBlock
-from lazyprompt.text.families import FAMILIES
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.rendering.families import FAMILIES
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
 
 _NAMES = [*FORMS, *FAMILIES]
 _THINKING = (None, True, False)

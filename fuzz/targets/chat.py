@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from fuzz.conversations import TOOLS, conversation
 from fuzz.judge import CANARY, chatml_turns, require
 from fuzz.target import Target
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.text.chat.template import ChatTemplate
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance

@@ -13,7 +13,7 @@ from fuzz.target import Target
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.history import messages_from
+from lazyprompt.messages.history import messages_from
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance

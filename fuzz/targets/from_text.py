@@ -8,7 +8,7 @@ from fuzz.judge import require
 from fuzz.target import Target
 from lazyprompt.files.from_text import messages_from_text
 from lazyprompt.files.roles import ROLES, boundaries
-from lazyprompt.history import messages_from
+from lazyprompt.messages.history import messages_from
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fuzz.judge import require
 from fuzz.target import Target
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import SafetyError, TemplateError
-from lazyprompt.text.chat.template import ChatTemplate
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance

@@ -9,9 +9,9 @@ from fuzz.conversations import TOOLS, conversation
 from fuzz.judge import CANARY, calm, chatml_turns, require, shape
 from fuzz.target import Target
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
-from lazyprompt.text.families import FAMILIES
-from lazyprompt.text.markers import Markers
+from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
+from lazyprompt.rendering.families import FAMILIES
+from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

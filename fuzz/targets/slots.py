@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fuzz.judge import require
 from fuzz.target import Target
-from lazyprompt.text.slots import SlotTemplate, escape, value_text
+from lazyprompt.templates.slots import SlotTemplate, escape, value_text
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance

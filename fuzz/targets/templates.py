@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from fuzz.judge import CANARY, calm, require
 from fuzz.target import Target
-from lazyprompt.text.bounds import MAX_OUTPUT
-from lazyprompt.text.handlebars import HandlebarsTemplate
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.mustache import MustacheTemplate
+from lazyprompt.templates.bounds import MAX_OUTPUT
+from lazyprompt.templates.handlebars import HandlebarsTemplate
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.mustache import MustacheTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

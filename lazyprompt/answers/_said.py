@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import dump
 from lazyprompt.answers._source import SPACE
-from lazyprompt.messages import Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 
 from lazyprompt.errors import TemplateError, did_you_mean
-from lazyprompt.text.families import FAMILIES
-from lazyprompt.text.markers import Markers
+from lazyprompt.rendering.families import FAMILIES
+from lazyprompt.rendering.markers import Markers
 
 # How what stands in a call's markers is written: as JSON, with Python's quotes, in tags ...
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
@@ -83,7 +83,7 @@ _TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose")
 
 FORMS: dict[str, Form] = {
     # qwen2_5.jinja, qwen3.jinja; the model card of Hermes-2-Pro. lazyprompt writes it where a family has no form of its
-    # own: PLAIN_CALL in text/markers.py.
+    # own: PLAIN_CALL in rendering/markers.py.
     "hermes": Form((_TOOL_CALL,), THINK, "either", stop=_CHATML),
     # qwen3_5_think.jinja, nemotron_3_super.jinja. vLLM's qwen3coder_tool_parser.py knows that the outer tag gets lost.
     "qwen-xml": Form(

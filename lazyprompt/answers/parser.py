@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lazyprompt.answers._tools import ToolLike
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
 
 _OVER = object()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.prompter_rows import RayMap
+    from lazyprompt.prompters.rows import RayMap
 
 MADE = ("line", "error")
 """The columns that are added."""

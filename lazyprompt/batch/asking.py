@@ -17,7 +17,7 @@ from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.batch.workers import reject_line
 from lazyprompt.batch.writing import json_bytes
 from lazyprompt.errors import LazyPromptError, ModuleError
-from lazyprompt.prompter_rows import RowFault
+from lazyprompt.prompters.rows import RowFault
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from lazyprompt.batch.call_job import CallJob
     from lazyprompt.batch.row import Row
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.tools import ToolsLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolsLike
 
 # What goes wrong, by the kinds of errors of modules; all others are a row's own.
 _OF_ALL = frozenset(("key", "not found", "rate limit"))

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt.batch.rows import is_nan
 from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
-from lazyprompt.history import History
-from lazyprompt.text.slots import listed, value_text
+from lazyprompt.messages.history import History
+from lazyprompt.templates.slots import listed, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lazyprompt.batch.row import Row
     from lazyprompt.errors import LazyPromptError
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.prompter_rows import Columns
-    from lazyprompt.tools import ToolsLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.row import Row
     from lazyprompt.batch.rows import RowFile
-    from lazyprompt.prompter_rows import RowFault
+    from lazyprompt.prompters.rows import RowFault
 
 
 @dataclass(frozen=True, slots=True)

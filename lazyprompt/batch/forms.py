@@ -2,7 +2,7 @@
 
 - ``flat``: the flat prompt beside the name of its row; and one for each provider, its payload beside that name.
 - ``...-batch``: what the services that work through files of requests read. Each says where its rules are from.
-- ``train-...``: what trainers read, as :mod:`lazyprompt.training` writes it.
+- ``train-...``: what trainers read, as :mod:`lazyprompt.training.samples` writes it.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lazyprompt.batch.writing import json_bytes, text_bytes
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.formatters.providers import profile_of
-from lazyprompt.prompter import Prompter
-from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
-from lazyprompt.text.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
-from lazyprompt.text.slots import SlotTemplate
+from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
+from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.templates.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
+from lazyprompt.templates.slots import SlotTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ from lazyprompt.batch.run import run_batch
 from lazyprompt.batch.shards import Shard, rows_of_shard, shards_of
 from lazyprompt.batch.workers import Made, WorkerEndedError
 from lazyprompt.errors import missing_extra
-from lazyprompt.prompter_rows import RowFault
+from lazyprompt.prompters.rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

@@ -17,10 +17,10 @@ from lazyprompt.batch.rows import rows_of
 from lazyprompt.batch.writing import json_bytes, text_bytes
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.report import Payload
-from lazyprompt.history import History
-from lazyprompt.prompter import Prompter
-from lazyprompt.prompter_rows import Columns, OnError, RowFault
-from lazyprompt.text.slots import listed
+from lazyprompt.messages.history import History
+from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.prompters.rows import Columns, OnError, RowFault
+from lazyprompt.templates.slots import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lazyprompt.prompter_rows import RowFault
+    from lazyprompt.prompters.rows import RowFault
 
 Row: TypeAlias = "Mapping[str, object]"
 Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]

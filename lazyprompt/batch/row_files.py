@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from lazyprompt.batch.row import Kind, shown
 from lazyprompt.errors import BatchError, missing_extra
-from lazyprompt.prompter_rows import RowFault
+from lazyprompt.prompters.rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.rows import RowFile
     from lazyprompt.batch.state import State
     from lazyprompt.batch.workers import Chunk, Made
-    from lazyprompt.prompter_rows import RowFault
+    from lazyprompt.prompters.rows import RowFault
 
 # A chunk is as many rows as make about so many bytes of lines, but not more than so many rows: what is under way is
 # small whatever the rows are, and sending it to a process costs little beside working on it.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.prompter_rows import RowFault
+    from lazyprompt.prompters.rows import RowFault
 
 ANEW = "--restart begins anew"
 """What to do where a run cannot be gone on with."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt.batch.choice import parsed
 from lazyprompt.errors import BatchError, LazyPromptError
-from lazyprompt.prompter_rows import RowFault
+from lazyprompt.prompters.rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

@@ -14,9 +14,9 @@ from lazyprompt.budget.summary import Summaries
 from lazyprompt.budget.tally import Tally
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError, did_you_mean
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.tools import ToolSet
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
-from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.summary import Summarizer, Task
     from lazyprompt.budget.units import Item, Message, Unit
+    from lazyprompt.messages.tools import ToolLike
     from lazyprompt.tokens.counter import CountsMessages
     from lazyprompt.tokens.said import Form
-    from lazyprompt.tools import ToolLike
 
 _M = TypeVar("_M")
 

@@ -17,7 +17,7 @@ from lazyprompt.budget.summary import SUMMARY, Task, checked_summary, summary_me
 from lazyprompt.budget.texts import longest_text, with_text
 from lazyprompt.budget.units import SlotValue, conversation_of
 from lazyprompt.errors import BudgetError, LazyPromptError
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.json import dump
-from lazyprompt.histories.openai import message_from_openai
-from lazyprompt.messages import (
+from lazyprompt.messages.histories.openai import message_from_openai
+from lazyprompt.messages.msg import (
     AudioBlock,
     FileBlock,
     ImageBlock,
@@ -25,7 +25,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of, write_part
+from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of, write_part
 from lazyprompt.safety.speakers import no_imitation
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.budget.units import Item
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
     from lazyprompt.tokens.said import Form
 
 

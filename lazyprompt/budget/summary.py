@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from lazyprompt._base.json import well_formed
 from lazyprompt.budget.tally import digest
 from lazyprompt.errors import BudgetError
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.said import forms
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.said import forms, json_text, said
 
 if TYPE_CHECKING:

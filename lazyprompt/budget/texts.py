@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt.budget.units import SlotValue
-from lazyprompt.messages import Msg, TextBlock, ToolResultBlock
+from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

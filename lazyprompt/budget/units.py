@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages import Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

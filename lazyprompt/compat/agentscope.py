@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from lazyprompt import messages
 from lazyprompt.compat.agentscope_counters import (
     AnthropicTokenCounter,
     CharTokenCounter,
@@ -34,18 +33,19 @@ from lazyprompt.compat.agentscope_messages import (
     URLSource,
     VideoBlock,
 )
+from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-from lazyprompt.formatters.prompt_engine import PromptEngine
+from lazyprompt.messages import msg as messages
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
     from lazyprompt.formatters._turns import Messages
-    from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import HistoryStyle
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.messages import Block
+    from lazyprompt.media.resolver import MediaResolver
+    from lazyprompt.messages.msg import Block
 
 # fmt: off
 __all__ = [

@@ -6,10 +6,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as Counter
 from lazyprompt.errors import missing_extra
 from lazyprompt.formatters import counters
 from lazyprompt.tokens import counter as chars
-from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter as Counter
 from lazyprompt.tokens.openai import TiktokenCounter
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 from uuid import uuid4
 
-from lazyprompt import messages
+from lazyprompt.messages import msg as messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.messages import TextBlock, ToolUseBlock
+from lazyprompt.messages.msg import TextBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

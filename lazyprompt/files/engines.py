@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from jinja2 import ChainableUndefined
 
-from lazyprompt.text.handlebars import HandlebarsTemplate
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.mustache import MustacheTemplate
+from lazyprompt.templates.handlebars import HandlebarsTemplate
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.mustache import MustacheTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,13 +13,13 @@ from lazyprompt.files.properties import schema_of
 from lazyprompt.files.sent import as_sent, functions_of, named_functions
 from lazyprompt.files.turns import messages_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.history import History
-from lazyprompt.prompter import Prompter
-from lazyprompt.text.call_input import called, fixed_with, is_asked
-from lazyprompt.text.instruction import InstructionTemplate
-from lazyprompt.text.template import ChatPromptTemplate
-from lazyprompt.text.values import Value
-from lazyprompt.tools import ToolSet
+from lazyprompt.messages.history import History
+from lazyprompt.messages.tools import ToolSet
+from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.rendering.prompt_template import ChatPromptTemplate
+from lazyprompt.templates.call_input import called, fixed_with, is_asked
+from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from lazyprompt.files.filling import Filling
     from lazyprompt.files.turns import Step
     from lazyprompt.formatters.report import Report
-    from lazyprompt.history import HistoryLike, PastLike
-    from lazyprompt.openai_form import OpenAIPrompt
-    from lazyprompt.prompt_maker import HookArgs
-    from lazyprompt.text.call_input import Fixed
-    from lazyprompt.text.instruction import Parts
-    from lazyprompt.tools import ToolsLike
+    from lazyprompt.messages.history import HistoryLike, PastLike
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.prompt_maker import HookArgs
+    from lazyprompt.templates.call_input import Fixed
+    from lazyprompt.templates.instruction import Parts
 
 
 class _Said(NamedTuple):

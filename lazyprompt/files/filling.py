@@ -16,10 +16,10 @@ from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
 from lazyprompt.files.roles import layout_of
 from lazyprompt.files.turns import place_of_history, with_history
-from lazyprompt.history import History
-from lazyprompt.text.call_input import INPUT, dict_form
-from lazyprompt.text.slots import listed
-from lazyprompt.text.values import Value
+from lazyprompt.messages.history import History
+from lazyprompt.templates.call_input import INPUT, dict_form
+from lazyprompt.templates.slots import listed
+from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.roles import Layout, Section
     from lazyprompt.files.spec import Spec
     from lazyprompt.files.turns import Step
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages.history import HistoryLike
 
 
 @dataclass(frozen=True, slots=True)

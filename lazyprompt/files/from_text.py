@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from lazyprompt.files.inputs import Thread
 from lazyprompt.files.roles import sections
 from lazyprompt.files.turns import messages_of, steps_of
-from lazyprompt.history import messages_from
-from lazyprompt.text.values import Value
+from lazyprompt.messages.history import messages_from
+from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
 
 _MARK = re.compile(r"__PROMPTY_THREAD_[0-9a-f]{8}_(\w+?)__(?!\w)")
 

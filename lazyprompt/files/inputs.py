@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
 from lazyprompt.files.properties import RICH
-from lazyprompt.formatters.media import sniffed
-from lazyprompt.history import messages_from
-from lazyprompt.messages import AudioBlock, Base64Source, FileBlock, ImageBlock, URLSource, VideoBlock
-from lazyprompt.openai_form import source_of
-from lazyprompt.text.values import Opaque
+from lazyprompt.media.resolver import sniffed
+from lazyprompt.messages.history import messages_from
+from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ImageBlock, URLSource, VideoBlock
+from lazyprompt.messages.openai_form import source_of
+from lazyprompt.templates.values import Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt.files.properties import Property
-    from lazyprompt.messages import Msg, Source
+    from lazyprompt.messages.msg import Msg, Source
 
 MEDIA: Final[Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]] = {
     "image": ImageBlock,

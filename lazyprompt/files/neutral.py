@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.files.inputs import Thread
 from lazyprompt.files.turns import Called, Said, Shown
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     FileBlock,
     ImageBlock,
@@ -17,14 +17,14 @@ from lazyprompt.messages import (
     ToolUseBlock,
     VideoBlock,
 )
-from lazyprompt.openai_form import address_of
+from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.turns import Item, Step, Turn
-    from lazyprompt.messages import Block, Msg
+    from lazyprompt.messages.msg import Block, Msg
 
 
 def neutral(steps: Sequence[Step]) -> list[JsonObject]:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, cast
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
 from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
-from lazyprompt.history import History
-from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
-from lazyprompt.text.slots import escape
-from lazyprompt.tools import ToolSet
+from lazyprompt.messages.history import History
+from lazyprompt.messages.tools import ToolSet
+from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
+from lazyprompt.templates.slots import escape
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.prompter import Prompter
-    from lazyprompt.tools import ToolLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolLike
+    from lazyprompt.prompters.prompter import Prompter
 
 FIELDS = ("type", "instruction", "system", "extra_keys", "tools", "history", "examples", "model")
 """The fields of a prompt file; all may be left out."""

@@ -26,12 +26,13 @@ from lazyprompt.files.segments import check_strict, segments_of
 from lazyprompt.files.turns import messages_of
 from lazyprompt.files.wire import request, sent_to
 from lazyprompt.files.yaml_nodes import Source, text_of_file
-from lazyprompt.history import History
+from lazyprompt.messages.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filled
     from lazyprompt.files.reading import Undefined
@@ -39,13 +40,12 @@ if TYPE_CHECKING:
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.messages import Msg
-    from lazyprompt.openai_form import OpenAIPrompt
-    from lazyprompt.prompt_maker import PromptMaker
-    from lazyprompt.prompter_rows import RowFault
-    from lazyprompt.text.chat.template import ChatTemplate
-    from lazyprompt.tools import ToolsLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.prompt_maker import PromptMaker
+    from lazyprompt.prompters.rows import RowFault
 
 
 class More(TypedDict, total=False):
@@ -214,7 +214,7 @@ class Prompty(PromptSource):
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """The filled template: its own text, and values (:class:`~lazyprompt.text.values.Value`), in turn.
+        """The filled template: its own text, and values (:class:`~lazyprompt.templates.values.Value`), in turn.
 
         Args:
             inputs: As of :meth:`validate`.

@@ -14,7 +14,7 @@ from lazyprompt.files.front_matter import split
 from lazyprompt.files.includes import expanded, place_in
 from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.spec import read_spec
-from lazyprompt.text.handlebars import HandlebarsTemplate
+from lazyprompt.templates.handlebars import HandlebarsTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

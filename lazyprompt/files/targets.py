@@ -15,8 +15,8 @@ from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import PDF, Media
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.messages import FileBlock, URLSource
-from lazyprompt.openai_form import write_part
+from lazyprompt.messages.msg import FileBlock, URLSource
+from lazyprompt.messages.openai_form import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.formatters.profile import MediaKind, Profile
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 Place: TypeAlias = tuple[str, ...]
 """Where something stands in a request: the keys that lead to it."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.inputs import Medium, Thread
-from lazyprompt.messages import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.text.values import Value
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt._base.roles import Role
     from lazyprompt.files.roles import Section
-    from lazyprompt.messages import AudioBlock, Block, FileBlock, VideoBlock
+    from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, VideoBlock
 
 
 @dataclass(frozen=True, slots=True)

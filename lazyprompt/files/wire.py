@@ -19,7 +19,7 @@ from lazyprompt.files.sent import functions_of, named_functions, note_attributes
 from lazyprompt.files.targets import OPTIONS, takes, target_of
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.spec import Spec
     from lazyprompt.files.targets import Place, Target
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 _URLSAFE = str.maketrans("-_", "+/")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
 from lazyprompt.errors import FormatError
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,
@@ -28,14 +28,14 @@ from lazyprompt.messages import (
     ToolUseBlock,
     VideoBlock,
 )
-from lazyprompt.openai_form import source_of
+from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import UnionType
 
     from lazyprompt._base.json import Fields, JsonObject
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 # Where the forms count tokens, for the prompt and for what was made; all that is there is added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters._fetch import check_url
 from lazyprompt.formatters._turns import blocks_of, calls_tools
-from lazyprompt.formatters.media import checked_source, is_local, media_type_of, usual_type
-from lazyprompt.messages import (
+from lazyprompt.media.fetch import check_url
+from lazyprompt.media.resolver import checked_source, is_local, media_type_of, usual_type
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,
@@ -26,7 +26,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.openai_form import source_of
+from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import MessageLike, Turn
-    from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import Media, MediaKind, Profile
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages import Block, Source
+    from lazyprompt.media.resolver import MediaResolver
+    from lazyprompt.messages.msg import Block, Source
 
 MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
-from lazyprompt.messages import ToolResultBlock, ToolUseBlock
-from lazyprompt.openai_form import NO_RESULT
+from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.openai_form import NO_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 
 def exchanges(turns: Iterable[Turn], notes: Notes) -> list[Turn]:

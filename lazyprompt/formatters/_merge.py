@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.formatters._repair import joined
 from lazyprompt.formatters._turns import blocks_of, calls_tools
-from lazyprompt.messages import TextBlock, ThinkingBlock
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock
 from lazyprompt.safety.folding import Folded, as_read
 from lazyprompt.safety.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.profile import HistoryStyle, Layout
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
     Names: TypeAlias = dict[tuple[str, str], str]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._turns import blocks_of
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.openai_form import fitted
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.openai_form import fitted
 from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Action, Notes
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 # What stands where a provider asks for a user's turn and the conversation has none.
 FIRST_TURN = "(The conversation begins.)"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Report
-    from lazyprompt.tools import ToolSet
+    from lazyprompt.messages.tools import ToolSet
 
 # The keys of a function that every provider has a place for.
 _FUNCTION = frozenset({"name", "description", "parameters"})

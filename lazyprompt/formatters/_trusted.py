@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from lazyprompt.messages import ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 
 class _ReadCall(ToolUseBlock):

@@ -15,15 +15,15 @@ from lazyprompt._base.json import Fields, well_formed
 from lazyprompt._base.roles import SYSTEM_ROLES, Role
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.formatters._trusted import trusted_call, trusted_result
-from lazyprompt.histories.openai import message_from_openai
-from lazyprompt.histories.read import is_openai, message_fields, read_history, without_role_names
-from lazyprompt.messages import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.histories.openai import message_from_openai
+from lazyprompt.messages.histories.read import is_openai, message_fields, read_history, without_role_names
+from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json
-    from lazyprompt.history import HistoryLike, MessageObject, Pair
+    from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
 
 Content: TypeAlias = str | tuple[Block, ...]
 # The role, the speaker's name (empty where there is none), what was said, and the index of the message it came from.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.openai_form import address_of
+from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.messages import Block, VideoBlock
+    from lazyprompt.messages.msg import Block, VideoBlock
 
 
 @dataclass(frozen=True, slots=True)

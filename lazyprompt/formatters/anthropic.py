@@ -14,7 +14,7 @@ from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Kind, Seen, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Msg, Source
+    from lazyprompt.messages.msg import Msg, Source
 
 
 @dataclass(frozen=True, slots=True)

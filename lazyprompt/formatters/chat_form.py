@@ -20,8 +20,8 @@ from lazyprompt.formatters._turns import PREFILL
 from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.shape import listed, tagged, text_or
-from lazyprompt.messages import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.openai_form import write_part
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.openai_form import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Block, Msg
+    from lazyprompt.messages.msg import Block, Msg
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import anthropic
     from google import genai
 
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.tokens.said import Form
 
 _Client = TypeVar("_Client")

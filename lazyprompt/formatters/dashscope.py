@@ -15,8 +15,8 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_or
-from lazyprompt.messages import TextBlock, ToolResultBlock
-from lazyprompt.openai_form import address_of
+from lazyprompt.messages.msg import TextBlock, ToolResultBlock
+from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.profile import MediaKind
     from lazyprompt.formatters.shape import Check, Fault, Path
-    from lazyprompt.messages import Block, ImageBlock, Msg
+    from lazyprompt.messages.msg import Block, ImageBlock, Msg
 
 
 @dataclass(frozen=True, slots=True)

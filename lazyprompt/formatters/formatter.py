@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 from lazyprompt._base.json import dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.formatters import _carry, _exchanges, _repair
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters import _carry, _exchanges, _repair
 from lazyprompt.formatters._carry import sources_to_load, with_urls
 from lazyprompt.formatters._merge import STYLES, merged
 from lazyprompt.formatters._tools import packed_tools
@@ -27,10 +27,10 @@ from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages import Msg
-from lazyprompt.openai_form import PART_FIELDS
+from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.openai_form import PART_FIELDS
+from lazyprompt.messages.tools import ToolSet
 from lazyprompt.safety.speakers import looks_like_role
-from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._cache import CacheLike
     from lazyprompt.formatters._carry import Loaded
     from lazyprompt.formatters._turns import MessageLike, Messages, Reading, Turn
-    from lazyprompt.formatters.media import MediaResolver
     from lazyprompt.formatters.profile import HistoryStyle
-    from lazyprompt.messages import Base64Source, URLSource
+    from lazyprompt.media.resolver import MediaResolver
+    from lazyprompt.messages.msg import Base64Source, URLSource
+    from lazyprompt.messages.tools import ToolLike
     from lazyprompt.tokens.counter import CountsMessages
-    from lazyprompt.tools import ToolLike
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 

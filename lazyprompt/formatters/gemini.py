@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
-from lazyprompt.formatters.media import media_type_of
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
 from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
-from lazyprompt.messages import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.media.resolver import media_type_of
+from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Kind, Seen, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
+    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
 _UNSIGNED = "skip_thought_signature_validator"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Layout, Media, Profile
-from lazyprompt.openai_form import NAMES
+from lazyprompt.messages.openai_form import NAMES
 
 LITELLM = Profile(
     name="litellm",

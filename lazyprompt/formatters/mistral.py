@@ -15,8 +15,8 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
 from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, tagged, text, text_or
-from lazyprompt.messages import AudioBlock, Base64Source, FileBlock, ThinkingBlock, ToolUseBlock
-from lazyprompt.openai_form import address_of
+from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Block, Source
+    from lazyprompt.messages.msg import Block, Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.form import text_of_json
 from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.formatters.shape import base64, fields, listed, mapping, text
-from lazyprompt.messages import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages.msg import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Block, Msg
+    from lazyprompt.messages.msg import Block, Msg
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:

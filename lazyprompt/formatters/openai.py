@@ -10,7 +10,7 @@ import re
 
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
-from lazyprompt.openai_form import ID_LENGTH, IDS, NAMES
+from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES
 
 OPENAI = Profile(
     name="openai",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.form import View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]

@@ -7,14 +7,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.formatters._turns import MessageLike
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.tools import ToolSet
+    from lazyprompt.messages.tools import ToolSet
 
 
 def prompted(

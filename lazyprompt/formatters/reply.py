@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from lazyprompt._base.display import html_of
-from lazyprompt.messages import Msg, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from lazyprompt.formatters.form import name_of_json, named, objects, role_of_jso
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
 from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
@@ -27,7 +27,7 @@ from lazyprompt.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from lazyprompt.openai_form import address_of
+from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages import Block, Msg
+    from lazyprompt.messages.msg import Block, Msg
 
 
 @dataclass(frozen=True, slots=True)

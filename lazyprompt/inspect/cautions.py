@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.signs import hidden, named, visible
-from lazyprompt.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.formatters.reply import Reply
-from lazyprompt.history import messages_from
 from lazyprompt.inspect.html_messages import blocks, conversation, message, usage_text
 from lazyprompt.inspect.html_page import page
 from lazyprompt.inspect.html_slots import legend, numbered, runs_of
@@ -29,16 +28,17 @@ from lazyprompt.inspect.html_text import (
     text,
 )
 from lazyprompt.inspect.look import Look
-from lazyprompt.messages import Msg
-from lazyprompt.prompt import Prompt, Rendered
+from lazyprompt.messages.history import messages_from
+from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.prompt import Prompt, Rendered
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt.budget.report import Trimmed
-    from lazyprompt.history import HistoryLike
-    from lazyprompt.prompt import Text
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Text
 
 # How many rows of a table are open before the rest is folded.
 _ROWS: Final = 60

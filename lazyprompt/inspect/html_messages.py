@@ -10,16 +10,16 @@ from binascii import Error as NoBase64
 from binascii import a2b_base64
 from typing import TYPE_CHECKING, Final, cast
 
-from lazyprompt.formatters.media import sniffed
 from lazyprompt.inspect.html_text import ELEMENT, Html, element, folded, joined, json_view, label, left_out, name, text
-from lazyprompt.messages import Base64Source, FileBlock
+from lazyprompt.media.resolver import sniffed
+from lazyprompt.messages.msg import Base64Source, FileBlock
 from lazyprompt.tokens.media import Medium, image_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt.inspect.html_text import Room
-    from lazyprompt.messages import (
+    from lazyprompt.messages.msg import (
         AudioBlock,
         Block,
         ImageBlock,

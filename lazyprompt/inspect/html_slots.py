@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.inspect.html_page import HUES
 from lazyprompt.inspect.html_text import Html, Run, element, joined, label, name, short
-from lazyprompt.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.inspect.marks import Mark
-    from lazyprompt.prompt import Segment
+    from lazyprompt.messages.prompt import Segment
 
 # More slots than these are not named one by one: no prompt that a person wrote has as many.
 _NAMED: Final = 100

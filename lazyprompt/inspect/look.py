@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from lazyprompt._base.display import html_of
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload
-from lazyprompt.history import History
 from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.marks import neutralised
-from lazyprompt.prompt import MARKERS
-from lazyprompt.prompt_maker import OWN_FORMS
+from lazyprompt.messages.history import History
+from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.prompters.prompt_maker import OWN_FORMS
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
-    from lazyprompt.history import HistoryLike
     from lazyprompt.inspect.cautions import Caution
     from lazyprompt.inspect.marks import Mark
-    from lazyprompt.prompt import Segment, Text
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Segment, Text
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.tokens.counter import TokenCounter
-    from lazyprompt.tools import ToolsLike
 
 # What a budget's report calls that which belongs to no slot: of flat text these are the markers.
 FRAMING = "framing"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lazyprompt.prompt import Rendered
+    from lazyprompt.messages.prompt import Rendered
 
 # How much of a sequence is shown that has no end of its own.
 _SHOWN = 24

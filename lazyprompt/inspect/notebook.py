@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias, cast
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError
 from lazyprompt.inspect.html import messages_html
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 
 Shows: TypeAlias = Callable[[object], str | None]
 """What makes HTML of a value, or None where it has none to make."""

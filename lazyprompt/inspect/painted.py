@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.marks import Mark
     from lazyprompt.inspect.slot_diff import SlotChange
-    from lazyprompt.prompt import Rendered, Segment
+    from lazyprompt.messages.prompt import Rendered, Segment
 
 # The standard colours, which every terminal has and lets its user choose; given out in this order.
 PALETTE = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.slot_diff import SlotChange
-    from lazyprompt.prompt import Rendered
+    from lazyprompt.messages.prompt import Rendered
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
-from lazyprompt.history import EMPTY_HISTORY, History
+from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.tools import ToolSet
 from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
 from lazyprompt.modules.structured import Structure
-from lazyprompt.prompter import Prompter
-from lazyprompt.prompters import ChatPrompter, EmptyPrompter
-from lazyprompt.tools import ToolSet
+from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
+from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._reading import Exchange
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.structured import ResponseFormat
-    from lazyprompt.tools import ToolsLike
 
     class HasPrompter(Protocol):
         """A prompt in a file."""

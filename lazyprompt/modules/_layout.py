@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.chat_templates.source import ChatSource
+from lazyprompt.chat_templates.source_files import read_source
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.chat.source import ChatSource
-from lazyprompt.text.chat.source_files import read_source
-from lazyprompt.text.chat.template import ChatTemplate
-from lazyprompt.text.markers import Markers
+from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.prompters.prompter import Prompter
 
 # What opens a thought, in any form.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})

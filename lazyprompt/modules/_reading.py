@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, at
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

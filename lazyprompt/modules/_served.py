@@ -11,7 +11,7 @@ from lazyprompt.modules.clients._opened import key_of
 if TYPE_CHECKING:
     import tokenizers
 
-    from lazyprompt.encoding import TokenizerLike
+    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.client import Settings
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
-from lazyprompt.history import History
+from lazyprompt.messages.history import History
 from lazyprompt.modules._base import Model
-from lazyprompt.text.chat.bridge import bridge_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.encoding import TokenizerLike
-    from lazyprompt.messages import Msg
+    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.modules._base import Call
     from lazyprompt.modules._reading import Exchange, Reader, Streamed
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.engines import Engine
-    from lazyprompt.text.chat.template import ChatTemplate
 
 
 class AnswerIds(NamedTuple):

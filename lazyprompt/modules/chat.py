@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, get_args, runtime_checkab
 
 from lazyprompt._base.files import read_regular, write_whole
 from lazyprompt.errors import HistoryError
-from lazyprompt.history import messages_from
-from lazyprompt.messages import Block, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.history import messages_from
+from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.tools import ToolSet
 from lazyprompt.modules._base import Model
-from lazyprompt.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.structured import ResponseFormat
-    from lazyprompt.tools import ToolsLike
 
 _FORMAT = "lazyprompt.chat/1"
 # The largest saved conversation that is read.

@@ -23,7 +23,7 @@ from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from lazyprompt._base.files import open_regular, read_regular
-from lazyprompt.text.chat.source import MAX_BYTES
+from lazyprompt.chat_templates.source import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.secret import Secret
-from lazyprompt.budgeted import read_budget
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
@@ -15,20 +14,21 @@ from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.sources import source_named
+from lazyprompt.prompters.budgeted import read_budget
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from lazyprompt.budgeted import BudgetLike
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._base import Call
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.modules.telemetry import CallHook
+    from lazyprompt.prompters.budgeted import BudgetLike
     from lazyprompt.tokens.counter import CountsMessages
-    from lazyprompt.tools import ToolsLike
 
 TIMEOUT = 60.0
 RETRIES = 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import ResponseParser
-from lazyprompt.budgeted import read_budget
+from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
 from lazyprompt.modules._layout import Given, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, TextReader
@@ -21,26 +21,26 @@ from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
-from lazyprompt.tokens.huggingface import read_tokenizer
+from lazyprompt.prompters.budgeted import read_budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lazyprompt.budgeted import BudgetLike
-    from lazyprompt.encoding import TokenizerLike
+    from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.history import HistoryLike
+    from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Rendered
+    from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._base import Call, Model
     from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.prompt import Rendered
-    from lazyprompt.prompter import Prompter
-    from lazyprompt.text.chat.template import ChatTemplate
-    from lazyprompt.text.markers import Markers
-    from lazyprompt.tools import ToolsLike
+    from lazyprompt.prompters.budgeted import BudgetLike
+    from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.rendering.markers import Markers
 
 # An engine may load a long prompt for a while before its first word.
 TIMEOUT = 600.0

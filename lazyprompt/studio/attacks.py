@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazyprompt.text.markers import DEFAULT_MARKERS, PLAIN_CALL, Markers
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, PLAIN_CALL, Markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

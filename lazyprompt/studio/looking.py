@@ -15,11 +15,11 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.slot_diff import slot_diff
-from lazyprompt.prompt_maker import OWN_FORMS
+from lazyprompt.prompters.prompt_maker import OWN_FORMS
+from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, attack_of, markers_of
 from lazyprompt.studio.reading import Reader, first_values, told
 from lazyprompt.studio.requests import WrongRequestError
-from lazyprompt.text.markers import Markers
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import CharTokenCounter
 from lazyprompt.tokens.openai import TiktokenCounter
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
-    from lazyprompt.history import HistoryLike
     from lazyprompt.inspect.look import Look
+    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.studio.reading import Draft
     from lazyprompt.studio.requests import CheckRequest, DiffRequest, LookRequest
     from lazyprompt.studio.workspace import Workspace

@@ -19,7 +19,7 @@ from lazyprompt.files.properties import Property
 from lazyprompt.files.references import References
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.prompters import ChatPrompter
+from lazyprompt.prompters.kinds import ChatPrompter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.library.file_cache import Trace
     from lazyprompt.files.library.prompt_diff import Outline
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.studio.workspace import Workspace
 
 # How many texts are kept as they were read: those that are looked at while only their inputs change.

@@ -20,7 +20,7 @@ import re
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.media import media_tokens
 from lazyprompt.tokens.said import forms, json_text, said
 

@@ -9,7 +9,7 @@ from lazyprompt.tokens.said import forms, json_text, said
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt.messages import Msg
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.tokens.said import Form
 
 

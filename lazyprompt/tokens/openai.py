@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
 from lazyprompt._base.json import checked
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, TokenizerError, did_you_mean
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens._pictures import picture_tokens, rule_for
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.media import image_size, media_in, medium_tokens

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from lazyprompt._base.json import checked, dump
 from lazyprompt.errors import FormatError
-from lazyprompt.messages import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
+from lazyprompt.messages.openai_form import to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import LazyPromptError, TemplateError, ToolsError
-from lazyprompt.messages import Msg, TextBlock
+from lazyprompt.messages.msg import Msg, TextBlock
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 

@@ -15,7 +15,7 @@ from chat_judges import SPECIAL
 from real_templates import TRL_WHEEL, real_template, wheel
 
 from lazyprompt.answers.parser import ResponseParser
-from lazyprompt.messages import TextBlock
+from lazyprompt.messages.msg import TextBlock
 
 ARGUMENTS = {
     "city": 'Köln <b> & "x"\nzwei {y}',

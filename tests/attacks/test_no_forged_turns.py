@@ -34,10 +34,10 @@ from attacks.scenes import (
     tools_with,
 )
 from lazyprompt import ChatPrompter, Markers, MultiAgentFormatter, neutralize, restore
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.formatters._merge import STYLES
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.text.chat.template import ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ from lazyprompt.batch import row_files
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import fingerprint, read_rows, row_file, rows_of
 from lazyprompt.errors import BatchError, MissingExtraError
-from lazyprompt.prompter_rows import RowFault
+from lazyprompt.prompters.rows import RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

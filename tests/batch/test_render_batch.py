@@ -22,10 +22,10 @@ from lazyprompt.batch.render import RowPlan, render_batch, render_columns
 from lazyprompt.batch.writing import json_bytes
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
-from lazyprompt.messages import AudioBlock, Base64Source
-from lazyprompt.prompter_rows import Columns, RowFault
-from lazyprompt.text.instruction import ChatInstructionTemplate
-from lazyprompt.text.template import ChatPromptTemplate
+from lazyprompt.messages.msg import AudioBlock, Base64Source
+from lazyprompt.prompters.rows import Columns, RowFault
+from lazyprompt.rendering.prompt_template import ChatPromptTemplate
+from lazyprompt.templates.instruction import ChatInstructionTemplate
 from lazyprompt.tokens.counter import CharTokenCounter
 
 ENDS = "a\nb\rc\r\nd\x0be\x0cf\x1cg\x1dh\x1ei\x85j\u2028k\u2029l"

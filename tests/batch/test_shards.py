@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt.batch.row import Row
-    from lazyprompt.prompter_rows import RowFault
+    from lazyprompt.prompters.rows import RowFault
 
 
 def lines_file(folder: Path, count: int = 40, end: str = "\n") -> RowFile:

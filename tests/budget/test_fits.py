@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lazyprompt import Budget, BudgetError, ChatFormatter, FormatError
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.openai_form import to_openai
 
 if TYPE_CHECKING:
     from lazyprompt.budget.budget import Policy

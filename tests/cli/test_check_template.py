@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli_helpers import Ran, fault, write
 
-from lazyprompt.text.chat.template import ChatTemplate
+from lazyprompt.chat_templates.template import ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

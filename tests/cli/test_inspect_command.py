@@ -17,7 +17,7 @@ import pyte
 import pytest
 from cli_helpers import EXAMPLES, QA, TOOLS, fault, write
 
-from lazyprompt.prompter import FORMATS
+from lazyprompt.prompters.prompter import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

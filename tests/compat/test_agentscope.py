@@ -40,7 +40,7 @@ from lazyprompt.compat.agentscope import (
 )
 from lazyprompt.errors import BudgetError, FormatError
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-from lazyprompt.formatters.media import MediaResolver
+from lazyprompt.media.resolver import MediaResolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

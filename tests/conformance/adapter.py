@@ -12,13 +12,13 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
 from lazyprompt.files.wire import request
-from lazyprompt.openai_form import address_of, source_of
+from lazyprompt.messages.openai_form import address_of, source_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Mapping, Sequence
 
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 Data = dict[str, Any]
 

@@ -14,7 +14,7 @@ from jinja2 import Environment
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.writing.convert import convert
-from lazyprompt.history import History
+from lazyprompt.messages.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

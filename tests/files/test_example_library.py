@@ -22,7 +22,7 @@ from lazyprompt.files.prompty import Prompty
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.messages import Block, Msg
+    from lazyprompt.messages.msg import Block, Msg
 
 LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))

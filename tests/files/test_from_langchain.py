@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lazyprompt import Prompty
 from lazyprompt.errors import FormatError, LazyPromptError
 from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.openai_form import to_openai
 
 # Written by langchain-core 1.7.2 with dumps() and save(), with the messages that it makes of the values.
 SAVED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("langchain_prompts.json").read_text("utf-8"))

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.openai_form import to_openai
-from lazyprompt.prompter import Prompter
-from lazyprompt.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter
-from lazyprompt.text.instruction import InstructionTemplate
-from lazyprompt.text.slots import escape
+from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
+from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.templates.slots import escape
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lazyprompt.errors import SlotError
 from lazyprompt.files.roles import ROLES, Section, attributes_in, sections
-from lazyprompt.text.jinja import JinjaTemplate
+from lazyprompt.templates.jinja import JinjaTemplate
 
 
 def found(text: str, **values: Any) -> list[tuple[str, dict[str, Any], str]]:

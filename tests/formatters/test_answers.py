@@ -38,7 +38,7 @@ from lazyprompt.formatters._answers import (
     from_openai_chat,
     from_responses,
 )
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,

@@ -21,7 +21,7 @@ from serving import Serving
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, MissingExtraError, TokenizerError
 from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
+from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

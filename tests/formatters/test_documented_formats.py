@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-from lazyprompt.formatters.media import MediaResolver
-from lazyprompt.formatters.prompt_engine import PromptEngine
-from lazyprompt.messages import Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.media.resolver import MediaResolver
+from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

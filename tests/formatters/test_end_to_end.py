@@ -33,7 +33,7 @@ from lazyprompt.formatters.matrix import rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 ARGUMENTS: dict[str, Any] = {"city": "Zürich", "days": [1, 2.5, None, {"deep": "“ja”\n"}]}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

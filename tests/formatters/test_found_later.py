@@ -26,7 +26,7 @@ from lazyprompt import (
 )
 from lazyprompt.formatters._merge import inert_text
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages import Base64Source
+from lazyprompt.messages.msg import Base64Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

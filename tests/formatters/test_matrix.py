@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt import Payload
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 SIGNATURE = b64encode(b"signed").decode()
 QUESTION, ANSWER = Msg("user", "Is it raining?", "user"), Msg("assistant", "It is.", "assistant")

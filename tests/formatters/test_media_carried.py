@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lazyprompt import Payload
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
     Formats: TypeAlias = Callable[..., Payload]
 

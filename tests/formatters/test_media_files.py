@@ -11,8 +11,8 @@ import pytest
 from media_helpers import JPEG, MP4, PNG, WHERE, fault, load, source
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters.media import MediaResolver
-from lazyprompt.messages import URLSource
+from lazyprompt.media.resolver import MediaResolver
+from lazyprompt.messages.msg import URLSource
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import trustme
 from media_helpers import JPEG, PNG, WHERE, Site, fault, load, served, source
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters.media import MediaResolver
-from lazyprompt.messages import URLSource
+from lazyprompt.media.resolver import MediaResolver
+from lazyprompt.messages.msg import URLSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -325,8 +325,8 @@ RACE = """
 import sys
 from threading import Barrier, Thread
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters.media import MediaResolver
-from lazyprompt.messages import URLSource
+from lazyprompt.media.resolver import MediaResolver
+from lazyprompt.messages.msg import URLSource
 
 def ask():
     start.wait()

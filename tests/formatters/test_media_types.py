@@ -12,8 +12,8 @@ import pytest
 from media_helpers import HEADS, JPEG, MP4, PNG, WHERE, fault, source
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters.media import MediaResolver, check_url, checked_source, is_local, media_type_of, sniffed
-from lazyprompt.messages import Base64Source
+from lazyprompt.media.resolver import MediaResolver, check_url, checked_source, is_local, media_type_of, sniffed
+from lazyprompt.messages.msg import Base64Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,8 +218,6 @@ def test_a_resolver_is_a_value(root: Path) -> None:
 
 
 def test_importing_it_brings_no_network() -> None:
-    code = (
-        "import sys, lazyprompt.formatters.media; print([m for m in ('urllib3', 'socket', 'ssl') if m in sys.modules])"
-    )
+    code = "import sys, lazyprompt.media.resolver; print([m for m in ('urllib3', 'socket', 'ssl') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603 - our own code
     assert done.stdout.strip() == b"[]"

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.shape import Check
     from lazyprompt.formatters.shape import Path as Place
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 # A provider that speaks OpenAI's form, but has a key for thoughts, and wants the tool's name beside its result.
 PARROT = Profile(

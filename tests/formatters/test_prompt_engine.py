@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.errors import BudgetError, FormatError, SlotError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.formatters.prompt_engine import PromptEngine
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from lazyprompt import (
     ToolUseBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages import Base64Source
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.msg import Base64Source
+from lazyprompt.messages.openai_form import to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 PAIR = ["hi", "hello"]
 HELLO = Msg("assistant", "hello", "assistant")

@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
 from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.openai_form import NO_RESULT, fitted, to_openai
+from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role

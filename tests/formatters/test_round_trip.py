@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt import Payload
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 TABLE = {row.provider: row.cells for row in rows() if row.cells["tool_use"] != "no"}
 PROVIDERS = tuple(TABLE)

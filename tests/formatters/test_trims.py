@@ -27,7 +27,7 @@ from formatter_helpers import (
 
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.openai_form import to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lazyprompt.messages import Block
+    from lazyprompt.messages.msg import Block
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from model_server import Answer, Drop, HalfCall, ModelServer, Status
 
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import anthropic
 from lazyprompt.modules.clients._anthropic_schema import expressible

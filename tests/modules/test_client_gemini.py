@@ -13,7 +13,7 @@ from model_server import Answer, Cut, Drop, ModelServer, Status
 
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import TextBlock
+from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import gemini
 

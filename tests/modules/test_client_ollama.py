@@ -19,7 +19,7 @@ from odd_server import odd_server
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MediaError, MissingExtraError, ModuleError
-from lazyprompt.messages import Msg, ToolResultBlock
+from lazyprompt.messages.msg import Msg, ToolResultBlock
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import ollama
 

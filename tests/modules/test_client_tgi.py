@@ -25,7 +25,7 @@ from odd_server import odd_server
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
-from lazyprompt.messages import Msg
+from lazyprompt.messages.msg import Msg
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import tgi
 

@@ -33,10 +33,10 @@ from lazyprompt import (
     restore,
 )
 from lazyprompt._base.json import JsonText
+from lazyprompt.chat_templates.controls import controls_of
+from lazyprompt.chat_templates.source import ChatSource
 from lazyprompt.errors import LazyPromptError, PromptFileError
 from lazyprompt.safety.policy import NEUTRALIZE, Controls, controls_for
-from lazyprompt.text.chat.controls import controls_of
-from lazyprompt.text.chat.source import ChatSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

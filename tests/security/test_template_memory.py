@@ -14,15 +14,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from lazyprompt import TemplateError
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.engines import ENGINES
-from lazyprompt.text.bounds import MAX_SECONDS
-from lazyprompt.text.jinja import JinjaTemplate
+from lazyprompt.templates.bounds import MAX_SECONDS
+from lazyprompt.templates.jinja import JinjaTemplate
 
 MEASURE = """
 import re, sys
 from pathlib import Path
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.engines import ENGINES
-from lazyprompt.text import bounds
+from lazyprompt.templates import bounds
 
 bounds.MAX_SECONDS = float(sys.argv[1])
 

@@ -19,15 +19,15 @@ from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.requests import LookRequest, asked
 from lazyprompt.studio.workspace import Workspace
-from lazyprompt.text.markers import Markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.prompters.prompter import Prompter
 
 LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))

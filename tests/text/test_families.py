@@ -11,9 +11,9 @@ from real_templates import real_template
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import form_of
 from lazyprompt.errors import TemplateError
+from lazyprompt.rendering.family_names import NAMES
+from lazyprompt.rendering.prompt_template import controls_of
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
-from lazyprompt.text.family_names import NAMES
-from lazyprompt.text.template import controls_of
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 

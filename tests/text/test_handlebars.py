@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.text.bounds import MAX_OUTPUT
-from lazyprompt.text.handlebars import HandlebarsTemplate
-from lazyprompt.text.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.parsed import MAX_DEPTH
-from lazyprompt.text.values import Opaque, Value
+from lazyprompt.templates.bounds import MAX_OUTPUT
+from lazyprompt.templates.handlebars import HandlebarsTemplate
+from lazyprompt.templates.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.parsed import MAX_DEPTH
+from lazyprompt.templates.values import Opaque, Value
 
 if TYPE_CHECKING:
-    from lazyprompt.text.slots import SlotSyntax
+    from lazyprompt.templates.slots import SlotSyntax
 
 
 class Picture(Opaque):
@@ -449,7 +449,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
 )
 def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So many are made in good time where coverage is counted and the machine is busy.
-    monkeypatch.setattr("lazyprompt.text.template_nodes.MAX_PIECES", 400_000)
+    monkeypatch.setattr("lazyprompt.templates.nodes.MAX_PIECES", 400_000)
     deep: Any = [1] * 200_000
     for _ in range(190):
         deep = [deep]

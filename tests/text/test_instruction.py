@@ -9,7 +9,7 @@ from lazyprompt import (
     SlotError,
     TemplateError,
 )
-from lazyprompt.text.instruction import ALPACA_PREAMBLE, EXTRA_KEYS
+from lazyprompt.templates.instruction import ALPACA_PREAMBLE, EXTRA_KEYS
 
 
 def test_a_plain_instruction_has_nothing_around_it() -> None:

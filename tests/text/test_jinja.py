@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.text import jinja
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.values import Opaque, Value
+from lazyprompt.templates import jinja
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.values import Opaque, Value
 
 
 def parts(text: str, **values: Any) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from lazyprompt import Markers, TemplateError
-from lazyprompt.text.markers import DEFAULT_MARKERS
+from lazyprompt.rendering.markers import DEFAULT_MARKERS
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.text.bounds import MAX_OUTPUT
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.mustache import MustacheTemplate
-from lazyprompt.text.parsed import MAX_DEPTH
-from lazyprompt.text.values import JsonValue, Opaque, Value
+from lazyprompt.templates.bounds import MAX_OUTPUT
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.mustache import MustacheTemplate
+from lazyprompt.templates.parsed import MAX_DEPTH
+from lazyprompt.templates.values import JsonValue, Opaque, Value
 
 if TYPE_CHECKING:
-    from lazyprompt.text.slots import SlotSyntax
+    from lazyprompt.templates.slots import SlotSyntax
 
 
 class Picture(Opaque):
@@ -281,7 +281,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
 )
 def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So many are made in good time where coverage is counted and the machine is busy.
-    monkeypatch.setattr("lazyprompt.text.template_nodes.MAX_PIECES", 400_000)
+    monkeypatch.setattr("lazyprompt.templates.nodes.MAX_PIECES", 400_000)
     one = ["x" * 1_000_000]
     values = {"l": [0] * 3000, "x": "x" * 10_000, "e": "", "j": [one] * 30}
     with pytest.raises(TemplateError, match=f"^Mustache: {said}"):

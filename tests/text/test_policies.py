@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import ChatPrompter, ChatTemplate, Prompty, SafetyError, TemplateError, Trusted, neutralize, restore
-from lazyprompt.text.markers import Markers
+from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.prompters.prompter import Prompter
 
 END = "<|im_end|>"
 TEMPLATE = ChatTemplate.load(

@@ -11,8 +11,8 @@ from jinja2 import Environment, StrictUndefined, Undefined, pass_environment
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment, unsafe
 
-from lazyprompt.text import bounds
-from lazyprompt.text.sandbox import BoundedEnvironment, globals_of_one_rendering, within_bounds
+from lazyprompt.templates import bounds
+from lazyprompt.templates.sandbox import BoundedEnvironment, globals_of_one_rendering, within_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

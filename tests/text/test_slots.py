@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lazyprompt import Msg
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.text.slots import SlotTemplate, escape, value_text
+from lazyprompt.templates.slots import SlotTemplate, escape, value_text
 
 # Text that is full of what looks like slots.
 BRACED = st.lists(st.sampled_from(["{", "}", "{{", "}}", "a", "b1", "नाम", "{a}", "{{a}}", " ", "1", "²", "\n"])).map(
@@ -227,7 +227,7 @@ def test_text_made_by_an_object_is_looked_at_too() -> None:
 
 def test_the_same_template_gives_the_same_text_in_every_process() -> None:
     script = (
-        "from lazyprompt.text.slots import *\n"
+        "from lazyprompt.templates.slots import *\n"
         "t = SlotTemplate('{b} {a} {c} {a}')\n"
         "print(t.slots, ''.join(t.fill({'a': '{b}', 'b': value_text({'z': 1, 'a': 2}, 'b'), 'c': '{a}'})))"
     )

@@ -25,7 +25,7 @@ from vocabularies import encoding
 from lazyprompt._base.json import dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     Base64Source,
     ImageBlock,
     Msg,
@@ -35,7 +35,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens.approximate import ApproximateTokenCounter, approximate_tokens
 from lazyprompt.tokens.media import media_tokens
 

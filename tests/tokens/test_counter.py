@@ -9,7 +9,7 @@ import pytest
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     FileBlock,
@@ -21,7 +21,7 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:

@@ -25,8 +25,12 @@ from chat_judges import (
 )
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from lazyprompt.chat_templates import token_counter as huggingface
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.source_files import read_chat_source
+from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
 from lazyprompt.errors import FormatError, MissingExtraError, TemplateError, TokenizerError
-from lazyprompt.messages import (
+from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
     ImageBlock,
@@ -37,10 +41,6 @@ from lazyprompt.messages import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.source_files import read_chat_source
-from lazyprompt.tokens import huggingface
-from lazyprompt.tokens.huggingface import HuggingFaceTokenCounter
 from lazyprompt.tokens.media import media_tokens
 
 if TYPE_CHECKING:

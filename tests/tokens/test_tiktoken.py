@@ -17,8 +17,8 @@ from vocabularies import vocabulary_folder
 
 from lazyprompt.errors import FormatError, TokenizerError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.openai_form import to_openai
+from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.openai import TiktokenCounter
 

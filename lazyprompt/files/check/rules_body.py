@@ -14,9 +14,9 @@ from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.files.check.subject import Hit, Place, jinja, nodes_of
 from lazyprompt.files.roles import ROLES, closed_fences, role_lines
 from lazyprompt.files.scanned import PLACE
+from lazyprompt.rendering.markers import Markers
 from lazyprompt.safety.policy import COMMON_TAGS
-from lazyprompt.text.bounds import MAX_RANGE
-from lazyprompt.text.markers import Markers
+from lazyprompt.templates.bounds import MAX_RANGE
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 

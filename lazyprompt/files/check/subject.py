@@ -25,8 +25,8 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.spec import Spec, read_spec
 from lazyprompt.files.yaml_nodes import Source
-from lazyprompt.text.handlebars import HandlebarsTemplate
-from lazyprompt.text.sandbox import BoundedEnvironment
+from lazyprompt.templates.handlebars import HandlebarsTemplate
+from lazyprompt.templates.sandbox import BoundedEnvironment
 
 if TYPE_CHECKING:
     from pathlib import Path

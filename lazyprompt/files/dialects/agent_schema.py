@@ -14,8 +14,8 @@ from lazyprompt.files.inputs import MEDIA, Thread
 from lazyprompt.files.roles import ROLES, attributes_in
 from lazyprompt.files.scanned import Scanned
 from lazyprompt.files.turns import Called, Returned, Said, Shown, Turn, said, steps_of
-from lazyprompt.openai_form import source_of
-from lazyprompt.text.values import Value
+from lazyprompt.messages.openai_form import source_of
+from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,10 +18,10 @@ from lazyprompt.files.dialects.translation import Translated, fits, kind_of, wri
 from lazyprompt.files.inputs import MEDIA, Medium, Thread
 from lazyprompt.files.roles import Section
 from lazyprompt.files.yaml_nodes import KINDS, Node
-from lazyprompt.messages import URLSource
-from lazyprompt.openai_form import source_of
-from lazyprompt.text.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
-from lazyprompt.text.values import Value
+from lazyprompt.messages.msg import URLSource
+from lazyprompt.messages.openai_form import source_of
+from lazyprompt.templates.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
+from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -19,8 +19,8 @@ from lazyprompt.files.properties import KINDS_OF_PROPERTY
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.turns import Shown, Turn, steps_of
 from lazyprompt.files.yaml_nodes import KINDS, Node
-from lazyprompt.messages import ImageBlock
-from lazyprompt.openai_form import source_of
+from lazyprompt.messages.msg import ImageBlock
+from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.library.layers import LayerLike
     from lazyprompt.files.library.prompt_diff import Outline, PromptDiff
     from lazyprompt.files.reading import Undefined
-    from lazyprompt.prompter import Prompter
+    from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[Entry, ...]]"
 # Names that begin with a dot or an underscore are those of no prompts; so no path leads out of the tree.

@@ -18,8 +18,8 @@ from lazyprompt.files.writing.conversion import Converted
 from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, safe, turn
 from lazyprompt.files.writing.yaml_edit import written
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.slots import listed
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.slots import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,16 +14,16 @@ from lazyprompt.errors import FormatError, PromptFileError, TemplateError
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.turn_text import Code, Piece, Slot, body_of, check_references, free_name, safe, turn
 from lazyprompt.files.writing.yaml_edit import written
-from lazyprompt.text.instruction import InstructionTemplate
-from lazyprompt.text.jinja import JinjaTemplate
-from lazyprompt.text.slots import SlotTemplate
+from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.slots import SlotTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.messages import Msg
-    from lazyprompt.prompt_maker import MadeOf, PromptMaker
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.prompters.prompt_maker import MadeOf, PromptMaker
 
 _INPUT: Final = "input"
 _LABEL: Final = re.compile(r"[\w .@-]+")

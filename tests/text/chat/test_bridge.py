@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from lazyprompt.encoding import encode
+from lazyprompt.chat_templates.bridge import Bridge, bridged
+from lazyprompt.chat_templates.controls import controls_of
+from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.errors import SafetyError, TokenizerError
+from lazyprompt.messages.encoding import encode
 from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy
-from lazyprompt.text.chat.bridge import Bridge, bridged
-from lazyprompt.text.chat.controls import controls_of
-from lazyprompt.text.chat.jinja import ChatJinja
 
 
 def of_bytes(*tokens: str) -> tiktoken.Encoding:

@@ -11,19 +11,19 @@ from chat_judges import SPECIAL, TOOLS, deepseek, templates
 from hypothesis import settings
 from tokenizers import Tokenizer
 
-from lazyprompt.encoding import encode
+from lazyprompt.chat_templates.bridge import Bridge, bridge_refusal, bridged
+from lazyprompt.chat_templates.bridge_chats import common_tokens
+from lazyprompt.chat_templates.controls import controls_of, sequences_in
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
+from lazyprompt.messages.encoding import encode
 from lazyprompt.safety.policy import NEUTRALIZE
-from lazyprompt.text.chat.bridge import Bridge, bridge_refusal, bridged
-from lazyprompt.text.chat.bridge_chats import common_tokens
-from lazyprompt.text.chat.controls import controls_of, sequences_in
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.untrusted import rendered_with_origins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lazyprompt.text.chat.untrusted import Traces
+    from lazyprompt.chat_templates.untrusted import Traces
 
 # The templates are tried in so many tests, each template with so many chats; ``--hypothesis-profile=deep`` has 500.
 SHARES = 8

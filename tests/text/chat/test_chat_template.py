@@ -26,9 +26,9 @@ from chat_judges import (
 )
 
 from lazyprompt import Msg
+from lazyprompt.chat_templates.source import ChatSource
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import FormatError, HistoryError, SafetyError, TemplateError, TokenizerError, ToolsError
-from lazyprompt.text.chat.source import ChatSource
-from lazyprompt.text.chat.template import ChatTemplate
 
 NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
 DOCUMENTS = [{"title": "T <1>", "text": "one"}, {"title": "U", "text": "two"}]

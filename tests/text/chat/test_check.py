@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chat_judges import SPECIAL, templates
 
-from lazyprompt.text.chat.template import ChatTemplate
+from lazyprompt.chat_templates.template import ChatTemplate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.text.chat.check import Finding
+    from lazyprompt.chat_templates.check import Finding
 
 TURN = "<{{ m.role }}>{{ m.content }}</>"
 PROMPT = "{% if add_generation_prompt %}<assistant>{% endif %}"

@@ -19,11 +19,11 @@ from lazyprompt import (
     ToolUseBlock,
     messages_from,
 )
+from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import HistoryError, TemplateError, ToolsError
-from lazyprompt.text.chat.conversation import CONTINUED, dicts_from, dicts_of, tagged
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.template import ChatTemplate
-from lazyprompt.tools import ToolSet
+from lazyprompt.messages.tools import ToolSet
 
 TEXTS = ChatJinja("{% for m in messages %}{{ m.content }}{% endfor %}")
 PARTS = ChatJinja("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}")

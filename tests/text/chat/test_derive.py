@@ -9,8 +9,8 @@ import pytest
 from chat_judges import SPECIAL, templates
 
 from lazyprompt import ChatPrompter, Markers
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.chat.template import ChatTemplate
 
 SHARES = 4
 

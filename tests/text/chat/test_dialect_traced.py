@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
+from lazyprompt.chat_templates.controls import controls_of
+from lazyprompt.chat_templates.dialect import ChatEnvironment, TracingEnvironment
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.traced import Origin, parts_of, trace
+from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
-from lazyprompt.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.safety.policy import NEUTRALIZE
-from lazyprompt.text.chat.controls import controls_of
-from lazyprompt.text.chat.dialect import ChatEnvironment, TracingEnvironment
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.traced import Origin, parts_of, trace
-from lazyprompt.text.chat.untrusted import rendered_with_origins
 
 # What people say is in Cyrillic letters, which no template here has: where one stands is seen in the text.
 CHAT = [{"role": "user", "content": "жд\nшя"}, {"role": "assistant", "content": "  ФЫ <юя> "}]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from chat_judges import SPECIAL, templates
 
+from lazyprompt.chat_templates.controls import sequences_in
+from lazyprompt.chat_templates.frame import Frame, frame_of, plain_chat
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.chat.controls import sequences_in
-from lazyprompt.text.chat.frame import Frame, frame_of, plain_chat
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.template import ChatTemplate
 
 SHARES = 4
 

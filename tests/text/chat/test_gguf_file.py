@@ -13,9 +13,9 @@ from chat_judges import SYSTEM, TOOLS, USER
 from gguf import TokenType
 from tiny_model import CHATML, TOKENS, llama_cpp, write_model
 
+from lazyprompt.chat_templates.gguf_file import read_gguf
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, MissingExtraError, TemplateError, TokenizerError
-from lazyprompt.text.chat.gguf_file import read_gguf
-from lazyprompt.text.chat.template import ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from chat_judges import ARGUMENTS, CONVERSATIONS, SPECIAL, TOOLS, USER, call, judged, result, templates
 
+from lazyprompt.chat_templates import jinja as chat_jinja
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.messages import without_none
 from lazyprompt.errors import FormatError, TemplateError
-from lazyprompt.text import bounds
-from lazyprompt.text.chat import jinja as chat_jinja
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.messages import without_none
+from lazyprompt.templates import bounds
 
 CHAT: list[dict[str, Any]] = [USER]
 NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it

@@ -15,8 +15,8 @@ import urllib3
 from chat_judges import ANSWER, ARGUMENTS, CONVERSATIONS, TOOLS, USER, call, result, templates
 from tiny_model import CHATML, SPECIAL, llama_cpp, write_model
 
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
-from lazyprompt.text.chat.template import ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

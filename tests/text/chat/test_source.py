@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chat_judges import TOOLS, deepseek, tokenizer_in
 
+from lazyprompt.chat_templates.source import ChatSource
+from lazyprompt.chat_templates.source_files import read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError
-from lazyprompt.text.chat.source import ChatSource
-from lazyprompt.text.chat.source_files import read_chat_source
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
-from lazyprompt.text.chat.traced import (
+from lazyprompt.chat_templates.traced import (
     OWN,
     Origin,
     Traced,

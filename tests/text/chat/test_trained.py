@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chat_judges import SPECIAL, TOOLS, judged, templates
 
+from lazyprompt.chat_templates.controls import controls_of
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.trained import TrainedParts, trained_parts
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.policy import NEUTRALIZE, Policy
-from lazyprompt.text.chat.controls import controls_of
-from lazyprompt.text.chat.jinja import ChatJinja
-from lazyprompt.text.chat.trained import TrainedParts, trained_parts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -14,9 +14,9 @@ from markupsafe import Markup
 from tokenizers import AddedToken, Tokenizer, models
 
 from lazyprompt import ChatPrompter
+from lazyprompt.chat_templates.dialect import ChatEnvironment
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import SafetyError, TemplateError
-from lazyprompt.text.chat.dialect import ChatEnvironment
-from lazyprompt.text.chat.template import ChatTemplate
 
 END = "<|im_end|>"
 # Written after the model that showed the fault: what ``safe`` gives escapes what is added to it.

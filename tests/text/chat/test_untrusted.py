@@ -15,14 +15,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
+from lazyprompt.chat_templates.controls import sequences_in
+from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import SafetyError, TemplateError
-from lazyprompt.text.chat.controls import sequences_in
-from lazyprompt.text.chat.template import ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from lazyprompt.prompt import Rendered
+    from lazyprompt.messages.prompt import Rendered
 
 # The templates are attacked in so many shares. The tests of a share stand beside each other: each template is compiled
 # once for all of them.

@@ -20,7 +20,7 @@ from lazyprompt import (
     TemplateError,
     ThinkingBlock,
 )
-from lazyprompt.messages import Msg, TextBlock
+from lazyprompt.messages.msg import Msg, TextBlock
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -1,0 +1,328 @@
+"""What a chat template can and cannot do: asked of the template itself, by trying it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import meta, nodes
+
+from lazyprompt.chat_templates.bridge import bridge_refusal
+from lazyprompt.chat_templates.derive import markers_of
+from lazyprompt.chat_templates.dialect import parsed
+from lazyprompt.chat_templates.frame import frame_of
+from lazyprompt.chat_templates.jinja import CALLING, TOOL
+from lazyprompt.chat_templates.messages import with_arguments, with_json_arguments
+from lazyprompt.chat_templates.trained import answer_end
+from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.errors import TemplateError
+from lazyprompt.safety.policy import NEUTRALIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.safety.policy import Controls
+
+_GIVEN = frozenset(
+    ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")
+)
+_NAME = TOOL["function"]["name"]
+_SYSTEM = {"role": "system", "content": "Regula."}
+_USER = {"role": "user", "content": "Quaestio?"}
+_ANSWER = {"role": "assistant", "content": "Responsum."}
+_THOUGHTFUL = _ANSWER | {"reasoning_content": "Cogitatio.", "thinking": "Cogitatio."}
+
+
+class Finding(NamedTuple):
+    """An answer about a template.
+
+    Attributes:
+        name: What was asked.
+        holds: Whether it holds; None where the template does not come that far.
+        detail: More of it, in words.
+    """
+
+    name: str
+    holds: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateReport:
+    """What a chat template can and cannot do.
+
+    Args:
+        findings: The answers.
+    """
+
+    findings: tuple[Finding, ...]
+
+    def __getitem__(self, name: str) -> Finding:
+        """The answer to a question, by its name.
+
+        Raises:
+            KeyError: It is not among those that were asked.
+        """
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        """A line for each answer."""
+        width = max((len(finding.name) for finding in self.findings), default=0)
+        words = {True: "yes", False: "no", None: "-"}
+        return "\n".join(
+            f"{name:{width}}  {words[holds]:3}  {detail}".rstrip() for name, holds, detail in self.findings
+        )
+
+
+class _Tried:
+    """A template with what it is tried on.
+
+    Args:
+        template: The template.
+        controls: Its control sequences.
+        adds_bos: Whether the tokenizer puts a token before each text; None where nobody knows.
+    """
+
+    def __init__(self, template: ChatJinja, controls: Controls, adds_bos: bool | None) -> None:  # noqa: FBT001 - private
+        self.template = template
+        self.controls = controls
+        self.adds_bos = adds_bos
+        form = template.takes.form
+        self.called: list[dict[str, Any]] = [form(dict(message)) for message in CALLING]
+
+    def text(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> str | None:
+        """What the template writes; None where it refuses."""
+        return self.template.writes([*map(self.in_its_form, chat)], tools=tools, add_generation_prompt=prompted)
+
+    def in_its_form(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message whose content is parts, where the template shows nothing else."""
+        content = message.get("content")
+        if not isinstance(content, str) or self.template.shows_text or not self.template.shows_parts:
+            return message
+        return {**message, "content": [{"type": "text", "text": content}]}
+
+    def why_not(self, *chat: dict[str, Any]) -> str:
+        """Why it refuses."""
+        try:
+            self.template.run(
+                [*map(self.in_its_form, chat)], {"tools": None, "documents": None, "add_generation_prompt": False}
+            )
+        except TemplateError as error:
+            return str(error)
+        return ""
+
+
+def check_template(template: ChatJinja, controls: Controls, *, adds_bos: bool | None = None) -> TemplateReport:
+    """Ask a template what it can do.
+
+    Args:
+        template: The template.
+        controls: Its control sequences.
+        adds_bos: Whether the tokenizer puts its beginning of text before each text; None where nobody knows.
+
+    Returns:
+        The answers.
+    """
+    tried = _Tried(template, controls, adds_bos)
+    return TemplateReport(tuple(Finding(name, *ask(tried)) for name, ask in _QUESTIONS.items()))
+
+
+def _system(tried: _Tried) -> tuple[bool | None, str]:
+    text = tried.text(_SYSTEM, _USER)
+    if text is None:
+        return False, tried.why_not(_SYSTEM, _USER)
+    return _SYSTEM["content"] in text, "" if _SYSTEM["content"] in text else "it is left out"
+
+
+def _alternation(tried: _Tried) -> tuple[bool | None, str]:
+    why = tried.why_not(_USER, _USER)
+    return bool(why), why
+
+
+def _tools(tried: _Tried) -> tuple[bool | None, str]:
+    text = tried.text(_USER, tools=[TOOL])
+    if text is None:
+        return False, "it refuses tools"
+    return _NAME in text, "" if _NAME in text else "they are left out"
+
+
+def _calls(tried: _Tried) -> tuple[bool | None, str]:
+    user, called, result = tried.called
+    text = tried.text(user, called, result, tools=[TOOL]) or tried.text(user, called, result)
+    if text is None:
+        return False, tried.why_not(user, called, result)
+    missing = [what for what, word in (("the call", _NAME), ("its arguments", "at")) if word not in text]
+    return not missing, f"left out: {', '.join(missing)}" if missing else ""
+
+
+def _string_arguments(tried: _Tried) -> tuple[bool | None, str]:
+    user, called, _ = CALLING
+    as_dict, as_json = (tried.text(user, change(called)) for change in (with_arguments, with_json_arguments))
+    if as_json is None:
+        return False, "it fails with them; they are read before it" if as_dict is not None else "it takes no calls"
+    if as_dict is None:
+        return True, "it takes nothing else; dicts are written as JSON before it"
+    if _NAME not in as_dict + as_json:
+        return None, "calls are left out"
+    same = as_dict == as_json
+    return same, "" if same else "it writes them in another way than dicts; they are read before it"
+
+
+def _null_content(tried: _Tried) -> tuple[bool | None, str]:
+    return tried.template.takes.null_content, "" if tried.template.takes.null_content else "it is given an empty text"
+
+
+def _text_contents(tried: _Tried) -> tuple[bool | None, str]:
+    shown = tried.template.shows_text
+    return (
+        shown,
+        "" if shown or not tried.template.shows_parts else "only parts: Msg are given to it as such, dicts as they are",
+    )
+
+
+def _part_contents(tried: _Tried) -> tuple[bool | None, str]:
+    return tried.template.shows_parts, ""
+
+
+def _prefixes(tried: _Tried) -> tuple[bool | None, str]:
+    user, called, result = tried.called
+    chats = {
+        "plain turns": (_USER, _ANSWER, _USER, _ANSWER, _USER),
+        "a call and its result": (user, called, result, _ANSWER),
+        "thoughts before a user": (_USER, _THOUGHTFUL, _USER),
+        "thoughts before a result": (user, called | {"reasoning_content": "Cogitatio."}, result),
+    }
+    broken = [what for what, chat in chats.items() if _broken(tried, chat)]
+    return not broken, f"earlier text changes with later messages: {', '.join(broken)}" if broken else ""
+
+
+def _broken(tried: _Tried, chat: Sequence[dict[str, Any]]) -> bool:
+    """Whether a longer chat does not begin as a shorter one does, white space and what ends a text aside."""
+    texts = [tried.text(*chat[:most]) for most in range(1, len(chat) + 1)]
+    eos = tried.template.special_tokens.get("eos_token") or "\0"
+    return any(
+        before is not None and after is not None and not after.startswith(before.rstrip().removesuffix(eos).rstrip())
+        for before, after in pairwise(texts)
+    )
+
+
+def _generation(tried: _Tried) -> tuple[bool | None, str]:
+    prompt, bare = tried.text(_USER, prompted=True), tried.text(_USER)
+    said = tried.text(_USER, _ANSWER)
+    if prompt is None or said is None:
+        return None, "it refuses a short chat"
+    holds = said.startswith(prompt)
+    none = "there is none: the prompt is the same without it; " if prompt == bare else ""
+    return holds, none + ("" if holds else "an answer in a chat begins in another way than the prompt for it")
+
+
+def _stop(tried: _Tried) -> tuple[bool | None, str]:
+    if tried.text(_USER, _ANSWER) is None:
+        return None, tried.why_not(_USER, _ANSWER)
+    end = answer_end(tried.template, tried.controls)
+    kept, why = _origins(tried)
+    if not kept:
+        return None, why
+    if not end:
+        return False, "nothing stands behind an answer, so that a model is not taught to stop"
+    eos = tried.template.special_tokens.get("eos_token")
+    return True, f"{end!r}" + (f", while the tokenizer's end of text is {eos!r}" if eos and eos not in end else "")
+
+
+def _thoughts(tried: _Tried) -> tuple[bool | None, str]:
+    last, past = tried.text(_USER, _THOUGHTFUL), tried.text(_USER, _THOUGHTFUL, _USER)
+    word = _THOUGHTFUL["reasoning_content"]
+    places = [where for where, text in (("the last turn", last), ("earlier turns", past)) if text and word in text]
+    return bool(places), f"in {' and '.join(places)}" if places else ""
+
+
+def _bos(tried: _Tried) -> tuple[bool | None, str]:
+    bos = tried.template.special_tokens.get("bos_token")
+    text = tried.text(_USER)
+    if not bos or text is None:
+        return None, "no beginning of text is known"
+    if text.startswith(bos * 2):
+        return True, "the template itself writes it twice"
+    if not text.startswith(bos):
+        return False, "the template writes none"
+    if tried.adds_bos is None:
+        return None, "the template writes it: encode without adding special tokens"
+    return tried.adds_bos, "the tokenizer adds another: encode without adding special tokens" if tried.adds_bos else ""
+
+
+def _clock(tried: _Tried) -> tuple[bool | None, str]:
+    names = meta.find_undeclared_variables(parsed(tried.template.text))
+    return "strftime_now" in names, "give now= for the same text each day" if "strftime_now" in names else ""
+
+
+def _variables(tried: _Tried) -> tuple[bool | None, str]:
+    tree = parsed(tried.template.text)
+    set_by_itself = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
+    names = {name for name in meta.find_undeclared_variables(tree) if not name.endswith("_token")}
+    names -= _GIVEN | set_by_itself
+    return bool(names), ", ".join(sorted(names))
+
+
+def _origins(tried: _Tried) -> tuple[bool | None, str]:
+    user, called, result = tried.called
+    for chat, tools in (((_USER, _ANSWER, _USER), None), ((user, called, result), [TOOL])):
+        if tried.text(*chat, tools=tools) is None:
+            continue
+        given = {"tools": tools, "documents": None, "add_generation_prompt": True}
+        shown = [*map(tried.in_its_form, chat)]
+        found = rendered_with_origins(tried.template, shown, given, tried.controls, NEUTRALIZE)
+        if found.note:
+            return False, found.note
+    return True, ""
+
+
+def _frame(tried: _Tried) -> tuple[bool | None, str]:
+    found = frame_of(tried.template)
+    return not isinstance(found, str), found if isinstance(found, str) else ""
+
+
+def _markers(tried: _Tried) -> tuple[bool | None, str]:
+    try:
+        markers_of(tried.template)
+    except TemplateError as error:
+        return False, str(error).partition(": ")[2].partition(";")[0]
+    return True, ""
+
+
+def _bridged_to_user(tried: _Tried) -> tuple[bool | None, str]:
+    why = bridge_refusal(tried.template)
+    return not why, why
+
+
+def _bridged_to_results(tried: _Tried) -> tuple[bool | None, str]:
+    why = bridge_refusal(tried.template, ("tool",), tools=True)
+    return not why, why
+
+
+_QUESTIONS: dict[str, Callable[[_Tried], tuple[bool | None, str]]] = {
+    "system text supported": _system,
+    "alternation required": _alternation,
+    "tools supported": _tools,
+    "tool calls supported": _calls,
+    "string arguments accepted": _string_arguments,
+    "null content accepted": _null_content,
+    "text contents shown": _text_contents,
+    "content parts shown": _part_contents,
+    "thoughts shown": _thoughts,
+    "prefix-preserving over turns": _prefixes,
+    "generation prompt consistent": _generation,
+    "stop token trained": _stop,
+    "double beginning of text": _bos,
+    "asks for the time": _clock,
+    "further variables": _variables,
+    "origins kept": _origins,
+    "plain chats without the template": _frame,
+    "markers derived": _markers,
+    "bridged to a user's turn": _bridged_to_user,
+    "bridged to results of calls": _bridged_to_results,
+}

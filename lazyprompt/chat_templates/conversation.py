@@ -1,0 +1,127 @@
+"""What a user gives as messages and tools, as the dicts that chat templates know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lazyprompt.chat_templates.messages import REASONING
+from lazyprompt.errors import TemplateError, ToolsError
+from lazyprompt.messages.histories.read import is_openai, messages_of
+from lazyprompt.messages.msg import Msg, ThinkingBlock
+from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.tools import ToolSet, function_schema, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolLike
+
+
+# What transformers puts behind the text that is to be gone on with.
+CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
+
+
+def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[str, Any]]:
+    """Messages as dicts.
+
+    Args:
+        messages: OpenAI dicts, which stay as they are; all else that a history may hold takes the form that the
+            template shows.
+        template: The template.
+
+    Returns:
+        The dicts.
+
+    Raises:
+        HistoryError: A message has no accepted shape.
+        FormatError: A block has no form that a template could be given.
+    """
+    # A dict is a Mapping, but to ask for that takes long.
+    if isinstance(messages, list | tuple) and all(
+        (type(item) is dict or isinstance(item, Mapping)) and is_openai(item) for item in messages
+    ):
+        return cast("Sequence[Mapping[str, Any]]", messages)
+    return [form for message in messages_of(messages) for form in _dicts(message, template)]
+
+
+def _dicts(message: Msg, template: ChatJinja) -> list[JsonObject]:
+    """A message in OpenAI's form, with what was thought, and contents as the template shows them."""
+    forms = to_openai(message)
+    thought = "\n".join(
+        block.thinking for block in message.blocks if isinstance(block, ThinkingBlock) and block.thinking
+    )
+    for form in forms:
+        content = form.get("content")
+        if isinstance(content, str) and template.shows_parts and not template.shows_text:
+            form["content"] = [{"type": "text", "text": content}]
+        elif isinstance(content, list) and not template.shows_parts and all(_is_text(part) for part in content):
+            form["content"] = "\n".join(str(cast("JsonObject", part)["text"]) for part in content)
+    if thought and message.role == "assistant":
+        forms[0]["reasoning_content"] = thought
+    return forms
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, dict) and cast("JsonObject", part).get("type") == "text"
+
+
+def dicts_of(tools: Iterable[ToolLike] | ToolSet | None) -> list[Mapping[str, Any]] | None:
+    """Tools as dicts; no tools are None, as in transformers.
+
+    Args:
+        tools: Dicts, which stay as they are, and Python functions.
+
+    Returns:
+        The dicts.
+
+    Raises:
+        ToolsError: A function cannot be described, or something is neither.
+    """
+    if tools is None:
+        return None
+    if isinstance(tools, ToolSet):
+        return [*tools.copy()]
+    return [_tool(tool, at) for at, tool in enumerate(listed(tools))]
+
+
+def _tool(tool: object, at: int) -> Mapping[str, Any]:
+    if isinstance(tool, Mapping):
+        return cast("Mapping[str, Any]", tool)
+    if not callable(tool):
+        raise ToolsError(f"tools[{at}] is a {type(tool).__name__}; expected a dict or a function")
+    return function_schema(tool)
+
+
+def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """A chat in whose last message a text ends with :data:`CONTINUED`, to be found again behind the template.
+
+    Args:
+        chat: The messages.
+        field: The field of the last one that is to be gone on with.
+
+    Returns:
+        The chat, the last message a copy.
+
+    Raises:
+        TemplateError: There is nothing to go on with.
+    """
+    last = chat[-1] if chat else {}
+    said = last.get(field)
+    names = [name for name in REASONING if last.get(name) == said] if field in REASONING else [field]
+    if isinstance(said, str):
+        return [*chat[:-1], last | dict.fromkeys(names, said + CONTINUED)]
+    parts = [*cast("Sequence[object]", said)] if isinstance(said, list | tuple) else []
+    for at in reversed(range(len(parts))):
+        part = parts[at]
+        if isinstance(part, dict) and isinstance(text := cast("dict[str, object]", part).get("text"), str):
+            parts[at] = {**cast("dict[str, object]", part), "text": text + CONTINUED}
+            return [*chat[:-1], last | {field: parts}]
+    raise TemplateError(
+        f"there is nothing to go on with: the last message has no text in its {field!r}"
+        if chat
+        else "there is nothing to go on with: there are no messages"
+    )

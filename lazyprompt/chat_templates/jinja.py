@@ -1,0 +1,261 @@
+"""A model's own chat template, rendered to plain text: what transformers renders, this renders byte for byte.
+
+Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``). A template that would
+never end, fill the memory or look behind its data is stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import jinja2
+
+from lazyprompt._base.json import checked_text
+from lazyprompt.chat_templates.dialect import Refusal, compiled
+from lazyprompt.chat_templates.messages import PlainData, chat_messages, plain_data, with_arguments, with_json_arguments
+from lazyprompt.errors import TemplateError
+from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
+from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, globals_of_one_rendering, said
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+# A text to be found again, and what tells that a list was written as Python or JSON has it.
+_WORD = "lazyprompt"
+_WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
+# A call with its result, as OpenAI's form has it; ids of nine letters and digits are what Mistral's templates take.
+_NAME = "look_around"
+_CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
+CALLING: tuple[dict[str, Any], ...] = (
+    {"role": "user", "content": _WORD},
+    {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+    {"role": "tool", "tool_call_id": "abcdefghi", "name": _NAME, "content": _WORD},
+)
+
+
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": _NAME, "description": "", "parameters": {"type": "object"}},
+}
+_NULL = re.compile("None|null")
+
+
+class Takes(NamedTuple):
+    """What a template takes of OpenAI's form of a call.
+
+    Attributes:
+        json_arguments: Whether it takes arguments as JSON only; most take a dict.
+        null_content: Whether a message that only calls may have the content None; else it is given an empty one.
+        json_beside_null: Whether it takes arguments as JSON only where the content is None.
+    """
+
+    json_arguments: bool
+    null_content: bool
+    json_beside_null: bool
+
+    def form(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message in the form that the template takes.
+
+        Args:
+            message: The message, in OpenAI's form.
+
+        Returns:
+            A copy where something has to be changed.
+        """
+        null = message.get("content", "") is None
+        if "tool_calls" in message:
+            as_json = self.json_beside_null if null else self.json_arguments
+            message = (with_json_arguments if as_json else with_arguments)(message)
+        return {**message, "content": ""} if null and not self.null_content else message
+
+
+@dataclass(frozen=True, slots=True)
+class ChatJinja:
+    """A model's own chat template.
+
+    Args:
+        text: The template.
+        special_tokens: The tokens by the names that the template has for them, as ``bos_token``.
+        now: The time that ``strftime_now`` tells; None is the clock's.
+
+    Raises:
+        TemplateError: The template or a token is no text, or the syntax is wrong; the message names the line.
+    """
+
+    text: str
+    special_tokens: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    now: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.text), str):
+            raise TemplateError(f"a chat template is text, not a {type(self.text).__name__}")
+        checked_text(self.text, "the chat template", TemplateError)
+        tokens = {
+            name: checked_text(token, f"the {name} of the chat template", TemplateError)
+            for name, token in self.special_tokens.items()
+            if cast("object", token) is not None
+        }
+        object.__setattr__(self, "special_tokens", tokens)
+        compiled(self.text)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: object,
+    ) -> str:
+        """Render messages.
+
+        Args:
+            messages: The messages, in the form that the template knows: mostly OpenAI's. The arguments of calls may be
+                dicts or JSON: the template is given what it takes.
+            tools: The tools, in the OpenAI form.
+            documents: The documents, for the templates that have a place for them.
+            add_generation_prompt: Whether the text ends with what invites the assistant to speak.
+            variables: What else the template looks up; it goes before special tokens of the same name.
+
+        Returns:
+            The text that the model is given.
+
+        Raises:
+            TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
+            FormatError: A message, tool, document or variable is no plain data.
+        """
+        given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
+        return self.run(self.prepared(messages).data, {name: plain_data(value, name) for name, value in given.items()})
+
+    def prepared(self, messages: Sequence[Mapping[str, Any]]) -> PlainData:
+        """Messages as plain data, calls in the form that the template takes.
+
+        Args:
+            messages: The messages.
+
+        Returns:
+            New messages, and all texts in them.
+
+        Raises:
+            FormatError: A message is no plain data.
+        """
+        return chat_messages(messages, self._taken)
+
+    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message in the form that the template takes, which is found out when there is one to ask for."""
+        return self.takes.form(message)
+
+    def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
+        """Render what is plain data already.
+
+        Args:
+            chat: The messages.
+            given: The variables of the template, without those that are the same each time.
+            traced: Whether the text knows where it came from; what it is made of must know it then.
+
+        Returns:
+            The text.
+
+        Raises:
+            TemplateError: As :meth:`render`.
+        """
+        template = compiled(self.text, traced=traced)
+        # Many templates look through all messages for each of them.
+        steps = MAX_STEPS + len(chat) ** 2
+        own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time, **self.special_tokens}
+        context = template.new_context({**own, **given, "messages": chat})
+        concat = cast("BoundedEnvironment", template.environment).concat
+        try:
+            return concat(template.root_render_func(context))
+        except Refusal as error:
+            raise TemplateError(f"the chat template refuses the messages: {error}") from error
+        except (jinja2.TemplateError, *FAILURES) as error:
+            raise TemplateError(f"the chat template fails{_line_of(error, template)}: {said(error)}") from error
+
+    @property
+    def takes(self) -> Takes:
+        """What the template takes of OpenAI's form."""
+        return _takes(self)
+
+    @property
+    def shows_text(self) -> bool:
+        """Whether the template shows a content that is text."""
+        return _shows(self, parts=False)
+
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the template shows the texts in a content that is a list of parts."""
+        return _shows(self, parts=True)
+
+    def writes(self, chat: Sequence[Mapping[str, Any]], *, traced: bool = False, **given: object) -> str | None:
+        """What the template makes of messages; None where it refuses or fails. For trying it out.
+
+        Args:
+            chat: The messages, as plain data.
+            traced: As in :meth:`run`.
+            given: The variables; what is not given is as transformers has it.
+
+        Returns:
+            The text, if any.
+        """
+        try:
+            return self.run(
+                chat, {"tools": None, "documents": None, "add_generation_prompt": False, **given}, traced=traced
+            )
+        except TemplateError:
+            return None
+
+    def _time(self, form: str) -> str:
+        """What ``strftime_now`` gives."""
+        check_length(len(form), MAX_WIDTH)
+        now = datetime.now() if self.now is None else self.now  # noqa: DTZ005 - the local time, as in transformers
+        return now.strftime(form)
+
+
+@lru_cache(maxsize=128)
+def _takes(template: ChatJinja) -> Takes:
+    """What becomes of calls in the forms they may have: tried out, since nothing in the template says so."""
+    user, called, result = CALLING
+
+    def shown(message: dict[str, Any]) -> list[str]:
+        """What the template makes of a call, in some surroundings."""
+        chats = ((user, message, result), (user, message))
+        texts = [template.writes(chat, tools=tools) for chat in chats for tools in (None, [TOOL])]
+        return [text for text in texts if text is not None]
+
+    with_dict, with_json = (change(dict(called)) for change in (with_arguments, with_json_arguments))
+    json_arguments = not shown(with_dict) and bool(shown(with_json))
+    usual = with_json if json_arguments else with_dict
+    nulls = [len(_NULL.findall(text)) for text in shown(usual)]
+    with_null = [(form, shown({**form, "content": None})) for form in (with_dict, with_json)]
+    # Some write what is not there as Python or JSON has it, and some show a call in one of the forms only.
+    taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
+    telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
+    forms = telling or [form for form, texts in taken if texts]
+    return Takes(json_arguments, bool(forms), json_beside_null=forms[0] is with_json if forms else json_arguments)
+
+
+@lru_cache(maxsize=128)
+def _shows(template: ChatJinja, *, parts: bool) -> bool:
+    """Whether a template shows such a content: tried out, since nothing in it says so."""
+    content = [{"type": "text", "text": _WORD}] if parts else _WORD
+    text = template.writes([{"role": "user", "content": content}], add_generation_prompt=True)
+    # Templates for text alone show a list as Python writes it.
+    return text is not None and _WORD in text and not _WRITTEN_LIST.search(text)
+
+
+def _line_of(error: BaseException, template: jinja2.Template) -> str:
+    """Where in the template an error comes from, for its message."""
+    line = 0
+    trace = error.__traceback__
+    while trace:
+        # Where Jinja itself looks for the template of a frame.
+        if trace.tb_frame.f_globals.get("__jinja_template__") is template:
+            line = template.get_corresponding_lineno(trace.tb_lineno)
+        trace = trace.tb_next
+    return f" in line {line}" if line else ""

@@ -1,0 +1,428 @@
+"""A model's own chat template: loaded, rendered, asked what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from lazyprompt._base.frozen import read_only
+from lazyprompt.chat_templates.bridge import bridged
+from lazyprompt.chat_templates.check import check_template
+from lazyprompt.chat_templates.controls import controls_of, is_clean
+from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.chat_templates.derive import markers_of
+from lazyprompt.chat_templates.frame import messages_of, plain_chat
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.messages import plain_data, plain_tools, texts_in, with_json_arguments
+from lazyprompt.chat_templates.plain import plain_form_of
+from lazyprompt.chat_templates.source_files import read_source
+from lazyprompt.chat_templates.trained import answer_end, trained_parts
+from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
+from lazyprompt.messages.prompt import Composition, Rendered
+from lazyprompt.rendering.markers import Markers
+from lazyprompt.safety.policy import OFF, policy_of
+from lazyprompt.training.samples import TrainingSample, trained_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    import tokenizers
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.chat_templates.bridge import Bridge
+    from lazyprompt.chat_templates.check import TemplateReport
+    from lazyprompt.chat_templates.frame import PlainChat
+    from lazyprompt.chat_templates.source import ChatSource
+    from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.tools import ToolLike
+    from lazyprompt.safety.policy import Controls, Policy
+    from lazyprompt.training.samples import Train
+
+
+# What a template is given where nothing but a chat is.
+_PROMPTED: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
+
+
+@read_only
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """A model's own chat template.
+
+    Args:
+        source: The template or templates, with the special tokens.
+        name: Which of several templates is used; None takes ``tool_use`` for tools, where there is one, else
+            ``default``.
+
+    Raises:
+        TemplateError: There is no such template, or its syntax is wrong; the message names the line.
+    """
+
+    source: ChatSource
+    name: str | None = None
+    _chats: tuple[ChatJinja, ChatJinja] = field(init=False, repr=False, compare=False)
+    _tokens: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        templates = self.source.templates
+        names = (self.name or "default", self.name or ("tool_use" if "tool_use" in templates else "default"))
+        for name in names:
+            if name not in templates:
+                raise TemplateError(
+                    f"there is no chat template {name!r}{did_you_mean(name, templates)}; "
+                    + (
+                        f"there are {', '.join(map(repr, templates))}: give name="
+                        if templates
+                        else "the model has none"
+                    )
+                )
+        plain, with_tools = (ChatJinja(templates[name], self.source.special_tokens) for name in names)
+        object.__setattr__(self, "_chats", (plain, with_tools))
+        object.__setattr__(self, "_tokens", self.source.control_tokens)
+
+    @classmethod
+    def load(cls, source: str | Path, *, name: str | None = None, **special_tokens: str) -> Self:
+        """Load a chat template.
+
+        Args:
+            source: A ``.jinja`` file, a tokenizer's directory (with ``tokenizer_config.json`` or
+                ``chat_template.jinja``) or a file in it, a GGUF file, or the template itself: text with ``{{`` or
+                ``{%`` in it.
+            name: Which of several templates.
+            special_tokens: Special tokens by the names that templates have for them, as ``bos_token="<s>"``; they go
+                before those of the files.
+
+        Returns:
+            The template.
+
+        Raises:
+            TemplateError: There is no template, or its syntax is wrong.
+            TokenizerError: There is nothing at the path, or a file cannot be read.
+            MissingExtraError: It is a GGUF file, and the package gguf is not installed.
+        """
+        found = read_source(source)
+        if special_tokens:
+            found = replace(found, special_tokens={**found.special_tokens, **special_tokens})
+        return cls(found, name)
+
+    @property
+    def text(self) -> str:
+        """The template itself, as it is used without tools."""
+        return self._chats[0].text
+
+    @property
+    def special_tokens(self) -> Mapping[str, str]:
+        """The special tokens by the names that templates have for them."""
+        return self._chats[0].special_tokens
+
+    def render(
+        self,
+        messages: HistoryLike,
+        tools: Sequence[ToolLike] | None = None,
+        add_generation_prompt: bool = True,  # noqa: FBT001, FBT002 - as in transformers
+        continue_final_message: bool | str = False,  # noqa: FBT001, FBT002 - as in transformers
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        now: datetime | None = None,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> Rendered:
+        """Render messages as the model's own template does.
+
+        Args:
+            messages: OpenAI dicts (others that the template knows too), pairs or Msg, in any mixture.
+            tools: The tools: OpenAI dicts or Python functions.
+            add_generation_prompt: Whether the text ends with what invites the assistant to speak.
+            continue_final_message: Whether the last message is to be gone on with, so that nothing ends it; or the
+                name of its field that is, as ``reasoning_content``. No generation prompt is added then.
+            documents: The documents, for the templates that have a place for them.
+            now: The time that ``strftime_now`` tells; None is the clock's.
+            safety: What becomes of control sequences in what nobody trusts (all contents, tools, documents):
+                ``neutralize``, ``raise`` or ``off``.
+            variables: What else the template looks up, as ``enable_thinking=False``. The developer's own: trusted.
+
+        Returns:
+            The text with its segments: their slots are the roles of the messages, ``tools``, ``documents``, and
+            ``markers`` for the template's own text.
+
+        Raises:
+            TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
+            FormatError: A message, tool, document or variable is no plain data.
+            HistoryError: A message has no accepted shape.
+            ToolsError: A tool cannot be described.
+            SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
+        """
+        policy = policy_of(safety)
+        bare = tools is None and documents is None and now is None
+        if bare and add_generation_prompt and not continue_final_message and not variables:
+            # A plain chat is laid out without a look at what else messages may hold.
+            chat = plain_chat(messages)
+            text = None if chat is None else self._plain_text(chat, policy)
+            if chat is not None and text is not None:
+                return Rendered.later(text, partial(self._plain_composition, chat))
+        jinja = self.jinja(tools=bool(tools), now=now)
+        data, texts = jinja.prepared(dicts_from(messages, jinja))
+        own = plain_tools(dicts_of(tools))
+        asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
+        given: dict[str, object] = {name: plain_data(value, name) for name, value in asked.items()}
+        given["tools"] = own.data
+        if continue_final_message:
+            field = continue_final_message if isinstance(continue_final_message, str) else "content"
+            return self._continued(jinja, tagged(data, field), given, policy)
+        return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
+
+    def derived_markers(self) -> Markers:
+        """Return markers that lay out plain chats as the template does, in a fraction of its time.
+
+        Raises:
+            TemplateError: There are none; the message says why.
+        """
+        return markers_of(self.jinja())
+
+    @property
+    def markers(self) -> Markers:
+        """What a prompter knows of the template's turns: the system text that it brings, and where an answer ends.
+
+        They are the markers of :meth:`Markers.from_chat_template` where there are any, else those two alone.
+        """
+        try:
+            return markers_of(self._chats[0])
+        except TemplateError:
+            end = self.answer_end
+            return Markers(eoa=end, stop=(end,) if end else (), system="", exact=True, family="chat template")
+
+    @property
+    def answer_end(self) -> str:
+        """What the template writes behind an answer, without white space: the marker at which an engine stops."""
+        return answer_end(self._chats[0], self.controls(self._chats[0]))
+
+    def bridge(
+        self,
+        previous_ids: Iterable[int],
+        completion_ids: Iterable[int],
+        new_messages: HistoryLike,
+        tokenizer: TokenizerLike,
+        tools: Sequence[ToolLike] | None = None,
+        *,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> list[int] | None:
+        """The next prompt's ids without rendering the history again; they begin with what the engine saw and said.
+
+        Args:
+            previous_ids: The prompt that the engine was given, with the generation prompt at its end.
+            completion_ids: What the model said, with the token that ended it or without.
+            new_messages: What comes behind it: results of calls, what the user says.
+            tokenizer: The tokenizer of both.
+            tools: The tools that the prompt was rendered with.
+            safety: What becomes of control sequences in the new messages.
+            variables: What else the prompt was rendered with.
+
+        Returns:
+            The ids; None where trials of the template do not prove that it goes on with its prompts and answers. The
+            whole chat is to be rendered then; :meth:`bridge_or_reason` says why.
+
+        Raises:
+            TokenizerError: The tokenizer is of no known kind.
+            LazyPromptError: As in :meth:`render`.
+        """
+        return self.bridge_or_reason(
+            previous_ids, completion_ids, new_messages, tokenizer, tools, safety=safety, **variables
+        ).ids
+
+    def bridge_or_reason(
+        self,
+        previous_ids: Iterable[int],
+        completion_ids: Iterable[int],
+        new_messages: HistoryLike,
+        tokenizer: TokenizerLike,
+        tools: Sequence[ToolLike] | None = None,
+        *,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> Bridge:
+        """The same as :meth:`bridge`, with the reason where there are no ids.
+
+        Args:
+            previous_ids: As in :meth:`bridge`.
+            completion_ids: As in :meth:`bridge`.
+            new_messages: As in :meth:`bridge`.
+            tokenizer: As in :meth:`bridge`.
+            tools: As in :meth:`bridge`.
+            safety: As in :meth:`bridge`.
+            variables: As in :meth:`bridge`.
+
+        Returns:
+            The ids, or why there are none.
+
+        Raises:
+            LazyPromptError: As in :meth:`bridge`.
+        """
+        jinja = self.jinja(tools=bool(tools))
+        messages = jinja.prepared(dicts_from(new_messages, jinja)).data
+        given = {name: plain_data(value, name) for name, value in variables.items()}
+        own = plain_tools(dicts_of(tools)).data
+        controls, policy = self.controls(jinja), policy_of(safety)
+        return bridged(jinja, controls, previous_ids, completion_ids, messages, tokenizer, own, safety=policy, **given)
+
+    def training_sample(
+        self,
+        messages: HistoryLike,
+        tools: Sequence[ToolLike] | None = None,
+        *,
+        train: Train = "last",
+        now: datetime | None = None,
+        safety: str = "neutralize",
+        **variables: object,
+    ) -> TrainingSample:
+        """A conversation to fine-tune a model with.
+
+        Trained is what the assistant said, with the markers of calls and thoughts that the template writes for it, and
+        the marker that ends its turn. A template that says itself what is generated (``{% generation %}``) decides.
+
+        Args:
+            messages: The whole conversation; the last message is the answer.
+            tools: The tools the model may call.
+            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            now: As in :meth:`render` (so with safety and variables).
+            safety: What becomes of control sequences.
+            variables: What else the template looks up.
+
+        Returns:
+            The sample.
+
+        Raises:
+            TemplateError: The template refuses the messages, or loses where its text came from.
+            HistoryError: The last message is not the assistant's.
+            LazyPromptError: As in :meth:`render`.
+        """
+        jinja = self.jinja(tools=bool(tools), now=now)
+        dicts = [dict(message) for message in dicts_from(messages, jinja)]
+        if not dicts or dicts[-1].get("role") != "assistant":
+            raise HistoryError("a training sample ends with the answer: its last message is the assistant's")
+        own = plain_tools(dicts_of(tools)).data
+        given = {name: plain_data(value, name) for name, value in {"documents": None, **variables}.items()}
+        trained = trained_messages(dicts, train)
+        wanted = {at for at, is_trained in enumerate(trained) if is_trained}
+        found = trained_parts(
+            *(jinja, jinja.prepared(dicts).data, {**given, "tools": own}, self.controls(jinja)),
+            *(policy_of(safety), wanted),
+        )
+        said = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
+        return TrainingSample(*found, said, trained, tuple(own or ()))
+
+    def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
+        """Find out what the template can and cannot do, by trying it out.
+
+        Args:
+            tokenizer: The model's tokenizer, where it is to be known whether it adds a beginning of text of its own.
+            tools: Whether to look at the template that is used with tools, where there are several.
+
+        Returns:
+            The answers, by their names; as text, a line each.
+        """
+        jinja = self.jinja(tools=tools)
+        # What a tokenizer makes of no text is what it adds to each.
+        adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
+        return check_template(jinja, self.controls(jinja), adds_bos=adds)
+
+    def jinja(self, *, tools: bool = False, now: datetime | None = None) -> ChatJinja:
+        """The template that is used.
+
+        Args:
+            tools: Whether there are tools.
+            now: The time it tells.
+
+        Returns:
+            The template.
+        """
+        chat = self._chats[tools]
+        return chat if now is None else replace(chat, now=now)
+
+    def laid_out(
+        self,
+        jinja: ChatJinja,
+        chat: Sequence[Mapping[str, Any]],
+        given: Mapping[str, object],
+        safety: Policy,
+        texts: Sequence[str] | None,
+        traced: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Rendered:
+        """Render what is plain data already.
+
+        Args:
+            jinja: The template.
+            chat: The messages.
+            given: The variables of the template.
+            safety: The policy.
+            texts: All texts that nobody trusts; None where they are to be looked at with all care in any case.
+            traced: The same messages with origins of their own.
+
+        Returns:
+            The text; its segments are found out when they are asked for.
+        """
+        controls = self.controls(jinja)
+        with_origins = chat if traced is None else traced
+        if safety.looks and (texts is None or not is_clean(jinja, controls, texts)):
+            return Rendered(*_composition(jinja, with_origins, given, controls, safety))
+        plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
+        text = None if plain is None else self._plain_text(plain, OFF)
+        text = jinja.run(chat, given) if text is None else text
+        return Rendered.later(text, partial(_composition, jinja, with_origins, given, controls, OFF))
+
+    def _plain_text(self, chat: PlainChat, safety: Policy) -> str | None:
+        """A plain chat without running the template; None where it is for the template itself."""
+        form = plain_form_of(self._chats[0], self._tokens)
+        return None if form is None else form.text(chat, safety)
+
+    def _plain_composition(self, chat: PlainChat) -> Composition:
+        """What the text of a plain chat is made of."""
+        jinja = self._chats[0]
+        return _composition(jinja, messages_of(chat), _PROMPTED, self.controls(jinja), OFF)
+
+    def controls(self, jinja: ChatJinja) -> Controls:
+        """The control sequences of the template and of its tokenizer.
+
+        Args:
+            jinja: The template that is used.
+        """
+        return controls_of(jinja, self._tokens)
+
+    def _continued(
+        self, jinja: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], safety: Policy
+    ) -> Rendered:
+        """The text up to the end of what is to be gone on with."""
+        given = {**given, "add_generation_prompt": False}
+        parts, slots, note = _composition(jinja, chat, given, self.controls(jinja), safety)
+        text = "".join(parts)
+        at = text.rfind(CONTINUED.strip())
+        if at < 0:
+            raise TemplateError(
+                "there is nothing to go on with: the template does not show the end of the last message"
+            )
+        # A template that trims has trimmed the tag; what stands before it is then trimmed as well, as in transformers.
+        left = at if text.startswith(CONTINUED, at) else len(text[:at].rstrip())
+        kept: list[str] = []
+        for part in parts:
+            kept.append(part[:left])
+            left -= len(kept[-1])
+        return Rendered(kept, slots, note)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source!r})"
+
+
+def _composition(
+    jinja: ChatJinja,
+    chat: Sequence[Mapping[str, Any]],
+    given: Mapping[str, object],
+    controls: Controls,
+    safety: Policy,
+) -> Composition:
+    """What a text is made of."""
+    parts, origins, note = rendered_with_origins(jinja, chat, given, controls, safety)
+    return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)

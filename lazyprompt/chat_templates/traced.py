@@ -1,0 +1,371 @@
+"""Text that knows where it came from, while a template trims it, splits it and puts it together.
+
+A chat template is a program: it may strip what it is given, look for a tag in it, cut it there and join the pieces with
+words of its own. A :class:`Traced` text goes through all of that as the text it is, and what comes out still says for
+each of its characters which message it came from, or that it is the template's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, cast
+
+from lazyprompt._base.json import JsonText
+from lazyprompt.messages.prompt import MARKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Origin(NamedTuple):
+    """Where text came from.
+
+    Attributes:
+        slot: Its name, as a :class:`~lazyprompt.messages.prompt.Segment` has it.
+        message: The index of the message it stands in; None where it stands in none.
+        trusted: Whether the developer or the template wrote it.
+        json: Whether it was written as JSON.
+        generated: Whether the template itself says that the model wrote it (``{% generation %}``).
+        mixed: True if the template's own text may be in it, too.
+    """
+
+    slot: str
+    message: int | None = None
+    trusted: bool = False
+    json: bool = False
+    generated: bool = False
+    mixed: bool = False
+
+
+OWN = Origin(MARKERS, trusted=True)
+
+_BEGUN = re.compile(r"<[^<>]*\Z")
+
+_PUNCTUATION = re.compile(r"[^\w\s]")
+_LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
+_PLAIN = (str, int, float, type(None), range)
+
+# So many characters in a row came from there.
+Run: TypeAlias = "tuple[int, Origin]"
+
+
+class Traced(str):
+    """A text with its origins; in all else it is the text."""
+
+    __slots__ = ("runs",)
+    runs: tuple[Run, ...]
+
+    def __new__(cls, text: str, runs: Iterable[Run]) -> Self:
+        """A text made of runs, whose lengths add up to its own."""
+        made = super().__new__(cls, text)
+        made.runs = tuple(runs)
+        return made
+
+    @classmethod
+    def of(cls, text: str, origin: Origin) -> Self:
+        """A text that came from one place."""
+        return cls(text, ((len(text), origin),))
+
+    def like(self, text: str, runs: Iterable[Run]) -> Traced:
+        """What an operation makes of this text."""
+        return Traced(text, runs)
+
+    def lost(self, what: str) -> None:
+        """Hear that something was made of this text in a way that nobody can follow."""
+
+    def __str__(self) -> str:
+        return self
+
+    def __add__(self, other: str) -> Traced:
+        return like_all((self, other), str.__add__(self, other), (*self.runs, *runs_of(other)))
+
+    def __radd__(self, other: str) -> Traced:
+        return self.like(str.__add__(other, self), (*runs_of(other), *self.runs))
+
+    def __mul__(self, times: SupportsIndex) -> Traced:
+        return self.like(str.__mul__(self, times), self.runs * max(times.__index__(), 0))
+
+    def __rmul__(self, times: SupportsIndex) -> Traced:
+        return self * times
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Traced:
+        if not isinstance(key, slice):
+            text = str.__getitem__(self, key)
+            at = key.__index__() % len(self)
+            return self.like(text, cut(self.runs, at, at + 1))
+        start, stop, step = key.indices(len(self))
+        if step == 1:
+            return self._from(start, max(start, stop))
+        places = range(start, stop, step)
+        origins = [origin for length, origin in self.runs for _ in range(length)]
+        return self.like(str.__getitem__(self, key), [(1, origins[at]) for at in places])
+
+    def __iter__(self) -> Iterator[Traced]:
+        return (self._from(at, at + 1) for at in range(str.__len__(self)))
+
+    def _from(self, start: int, stop: int) -> Traced:
+        return self.like(str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
+
+    def _pieces(self, pieces: Iterable[str], gap: int | None = None) -> list[Traced]:
+        """Pieces of this text, found in their order; ``gap`` characters apart, or any white space."""
+        found: list[Traced] = []
+        at = 0
+        for piece in pieces:
+            start = str.find(self, piece, at) if gap is None else at
+            found.append(self._from(start, start + len(piece)))
+            at = start + len(piece) + (gap or 0)
+        return found
+
+    def lstrip(self, chars: str | None = None, /) -> Traced:
+        """The same as ``str.lstrip``."""
+        return self._from(len(self) - len(str.lstrip(self, chars)), len(self))
+
+    def rstrip(self, chars: str | None = None, /) -> Traced:
+        """The same as ``str.rstrip``."""
+        return self._from(0, len(str.rstrip(self, chars)))
+
+    def strip(self, chars: str | None = None, /) -> Traced:
+        """The same as ``str.strip``."""
+        return self.rstrip(chars).lstrip(chars)
+
+    def removeprefix(self, prefix: str, /) -> Traced:
+        """The same as ``str.removeprefix``."""
+        return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
+
+    def removesuffix(self, suffix: str, /) -> Traced:
+        """The same as ``str.removesuffix``."""
+        return self._from(0, len(str.removesuffix(self, suffix)))
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of these is one of texts
+        """The same as ``str.split``."""
+        return self._pieces(str.split(self, sep, maxsplit), None if sep is None else len(sep))
+
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of these is one of texts
+        """The same as ``str.rsplit``."""
+        pieces = str.rsplit(self, sep, maxsplit)
+        if sep is not None or not pieces:
+            return self._pieces(pieces, len(sep or ""))
+        # Its first piece alone may begin with white space or hold it.
+        first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
+        rest = self._from(len(first), len(self))
+        begin = len(first) - len(pieces[0])
+        return [first._from(begin, len(first)), *rest._pieces(pieces[1:])]  # noqa: SLF001 - of its own kind
+
+    def splitlines(self, keepends: bool = False) -> list[Traced]:  # type: ignore[override]  # noqa: FBT001, FBT002 - str's own form
+        """The same as ``str.splitlines``."""
+        whole = self._pieces(str.splitlines(self, keepends=True), 0)
+        bare = str.splitlines(self)
+        return whole if keepends else [line._from(0, len(text)) for line, text in zip(whole, bare, strict=True)]  # noqa: SLF001 - of its own kind
+
+    def partition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
+        """The same as ``str.partition``."""
+        return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.partition(self, sep), 0)))
+
+    def rpartition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
+        """The same as ``str.rpartition``."""
+        return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.rpartition(self, sep), 0)))
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
+        """The same as ``str.replace``; what is put in and has no origin is the text's own."""
+        if not old:
+            return whole(str.replace(self, old, new, count), (self, new))
+        pieces = self._pieces(str.split(self, old, count), len(old))
+        joined: list[Run] = []
+        at = 0
+        for index, piece in enumerate(pieces):
+            if index:
+                joined += new.runs if isinstance(new, Traced) else [(len(new), cut(self.runs, at, at + 1)[0][1])]
+                at += len(old)
+            joined += piece.runs
+            at += len(piece)
+        return self.like(str.replace(self, old, new, count), joined)
+
+    def join(self, texts: Iterable[str], /) -> Traced:
+        """The same as ``str.join``."""
+        items = list(texts)
+        runs: list[Run] = []
+        for index, item in enumerate(items):
+            runs += (*(self.runs if index else ()), *runs_of(item))
+        return like_all((self, *items), str.join(self, items), runs)
+
+    def _letters(self, text: str) -> Traced:
+        """This text in other letters, which are as many as a rule."""
+        return self.like(text, self.runs) if len(text) == len(self) else whole(text, (self,))
+
+    def upper(self) -> Traced:
+        """The same as ``str.upper``."""
+        return self._letters(str.upper(self))
+
+    def lower(self) -> Traced:
+        """The same as ``str.lower``."""
+        return self._letters(str.lower(self))
+
+    def title(self) -> Traced:
+        """The same as ``str.title``."""
+        return self._letters(str.title(self))
+
+    def capitalize(self) -> Traced:
+        """The same as ``str.capitalize``."""
+        return self._letters(str.capitalize(self))
+
+
+_UNKNOWN = Traced.of("", Origin("unknown"))
+
+
+def runs_of(text: str) -> tuple[Run, ...]:
+    """The runs of a text; what has none is the template's own."""
+    return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
+
+
+def like_all(pieces: Iterable[str], text: str, runs: Iterable[Run]) -> Traced:
+    """A text made of others, of the most special kind among them."""
+    found = [piece for piece in pieces if isinstance(piece, Traced)]
+    special = next((piece for piece in found if type(piece) is not Traced), None)
+    return Traced(text, runs) if special is None else special.like(text, runs)
+
+
+def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
+    """The runs between two places."""
+    found: list[Run] = []
+    at = 0
+    for length, origin in runs:
+        inside = min(at + length, stop) - max(at, start)
+        if inside > 0:
+            found.append((inside, origin))
+        at += length
+        if at >= stop:
+            break
+    return found
+
+
+def common_start(*texts: str) -> str:
+    """What texts begin with alike, up to the end of a token: no piece of one is left at its end."""
+    if not texts:
+        return ""
+    first, last = min(texts), max(texts)
+    length = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return _BEGUN.sub("", first[:length])
+
+
+def traced_in(value: object) -> Iterator[Traced]:
+    """The traced texts in a value; for what nobody can look into, a text of unknown origin."""
+    if isinstance(value, Traced):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[object, object]", value).items():
+            yield from traced_in(key)
+            yield from traced_in(item)
+    elif isinstance(value, _LISTS):
+        for item in cast("Iterable[object]", value):
+            yield from traced_in(item)
+    elif not isinstance(value, _PLAIN):
+        yield _UNKNOWN
+
+
+def _holds_own(value: object, found: Iterable[Traced]) -> bool:
+    """Return True if text of the template's own, with punctuation in it, went into a text."""
+    own = (value for value in _plain_in(value) if _PUNCTUATION.search(value))
+    return any(own) or any(origin.trusted and length for one in found for length, origin in one.runs)
+
+
+def _plain_in(value: object) -> Iterator[str]:
+    """Yield the texts in arguments that are not traced."""
+    if isinstance(value, str):
+        if not isinstance(value, Traced):
+            yield value
+    elif isinstance(value, list | tuple | dict):
+        items = cast("dict[object, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+        for item in items:
+            yield from _plain_in(item)
+
+
+def holds_traced(value: object) -> bool:
+    """Whether there is a traced text in a value."""
+    return next(traced_in(value), None) is not None
+
+
+def whole(text: str, given: object, *, json: bool = False) -> Traced:
+    """A text made of others in a way nobody can follow: it came from where they came from.
+
+    Args:
+        text: The text.
+        given: What it was made of.
+        json: Whether it was written as JSON.
+
+    Returns:
+        The text with one origin; it is trusted only if all of them are.
+    """
+    found = [*traced_in(given)]
+    for one in found:
+        one.lost("all of it")
+    origins = [origin for one in found for length, origin in one.runs if length or not str.__len__(one)]
+    outside = [origin for origin in origins if not origin.trusted] or origins or [OWN]
+    first = outside[0]
+    if any(origin.message != first.message for origin in outside):
+        first = first._replace(message=None)
+    # The keys that a template writes as JSON are no control sequences.
+    mixed = not first.trusted and _holds_own(() if json else given, found)
+    return Traced.of(text, first._replace(json=json or first.json, mixed=mixed or first.mixed))
+
+
+def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given
+    """A value of plain data whose texts, keys too, came from one place."""
+    if isinstance(value, str):
+        return value if isinstance(value, Traced) else Traced.of(value, origin)
+    if isinstance(value, dict):
+        return {trace(key, origin): trace(item, origin) for key, item in cast("dict[object, object]", value).items()}
+    if isinstance(value, list):
+        return [trace(item, origin) for item in cast("list[object]", value)]
+    if isinstance(value, tuple):
+        return tuple(trace(item, origin) for item in cast("tuple[object, ...]", value))
+    return value
+
+
+def map_texts(value: Any, change: Callable[[Traced], str]) -> Any:  # noqa: ANN401 - of the kind that was given
+    """Return a copy of plain data whose traced texts, keys too, are changed."""
+    if isinstance(value, Traced):
+        return change(value)
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {map_texts(key, change): map_texts(item, change) for key, item in items}
+    if isinstance(value, list | tuple):
+        made = [map_texts(item, change) for item in cast("Sequence[object]", value)]
+        return tuple(made) if isinstance(value, tuple) else made
+    return value
+
+
+def map_origins(text: str, change: Callable[[Origin], Origin]) -> Traced:
+    """A text whose origins are others."""
+    return Traced(text, [(length, change(origin)) for length, origin in runs_of(text)])
+
+
+def parts_of(text: str) -> tuple[list[str], list[Origin]]:
+    """A traced text as parts, trusted and untrusted in turn, and the origin of each.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The parts and their origins; neighbours of one origin are one part.
+    """
+    parts, origins = [""], [OWN]
+    at = 0
+    for origin, group in groupby((run for run in runs_of(text) if run[0]), key=itemgetter(1)):
+        length = sum(run[0] for run in group)
+        piece = str.__getitem__(text, slice(at, at + length))
+        at += length
+        of_its_kind = (len(parts) % 2 == 1) == origin.trusted
+        if not of_its_kind or parts[-1]:
+            # The place is taken, or is of the other kind: an empty part of that kind may stand between.
+            fill = 2 if of_its_kind else 1
+            parts += [""] * fill
+            origins += [OWN] * fill
+        parts[-1] = JsonText(piece) if origin.json and not origin.trusted else piece
+        origins[-1] = origin
+    if len(parts) % 2 == 0:
+        parts.append("")
+        origins.append(OWN)
+    return parts, origins

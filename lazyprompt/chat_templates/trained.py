@@ -1,0 +1,262 @@
+"""Which of a rendered chat is trained: what the assistant said, and the marker that ends it.
+
+A template that marks it itself (``{% generation %}``) decides. In all others a turn begins where the generation prompt
+ends, and ends with what the template writes behind the turn whether or not another follows it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lazyprompt.chat_templates.traced import Traced, common_start, cut, parts_of, runs_of
+from lazyprompt.chat_templates.untrusted import rendered_with_origins, with_origins
+from lazyprompt.errors import TemplateError
+from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.safety.policy import OFF
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.traced import Run
+    from lazyprompt.safety.policy import Controls, Policy
+
+_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+_TOKEN = re.compile(r"\s*<[^<>\s]+>")
+# Stands in no text of a template.
+_NONE = "\0"
+_WORD = "lazyprompt"
+_NEXT = {"role": "user", "content": "?"}
+
+
+class TrainedParts(NamedTuple):
+    """A rendered chat, of which some is trained.
+
+    Attributes:
+        parts: Trusted and untrusted text in turn.
+        slots: The slot of each part.
+        trained: Whether each part is trained.
+    """
+
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+    trained: tuple[bool, ...]
+
+
+class _Span(NamedTuple):
+    """Where text of one origin stands."""
+
+    start: int
+    stop: int
+    message: int | None
+    own: bool
+    generated: bool
+
+
+class _Shown(NamedTuple):
+    """A chat as the template shows it."""
+
+    text: str
+    spans: tuple[_Span, ...]
+
+    def before(self, start: int) -> str:
+        """The template's own text right before a place."""
+        return self.text[
+            max((span.stop for span in self.spans if span.stop <= start and not span.own), default=0) : start
+        ]
+
+    def behind(self, stop: int) -> str:
+        """The template's own text right behind a place."""
+        end = min((span.start for span in self.spans if span.start >= stop and not span.own), default=len(self.text))
+        return self.text[stop:end]
+
+    def of_message(self, at: int) -> list[_Span]:
+        """Where the text of a message stands."""
+        return [span for span in self.spans if span.message == at]
+
+    def between(self, spans: Sequence[_Span]) -> list[str]:
+        """What stands between spans."""
+        return [self.text[one.stop : other.start] for one, other in pairwise(spans)]
+
+    def is_between(self, stop: int, start: int) -> bool:
+        """Whether something that is not the template's own stands between two places."""
+        return any(stop <= span.start < start and not span.own for span in self.spans)
+
+    @property
+    def tail(self) -> str:
+        """The template's own text behind all others."""
+        return self.before(len(self.text))
+
+
+def trained_parts(
+    template: ChatJinja,
+    chat: Sequence[Mapping[str, Any]],
+    given: Mapping[str, object],
+    controls: Controls,
+    safety: Policy,
+    wanted: Collection[int],
+) -> TrainedParts:
+    """Render a whole chat for training.
+
+    Args:
+        template: The template.
+        chat: The messages, as plain data, the answer last.
+        given: The variables of the template.
+        controls: Its control sequences.
+        safety: What becomes of them in untrusted text.
+        wanted: The indexes of the assistant's messages that are trained.
+
+    Returns:
+        The text in parts.
+
+    Raises:
+        TemplateError: The template refuses the messages, or loses where its text came from.
+        SafetyError: There is a control sequence, and that is refused.
+    """
+    given = {**given, "add_generation_prompt": False}
+    traces = rendered_with_origins(template, chat, given, controls, safety)
+    if traces.note:
+        raise TemplateError(f"nobody can say which text is the assistant's: {traces.note}")
+    runs = [(len(part), origin) for part, origin in zip(traces.parts, traces.origins, strict=True)]
+    shown = _Shown(traces.text, tuple(_spans(runs)))
+    if _TAG.search(template.text):
+        said = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
+        found = _marked(shown.spans, said, wanted)
+    else:
+        traced, variables = with_origins(chat, given, controls, safety)
+        header = _header(template, given)
+        found = [piece for at in sorted(wanted) for piece in _turn(template, traced, variables, shown, at, header)]
+    parts, origins = parts_of(Traced(shown.text, _with_marks(runs, found)))
+    return TrainedParts(
+        tuple(parts),
+        tuple(origin.slot for origin in origins),
+        tuple(origin.generated and bool(part) for part, origin in zip(parts, origins, strict=True)),
+    )
+
+
+def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
+    at = 0
+    for length, origin in runs:
+        if length:
+            yield _Span(at, at + length, origin.message, origin.slot == MARKERS, origin.generated)
+        at += length
+
+
+def _marked(spans: Sequence[_Span], said: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
+    """What the template itself marks; a run of it is of the message whose text is in it, or of the next in turn."""
+    found: list[tuple[int, int]] = []
+    waiting = list(said)
+    for generated, group in groupby(spans, key=lambda span: span.generated):
+        if not generated:
+            continue
+        run = [*group]
+        message = next((span.message for span in run if span.message is not None), waiting[0] if waiting else None)
+        waiting = [at for at in waiting if message is not None and at > message]
+        if message in wanted:
+            found.append((run[0].start, run[-1].stop))
+    return found
+
+
+def _turn(
+    template: ChatJinja,
+    chat: Sequence[Mapping[str, Any]],
+    given: Mapping[str, object],
+    shown: _Shown,
+    at: int,
+    header: str,
+) -> Iterator[tuple[int, int]]:
+    """From where to where a turn of the assistant goes; in pieces, where a template puts results between them."""
+    prompt = _shown(template, chat[:at], {**given, "add_generation_prompt": True})
+    last, followed = _shown(template, chat[: at + 1], given), _shown(template, [*chat[: at + 1], _NEXT], given)
+    alone = last.of_message(at) if last else []
+    own = _of_one_turn(shown, at, last) if last and alone else shown.of_message(at)
+    tails = [one.behind(one.of_message(at)[-1].stop) for one in (last, followed) if one and one.of_message(at)]
+    if own:
+        begin, stop = own[0].start, own[-1].stop
+        before = shown.before(begin)
+        if header in before:
+            begin -= len(before) - before.rindex(header) - len(header)
+        elif prompt:
+            begin -= len(before) - len(common_start(before, prompt.tail))
+        gaps = last.between(alone) if last else []
+        for one, other in pairwise(own):
+            if shown.is_between(one.stop, other.start):
+                behind = shown.behind(one.stop)
+                yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
+                begin = other.start
+    elif prompt and shown.text.startswith(prompt.text):
+        # Nothing was said, but the turn may have an end.
+        begin = stop = len(prompt.text)
+        tails = [one.behind(stop) for one in (last, followed) if one and one.text.startswith(prompt.text)]
+    else:
+        return
+    behind = shown.behind(stop)
+    ending = common_start(behind, *tails)
+    token = None if ending.strip() else _TOKEN.match(behind)
+    if token and not header.startswith(token[0].strip()):
+        # Some end the last turn in a way of their own.
+        ending = token[0]
+    yield begin, stop + len(ending.rstrip())
+
+
+def _of_one_turn(shown: _Shown, at: int, last: _Shown) -> list[_Span]:
+    """Where the text of a message stands in its own turn; elsewhere may stand again what was called in it."""
+    waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
+    own: list[_Span] = []
+    for span in shown.of_message(at):
+        text = shown.text[span.start : span.stop]
+        if text in waiting:
+            del waiting[: waiting.index(text) + 1]
+            own.append(span)
+    return own
+
+
+def _header(template: ChatJinja, given: Mapping[str, object]) -> str:
+    """What invites the assistant to speak when the user has spoken."""
+    bare, prompted = (_shown(template, [_NEXT], {**given, "add_generation_prompt": on}) for on in (False, True))
+    if bare is None or prompted is None or not prompted.text.startswith(bare.text):
+        return _NONE
+    return prompted.text.removeprefix(bare.text) or _NONE
+
+
+def _shown(template: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object]) -> _Shown | None:
+    """A part of the chat as the template shows it; None where it refuses."""
+    try:
+        text = template.run(chat, given, traced=True)
+    except TemplateError:
+        return None
+    return _Shown(text, tuple(_spans(runs_of(text))))
+
+
+def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
+    """Runs of which those between some places are trained, and no others."""
+    made: list[Run] = []
+    at = 0
+    for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):
+        made += [(length, origin._replace(generated=False)) for length, origin in cut(runs, at, start)]
+        made += [(length, origin._replace(generated=True)) for length, origin in cut(runs, start, stop)]
+        at = stop
+    return made
+
+
+@lru_cache(maxsize=128)
+def answer_end(template: ChatJinja, controls: Controls) -> str:
+    """What a template writes behind an answer, without white space.
+
+    Args:
+        template: The template.
+        controls: Its control sequences.
+
+    Returns:
+        The marker; nothing where there is none, or the template refuses a short chat.
+    """
+    chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
+    try:
+        found = trained_parts(template, chat, {"tools": None, "documents": None}, controls, OFF, {1})
+    except TemplateError:
+        return ""
+    text = "".join(part for part, trained in zip(found.parts, found.trained, strict=True) if trained)
+    return text.rpartition(_WORD)[2].strip()

@@ -1,0 +1,131 @@
+"""A chat template in the place of a prompt template and markers: lays a prompter's fields out, and guards them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lazyprompt.chat_templates.controls import turn_sequences_in
+from lazyprompt.chat_templates.conversation import dicts_from
+from lazyprompt.chat_templates.prompted import prompted
+from lazyprompt.chat_templates.traced import Origin, map_texts, trace
+from lazyprompt.chat_templates.trained import trained_parts
+from lazyprompt.messages.prompt import MARKERS, Rendered
+from lazyprompt.rendering.layout import Laid, Said
+from lazyprompt.safety.policy import controls_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.rendering.layout import Fields
+    from lazyprompt.safety.policy import Policy
+
+
+class ChatTemplateWriter:
+    """A chat template made ready for a prompter.
+
+    Args:
+        template: The template.
+        safety: What becomes of control sequences in untrusted text.
+    """
+
+    __slots__ = ("_safety", "_template")
+
+    def __init__(self, template: ChatTemplate, safety: Policy) -> None:
+        self._template = template
+        self._safety: Policy = safety
+
+    def text(self, fields: Fields, label: str | None = None) -> str:
+        """The flat text.
+
+        Args:
+            fields: The fields.
+            label: The answer, where it is known.
+
+        Returns:
+            The text of :meth:`write`, which takes longer.
+
+        Raises:
+            TemplateError: The template refuses the messages.
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        return self._rendered(fields).text + "".join(self._guarded(label))
+
+    def write(self, fields: Fields, label: str | None = None) -> Laid:
+        """Lay the fields out.
+
+        Args:
+            fields: The fields.
+            label: The answer, where it is known.
+
+        Returns:
+            The guarded parts with their slots.
+
+        Raises:
+            TemplateError: The template refuses the messages.
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        rendered = self._rendered(fields)
+        laid = Laid()
+        laid.add(rendered.parts, rendered.slots)
+        laid.note = rendered.note
+        if label is not None:
+            laid.add(self._guarded(label), (MARKERS, "label", MARKERS))
+        return laid
+
+    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """Lay the fields out with an answer behind them, to train a model with.
+
+        Args:
+            fields: The fields.
+            answer: The answer.
+            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
+
+        Returns:
+            The guarded parts. Only those that are trained have the slots :class:`~lazyprompt.rendering.layout.Said`.
+
+        Raises:
+            TemplateError: The template refuses the messages, or loses where its text came from.
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        jinja = self._template.jinja(tools=bool(fields.tools.names))
+        given = prompted(fields, jinja)
+        place = len(given.chat)
+        said = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
+        chat = [*given.chat, *(_labelled(form, place) for form in said)]
+        answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
+        wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
+        variables = {"tools": given.tools, "documents": None}
+        controls = self._template.controls(jinja)
+        parts, slots, marks = trained_parts(jinja, chat, variables, controls, self._safety, wanted)
+        laid = Laid()
+        laid.add(parts, [Said(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)])
+        return laid
+
+    def _rendered(self, fields: Fields) -> Rendered:
+        jinja = self._template.jinja(tools=bool(fields.tools.names))
+        given = prompted(fields, jinja)
+        variables = {"tools": given.tools, "documents": None, "add_generation_prompt": True}
+        controls = self._template.controls(jinja)
+        # A sequence may begin in the developer's own text and end in a value.
+        careful = any(map(controls.may_cross, filter(None, given.literals)))
+        texts = None if careful else given.texts
+        chat = map_texts(given.chat, str.__str__)
+        return self._template.laid_out(jinja, chat, variables, self._safety, texts, given.chat)
+
+    def _guarded(self, label: str | None) -> list[str]:
+        """An answer that may think and call tools, but not end its turn or open another."""
+        if label is None:
+            return []
+        parts = ["", label, ""]
+        if not self._safety.looks:
+            return parts
+        controls = controls_for(turn_sequences_in(self._template.jinja()), frozenset[str](), reserved=False)
+        return controls.guard(parts, (MARKERS, "label", MARKERS), self._safety)
+
+
+def _labelled(form: dict[str, object], place: int) -> dict[str, object]:
+    """An answer as a message."""
+    origin = Origin("label", place)
+    return {name: value if name == "role" else trace(value, origin) for name, value in form.items()}

@@ -1,0 +1,335 @@
+"""PromptEngine: pieces of a prompt joined to a string or a list, kept within a length.
+
+What the developer wrote and what a conversation holds stay two things to the end: slots are filled in the one only,
+nothing in the other can pass for a line of its own, and only the other is ever left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import cache
+from itertools import accumulate, takewhile
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
+from warnings import warn
+
+from lazyprompt._base.json import MAX_DEPTH, well_formed
+from lazyprompt._base.roles import ROLES, SYSTEM_ROLES
+from lazyprompt.budget.search import fewest
+from lazyprompt.budget.summary import SUMMARY
+from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
+from lazyprompt.formatters._merge import inert_text
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.messages.histories.openai import message_from_openai
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock
+from lazyprompt.safety.speakers import one_line, written_names
+from lazyprompt.templates.slots import SlotTemplate, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lazyprompt._base.roles import Role
+    from lazyprompt.formatters._turns import MessageLike
+
+PromptType: TypeAlias = Literal["string", "list"]
+ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
+Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
+# A message, or a list of them.
+Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
+# The developer's own text, or a conversation.
+Part: TypeAlias = "str | Conversation | None"
+
+_Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
+
+
+class _Piece(NamedTuple):
+    """A piece of a prompt.
+
+    Attributes:
+        role: Whose it is.
+        name: The name of the speaker, where one was given.
+        text: What it says.
+        said: Whether it was said in a conversation; else it is the developer's own.
+    """
+
+    role: Role
+    name: str
+    text: str
+    said: bool
+
+
+class PromptEngine:
+    """Joins a system prompt, a conversation, hints and the like to one prompt. It keeps nothing of a call.
+
+    Args:
+        model_or_provider: A provider's name, or an object whose ``provider`` is one: it decides the ``prompt_type``
+            where none is given.
+        prompt_type: ``string`` or ``list``; a provider that knows no turns takes a string, any other a list.
+        max_length: The longest prompt; the oldest messages of the conversation make way. What the developer wrote, the
+            newest message, and system messages that the conversation begins with, always stay.
+        shrink_policy: What becomes of the oldest messages: ``truncate`` leaves them out, ``summarize`` puts a summary
+            in their place; where there can be none, a warning says so, and they are left out.
+        length: What measures a text: ``len``, or the ``count_text`` of a token counter. A string is measured as a
+            whole, a list by the contents of its messages.
+        summarize_model: What makes the summary of messages ``{"role", "name", "content"}``, the oldest first.
+        max_summary_length: The longest summary; a longer one is cut.
+
+    Raises:
+        FormatError: A setting is unknown or does not fit another one.
+    """
+
+    __slots__ = ("_length", "_summarize_model", "max_length", "max_summary_length", "prompt_type", "shrink_policy")
+
+    def __init__(
+        self,
+        model_or_provider: object,
+        prompt_type: PromptType | None = None,
+        max_length: int | None = None,
+        shrink_policy: ShrinkPolicy = "truncate",
+        *,
+        length: Callable[[str], int] = len,
+        summarize_model: Summarizer | None = None,
+        max_summary_length: int = 200,
+    ) -> None:
+        self.prompt_type: PromptType = (
+            _type_for(model_or_provider)
+            if prompt_type is None
+            else _checked("prompt_type", prompt_type, get_args(PromptType))
+        )
+        self.shrink_policy: ShrinkPolicy = _checked("shrink_policy", shrink_policy, get_args(ShrinkPolicy))
+        if shrink_policy == "summarize" and summarize_model is None:
+            raise FormatError('shrink_policy "summarize" needs a model; give summarize_model=, or "truncate"')
+        if max_length is not None:
+            _check_limit("max_length", max_length)
+        _check_limit("max_summary_length", max_summary_length)
+        self.max_length, self.max_summary_length = max_length, max_summary_length
+        self._length, self._summarize_model = length, summarize_model
+
+    def join(self, *parts: Part, format_map: Mapping[str, object] | None = None) -> str | list[dict[str, Any]]:
+        """Join parts to a prompt.
+
+        Args:
+            parts: Text, which is the developer's own; messages (Msg or dicts) and lists of them, which are a
+                conversation and not trusted; ``None`` is passed over. They stay as they are.
+            format_map: Values for the slots ``{name}`` of the developer's own text. A slot without a value stays as it
+                is, ``{{name}}`` becomes ``{name}``, and no other brace means anything. A conversation has no slots, and
+                neither has a value.
+
+        Returns:
+            A string with a line for each text and each message, ``name: content`` (further lines of a content are set
+            in, so that none passes for another line). Or a list of messages ``{"role", "name", "content"}``: a text at
+            the very beginning is the system's, any other the user's; a message without a role has that of its name, or
+            is the user's.
+
+        Raises:
+            FormatError: A part is neither, or a message has no content or one that is not text.
+            SlotError: A value is no text and cannot become one.
+            BudgetError: Even what always stays is longer than ``max_length``.
+        """
+        pieces = self._pieces(parts, format_map)
+        if self.max_length is not None:
+            pieces = self._fitting(pieces, self.max_length)
+        if self.prompt_type == "string":
+            return _string(pieces)
+        return [
+            {"role": piece.role, "name": piece.name, "content": piece.text}
+            if piece.name
+            else {"role": piece.role, "content": piece.text}
+            for piece in pieces
+        ]
+
+    def _pieces(self, parts: tuple[Part, ...], format_map: Mapping[str, object] | None) -> list[_Piece]:
+        if not isinstance(cast("object", format_map), Mapping | None):
+            raise FormatError(f"format_map is a {type(format_map).__name__}; give a dict of values by their names")
+        pieces: list[_Piece] = []
+        for index, part in enumerate(parts):
+            where = f"parts[{index}]"
+            if isinstance(part, str):
+                text = well_formed(str.__str__(part), where, FormatError)
+                if format_map is not None:
+                    filled = _filled(text, format_map)
+                    text = _with_own_lines(filled) if self.prompt_type == "string" else "".join(filled)
+                pieces.append(_Piece("user" if pieces else "system", "", text, said=False))
+            elif part is not None:
+                pieces += _conversation(part, where)
+        speakers = ((piece.role, piece.name) for piece in pieces if piece.said and piece.name)
+        names = written_names(speakers, one_line if self.prompt_type == "string" else str)
+        return [
+            piece._replace(name=names[piece.role, piece.name]) if piece.said and piece.name else piece
+            for piece in pieces
+        ]
+
+    def _fitting(self, pieces: list[_Piece], most: int) -> list[_Piece]:
+        """As many of the pieces as fit, with a summary of the others where one is asked for."""
+        # Many a text is measured more than once on the way.
+        length = cache(self._length)
+
+        def size(pieces: list[_Piece]) -> int:
+            return (
+                length(_string(pieces)) if self.prompt_type == "string" else sum(length(each.text) for each in pieces)
+            )
+
+        if size(pieces) <= most:
+            return pieces
+        old = _may_go(pieces)
+        weights = [len(pieces[at].text) for at in old]
+        full, rest = size(pieces), sum(len(piece.text) for piece in pieces) - sum(weights)
+
+        def fewest_gone(summary: str | None, limit: int) -> int | None:
+            return fewest(weights, lambda gone: size(_without(pieces, old[:gone], summary)), limit, full, rest)
+
+        least = fewest_gone(None, most)
+        if least is None:
+            raise BudgetError(
+                "what the developer wrote and the newest message alone have a length of "
+                f"{size(_without(pieces, old))}, and max_length is {most}; give more room, or shorter text"
+            )
+        if self._summarize_model is not None and self.shrink_policy == "summarize":
+            room = fewest_gone("", most - self.max_summary_length)
+            gone = old[: len(old) if room is None else room]
+            try:
+                shorter = _without(pieces, gone, self._summary(self._summarize_model, [pieces[at] for at in gone]))
+            except Exception as error:  # noqa: BLE001 - whatever a model raises, the prompt still has to fit
+                failed = f"{type(error).__name__}: {error}"
+            else:
+                if size(shorter) <= most:
+                    return shorter
+                failed = f"with it the length is {size(shorter)}, and max_length is {most}"
+            warn(f"no summary, the oldest messages are left out ({failed})", stacklevel=3)
+        return _without(pieces, old[:least])
+
+    def _summary(self, summarize: Summarizer, pieces: list[_Piece]) -> str:
+        """The summary of pieces, cut to its length."""
+        said = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]
+        made = cast("object", summarize(said))
+        if not isinstance(made, str):
+            raise FormatError(f"the model gave a {type(made).__name__}; it must give the summary as text")
+        text = well_formed(str.__str__(made), "the summary", FormatError)
+        if self.prompt_type == "string":
+            text = _set_in(text)
+        if self._length(text) > self.max_summary_length:
+            cut = range(len(text))
+            text = text[: bisect_right(cut, self.max_summary_length, key=lambda end: self._length(text[:end])) - 1]
+        return text
+
+    def __repr__(self) -> str:
+        settings = f"prompt_type={self.prompt_type!r}, max_length={self.max_length!r}"
+        return f"PromptEngine({settings}, shrink_policy={self.shrink_policy!r})"
+
+
+def _type_for(model: object) -> PromptType:
+    """The form that a model, or its provider, takes."""
+    provider = model if isinstance(model, str) else getattr(model, "provider", None)
+    if isinstance(provider, str) and provider in PROVIDERS:
+        return "list" if profile_of(provider).turns else "string"
+    if isinstance(provider, str):
+        given = f"the provider {provider!r} is unknown{did_you_mean(provider, PROVIDERS)}"
+    else:
+        given = f"a {type(model).__name__} names no provider"
+    raise FormatError(f'{given}; known are {", ".join(PROVIDERS)}; for any other give prompt_type="string" or "list"')
+
+
+def _checked(setting: str, given: _Choice, known: tuple[str, ...]) -> _Choice:
+    if given not in known:
+        near = did_you_mean(str(given), known)
+        raise FormatError(f"{setting} {given!r} is unknown{near}; known are {', '.join(known)}")
+    return given
+
+
+def _check_limit(setting: str, limit: object) -> None:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise FormatError(f"{setting} is {limit!r}; give a positive whole number")
+
+
+def _conversation(part: object, where: str, depth: int = 0) -> Iterator[_Piece]:
+    """The messages of a part that is not the developer's own."""
+    if isinstance(part, Msg | Mapping):
+        yield _message(cast("MessageLike", part), where)
+    elif isinstance(part, list | tuple) and depth < MAX_DEPTH:
+        for index, item in enumerate(cast("Sequence[object]", part)):
+            if item is not None:
+                yield from _conversation(item, f"{where}[{index}]", depth + 1)
+    elif isinstance(part, str):
+        raise FormatError(f"{where} is text in a conversation; give a message, or your own text as a part by itself")
+    elif isinstance(part, list | tuple):
+        raise FormatError(f"{where[:20]}… is a list nested deeper than {MAX_DEPTH} levels, or one that holds itself")
+    else:
+        raise FormatError(
+            f"{where} is a {type(part).__name__}; give text, a message (Msg or dict), or a list of messages"
+        )
+
+
+def _message(given: MessageLike, where: str) -> _Piece:
+    if isinstance(given, Msg):
+        message, name = given, given.name
+    else:
+        name = cast("str", given.get("name") or "")
+        role = given.get("role") or (name if name in ROLES else "user")
+        if given.get("content") is None and not given.get("tool_calls"):
+            raise FormatError(f"{where}, from {name or role!r}, has no content; give its text")
+        try:
+            message = message_from_openai({**given, "role": role}, where, [])
+        except (HistoryError, MediaError) as error:
+            place = "" if str(error).startswith(where) else f"{where}: "
+            raise FormatError(f"{place}{error}") from error
+    others = {block.kind for block in message.blocks if not isinstance(block, TextBlock | ThinkingBlock)}
+    others |= {"url"} if message.urls else set()
+    if others or message.role == "tool":
+        raise FormatError(
+            f"{where}, from {message.name!r}, holds what is no text: {', '.join(sorted(others or {'tool_result'}))}; "
+            "a PromptEngine joins text only, a ChatFormatter carries all"
+        )
+    if not isinstance(message.content, str) and not any(isinstance(block, TextBlock) for block in message.content):
+        raise FormatError(f"{where}, from {message.name!r}, has no content; give its text")
+    return _Piece(message.role, name, message.text, said=True)
+
+
+def _filled(text: str, values: Mapping[str, object]) -> Sequence[str]:
+    """The developer's text and the values in turn."""
+    template = SlotTemplate(text)
+    return template.fill(
+        {slot: value_text(values[slot], slot) if slot in values else f"{{{slot}}}" for slot in template.slots}
+    )
+
+
+def _with_own_lines(parts: Sequence[str]) -> str:
+    """Filled text in which no line that begins in a value passes for a message."""
+    made = [inert_text(part) if index % 2 else part for index, part in enumerate(parts)]
+    ends = list(accumulate(map(len, made)))
+    lines = "".join(made).splitlines(keepends=True)
+    begin = 0
+    for index, line in enumerate(lines):
+        in_value = bisect_right(ends, begin) % 2 == 1
+        begin += len(line)
+        if in_value and inert_text(f"\n{line}") != f"\n{line}":
+            lines[index] = f"  {line}"
+    return "".join(lines)
+
+
+def _string(pieces: list[_Piece]) -> str:
+    return "\n".join(_line(piece) if piece.said else piece.text for piece in pieces)
+
+
+def _line(piece: _Piece) -> str:
+    return f"{piece.name or piece.role}: {_set_in(piece.text)}"
+
+
+def _set_in(text: str) -> str:
+    """Text whose further lines are set in: none of them passes for a message, or for what the developer wrote."""
+    return inert_text("  ".join(text.splitlines(keepends=True)))
+
+
+def _may_go(pieces: list[_Piece]) -> list[int]:
+    """The indexes of the messages that may be left out, the oldest first."""
+    said = [index for index, piece in enumerate(pieces) if piece.said]
+    front = list(takewhile(lambda index: pieces[index].role in SYSTEM_ROLES, said))
+    return said[len(front) : -1]
+
+
+def _without(pieces: list[_Piece], gone: list[int], summary: str | None = None) -> list[_Piece]:
+    """The pieces without some, with a summary in the place of the first of these."""
+    out = set(gone)
+    left = [piece for index, piece in enumerate(pieces) if index not in out]
+    if summary is not None:
+        left.insert(gone[0], _Piece("user", "", f"{SUMMARY}{summary}", said=False))
+    return left

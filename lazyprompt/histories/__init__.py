@@ -1,1 +1,0 @@
-"""Readers of histories: one file per form, and the table that chooses among them."""

@@ -1,0 +1,360 @@
+"""Media: what its bytes are, and the only way in which this package opens a path or an address."""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from binascii import a2b_base64
+from dataclasses import dataclass
+from errno import EFBIG
+from os import PathLike
+from typing import TYPE_CHECKING, cast
+
+from lazyprompt._base.files import read_regular
+from lazyprompt._base.frozen import read_only
+from lazyprompt.errors import MediaError
+from lazyprompt.media.fetch import Deadline, check_url, checked_host, fetched, refused, scheme_of
+from lazyprompt.messages.msg import Base64Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.messages.msg import URLSource
+
+__all__ = ["MediaResolver", "check_url", "checked_source", "is_local", "media_type_of", "sniffed"]
+
+_HEAD = 64
+_HEAD_BASE64 = 88
+_DAY = 86_400
+_UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/force-download"})
+
+# Each type with its endings, its other names, and how its bytes begin (the first that fits counts). Our own table, for
+# mimetypes reads those of the machine. Still pictures of any codec (mif1) name theirs among the brands that follow.
+# MP3 frames are of layer II or III: those of layer I begin like a byte order mark.
+_TABLE = (
+    ("image/png", "png", "image/x-png", rb"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", "jpg jpeg jpe jfif", "image/jpg image/pjpeg", rb"\xff\xd8\xff"),
+    ("image/gif", "gif", "", rb"GIF8[79]a"),
+    ("image/webp", "webp", "", rb"RIFF....WEBP"),
+    ("image/bmp", "bmp", "image/x-bmp image/x-ms-bmp", rb"BM....\x00{4}....[\x0c(48@l|]\x00{3}"),
+    ("image/tiff", "tif tiff", "image/tif", rb"II\*\x00|MM\x00\*"),
+    ("image/avif", "avif", "", rb"....ftyp(?:avi[fs]|m[is]f1.{4}(?:.{4}){0,8}?avif)"),
+    ("image/heic", "heic", "", rb"....ftyp(?:hei[cmsx]|hev[cx]|m[is]f1.{4}(?:.{4}){0,8}?heic)"),
+    ("image/heif", "heif", "", rb"....ftypm[is]f1"),
+    ("audio/wav", "wav", "audio/x-wav audio/wave audio/vnd.wave audio/x-pn-wav", rb"R(?:IFF|F64)....WAVE"),
+    (
+        "audio/mpeg",
+        "mp3",
+        "audio/mp3 audio/x-mp3 audio/x-mpeg audio/mpeg3",
+        rb"ID3[\x02-\x04]|\xff[\xe2-\xe5\xf2-\xf5\xfa-\xfd][\x10-\xef]",
+    ),
+    ("audio/mp4", "m4a", "audio/x-m4a audio/m4a", rb"....ftypM4[ABP] "),
+    ("audio/flac", "flac", "audio/x-flac", rb"fLaC\x00"),
+    ("audio/aac", "aac", "audio/x-aac audio/aacp", rb"\xff[\xf0\xf1\xf8\xf9]"),
+    ("audio/aiff", "aif aiff", "audio/x-aiff", rb"FORM....AIF[CF]"),
+    ("video/ogg", "ogv", "", rb"OggS\x00.{0,50}\x80theora"),
+    ("audio/ogg", "ogg oga opus", "audio/opus application/ogg", rb"OggS\x00"),
+    ("video/quicktime", "mov", "video/mov", rb"....ftypqt  "),
+    ("video/3gpp", "3gp", "", rb"....ftyp3g"),
+    ("video/mp4", "mp4 m4v", "video/x-m4v", rb"....ftyp"),
+    ("video/webm", "webm", "", rb"\x1aE\xdf\xa3.{0,56}webm"),
+    ("video/x-matroska", "mkv", "video/matroska", rb"\x1aE\xdf\xa3"),
+    ("video/x-msvideo", "avi", "video/avi video/msvideo video/vnd.avi", rb"RIFF....AVI "),
+    ("video/mpeg", "mpeg mpg", "video/mpg video/x-mpeg", rb"\x00\x00\x01[\xb3\xba]"),
+    ("video/x-flv", "flv", "", rb"FLV\x01"),
+    ("application/pdf", "pdf", "application/x-pdf", rb"(?:\xef\xbb\xbf)?\s*%PDF-"),
+    ("application/json", "json", "text/json", None),
+    ("text/plain", "txt", "", None),
+    ("text/markdown", "md markdown", "text/x-markdown", None),
+    ("text/csv", "csv", "", None),
+    ("text/html", "html htm", "", None),
+    ("text/xml", "xml", "application/xml", None),
+    ("image/svg+xml", "svg", "", None),
+)
+_TYPES = tuple(row[0] for row in _TABLE)
+_ENDINGS = {ending: row[0] for row in _TABLE for ending in row[1].split()}
+_NAMES = {name: row[0] for row in _TABLE for name in (row[0], *row[2].split())}
+_BEGINNING = re.compile(b"|".join(b"(%b)" % row[3] for row in _TABLE if row[3]), re.DOTALL)
+# Boxes that hold sound alone as well as pictures: their first bytes do not tell.
+_BOXES = ("mp4", "webm", "ogg", "3gpp", "x-matroska")
+_FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/[^?#]*)", re.IGNORECASE)
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
+_URLSAFE = str.maketrans("-_", "+/")
+_ENDING = re.compile(r"\.(\w+)\Z")
+_BARE = re.compile(r"[\\/]|\A[.~]|\.\w+\Z")
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL is a path of this machine.
+
+    Args:
+        url: An address, a path, or a token that only a provider understands.
+
+    Returns:
+        True for a ``file:`` URL, and for what has no scheme and looks like a path: with a slash or a backslash, an
+        ending (``a.png``), or a dot or tilde in front.
+    """
+    scheme = scheme_of(url)
+    return scheme == "file" if scheme else bool(_BARE.search(url))
+
+
+def media_type_of(url: str) -> str | None:
+    """The MIME type that the ending of a URL tells.
+
+    Args:
+        url: An address or a path; a query and a fragment are ignored, and so is case.
+
+    Returns:
+        The type, or None where there is no ending or an unknown one.
+    """
+    path = re.split("[?#]", url, maxsplit=1)[0]
+    # The name of a host has an ending too, and that of a file may have a question mark.
+    texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
+    endings = (_ENDING.search(text) for text in texts)
+    return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
+
+
+def sniffed(head: bytes) -> str | None:
+    """The MIME type that the first bytes of a content tell.
+
+    Args:
+        head: The first bytes, 64 or more where there are as many.
+
+    Returns:
+        The type, or None where they tell none, as those of a text.
+    """
+    found = _BEGINNING.match(head)
+    return _TYPES[found.lastindex - 1] if found and found.lastindex else None
+
+
+def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
+    """A base64 source whose data is valid, and whose MIME type is the one that its bytes tell.
+
+    Args:
+        source: The source.
+        kind: What it stands for: ``image``, ``audio``, ``video`` or ``file``.
+        where: How an error names the place, as ``messages[2].content[1]``.
+
+    Returns:
+        The very same source where nothing is to be mended, else one with plain base64 (no whitespace, the standard
+        alphabet) and the usual name of the true type. A type whose bytes tell nothing stays as it was declared.
+
+    Raises:
+        MediaError: The data is no base64 or empty, or its bytes are of another kind.
+    """
+    data = source.data
+    if not _plain(data):
+        data = "".join(data.split()).translate(_URLSAFE)
+        if not _plain(data):
+            raise MediaError(f"{where}: the data is {_fault(source.data)}; give the bytes in base64")
+    media_type = _named(source.media_type)
+    true = sniffed(a2b_base64(data[:_HEAD_BASE64]))
+    if true is not None and true != media_type:
+        media_type = _of_kind(true, media_type, kind, where)
+    if data is source.data and media_type == source.media_type:
+        return source
+    return Base64Source(media_type, data)
+
+
+def _plain(data: str) -> bool:
+    return bool(data) and not len(data) % 4 and _BASE64.fullmatch(data) is not None
+
+
+def _fault(data: str) -> str:
+    if not data.strip():
+        return "empty"
+    if data.startswith("data:"):
+        return "a data: URL; what comes after its comma is the data"
+    wrong = re.search(r"[^A-Za-z0-9+/=_\s-]", data)
+    return f"no base64: it has {wrong[0]!r} at index {wrong.start()}" if wrong else "no base64: its padding is wrong"
+
+
+def _of_kind(true: str, declared: str, kind: str, where: str) -> str:
+    """The type to declare where the bytes tell another one."""
+    told = _kind(declared) if kind == "file" else kind
+    if _box(true) and told in {"audio", "video"}:
+        return f"{told}/{_box(true)}"
+    if _kind(true) not in {kind, told} and not (kind == "file" and declared in _UNTOLD):
+        raise MediaError(f"{where}: declared as {declared!r}, but its bytes are {true}; put it in a block of that kind")
+    return true
+
+
+def _kind(media_type: str) -> str:
+    kind = media_type.partition("/")[0]
+    return kind if kind in {"image", "audio", "video"} else "file"
+
+
+def _box(media_type: str) -> str:
+    box = media_type.partition("/")[2]
+    return box if box in _BOXES else ""
+
+
+def usual_type(media_type: str) -> str:
+    """Return a MIME type by its usual name, without parameters."""
+    name = media_type.partition(";")[0].strip().lower()
+    return _NAMES.get(name, name)
+
+
+def _named(media_type: str) -> str:
+    """A MIME type by its usual name, where that is known; the parameters of a text or of raw sound mean something."""
+    name = usual_type(media_type)
+    return media_type if name not in _NAMES or (";" in media_type and _is_text(name)) else name
+
+
+@read_only
+@dataclass(frozen=True, slots=True)
+class MediaResolver:
+    """What may be opened for media: some directories and some hosts. Without one, this package opens nothing.
+
+    It keeps no state and no connections, so one serves all threads.
+
+    Args:
+        roots: The directories whose files may be read, with all below them; resolved now. A relative path is taken
+            from the current directory, ``~`` means nothing, and a symbolic link counts as what it leads to.
+        hosts: The hosts that may be asked over http(s), and passed on to a provider: names, IP addresses, or
+            ``*.example.com`` for all below ``example.com``. A name must lead to public IP addresses, or to ones that
+            are listed too; ``localhost`` may lead to this machine.
+        max_bytes: The most bytes a single content may have.
+        timeout: The seconds that fetching a single content may take, redirects and all; a day at most.
+
+    Raises:
+        MediaError: A root is no directory, a host no host, or a limit no positive number.
+    """
+
+    roots: Sequence[str | PathLike[str]] = ()
+    hosts: Sequence[str] = ()
+    max_bytes: int = 20 * 2**20
+    timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("roots", "hosts"):
+            given = getattr(self, name)
+            if not isinstance(given, list | tuple):
+                raise MediaError(f"{name} is a {type(given).__name__}; give a list of {name}")
+        object.__setattr__(self, "roots", tuple(map(_root, self.roots)))
+        object.__setattr__(self, "hosts", tuple(map(checked_host, self.hosts)))
+        size, seconds = cast("object", self.max_bytes), cast("object", self.timeout)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise MediaError(f"max_bytes is {size!r}; give a positive whole number of bytes")
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= _DAY:
+            raise MediaError(f"timeout is {seconds!r}; give a positive number of seconds, at most {_DAY}")
+
+    def check(self, url: str, where: str) -> None:
+        """Check that an address may be passed on to a provider, which will fetch it; nothing is asked here.
+
+        Args:
+            url: The address.
+            where: How an error names the place, as ``messages[2].content[1]``.
+
+        Raises:
+            MediaError: It is no http(s) address, has credentials in it, its host is private and not listed itself, or
+                there are ``hosts`` and it is on another one.
+        """
+        check_url(url, where, self.hosts)
+
+    def load(self, source: URLSource, where: str) -> Base64Source:
+        """Read a file, or fetch an address.
+
+        Args:
+            source: A local path, a ``file:`` URL or an http(s) address, with its MIME type where that is known.
+            where: How an error names the place, as ``messages[2].content[1]``.
+
+        Returns:
+            The content, with the MIME type that its bytes tell; of a text, the type that was declared.
+
+        Raises:
+            MediaError: It may not be opened, cannot be read within the limits, or is not what it says it is.
+        """
+        return self._load(source, where, Deadline(self.timeout))
+
+    async def aload(self, source: URLSource, where: str) -> Base64Source:
+        """The same as :meth:`load`, in a thread; where the task is cancelled, a connection is cut at once."""
+        import asyncio  # noqa: PLC0415 - costs milliseconds that only async users need
+
+        deadline = Deadline(self.timeout)
+        try:
+            return await asyncio.to_thread(self._load, source, where, deadline)
+        except asyncio.CancelledError:
+            deadline.stop()
+            raise
+
+    def _load(self, source: URLSource, where: str, deadline: Deadline) -> Base64Source:
+        url = source.url
+        if is_local(url):
+            data = _read(url, where, cast("tuple[str, ...]", self.roots), self.max_bytes)
+            told = {"media_type": source.media_type, "ending": media_type_of(url)}
+        elif scheme_of(url) in {"http", "https"}:
+            data, content_type, final = fetched(url, where, self, deadline)
+            told = {"media_type": source.media_type, "Content-Type": content_type}
+            if usual_type(content_type or "") in _UNTOLD:
+                # On the web an ending is no promise, so it counts only where there is no other.
+                told["ending"] = media_type_of(final)
+        else:
+            raise refused(where, url, "is neither a path nor an http(s) address; give one (a path as './name')")
+        return Base64Source(_true_type(data, told, where, url), b64encode(data).decode("ascii"))
+
+
+def _true_type(data: bytes, told: dict[str, str | None], where: str, url: str) -> str:
+    """The type that the bytes tell and nothing that was told of them denies."""
+    if not data:
+        raise refused(where, url, "is empty; give one with content")
+    true = sniffed(data[:_HEAD])
+    types = {who: usual_type(text) for who, text in told.items() if text and usual_type(text) not in _UNTOLD}
+    for who, declared in types.items():
+        if not (_is_text(declared) if true is None else declared == true or _box(declared) == _box(true) != ""):
+            bytes_are = f"are {true}" if true else "are none"
+            raise refused(where, url, f"is {declared[:_HEAD]!r} by its {who}, but its bytes {bytes_are}; mend either")
+    if true is None and not types:
+        raise refused(where, url, "tells no type, neither by its bytes nor by its ending; give media_type=")
+    if true is None and not _is_utf8(data):
+        raise refused(where, url, "is declared as text, but is no text in UTF-8; give it in UTF-8")
+    return next(iter(types.values()), true or "")
+
+
+def _is_text(media_type: str) -> bool:
+    return media_type == "application/json" or media_type.startswith("text/")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+def _root(given: object) -> str:
+    if isinstance(given, str | PathLike) and str(cast("object", given)):
+        path = os.path.realpath(cast("str | PathLike[str]", given))
+        if os.path.isdir(path):  # noqa: PTH112 - pathlib costs milliseconds that few need
+            return path
+    raise MediaError(f"roots has {given!r}, which is no directory; give the paths of directories ('~' means nothing)")
+
+
+def _read(url: str, where: str, roots: tuple[str, ...], max_bytes: int) -> bytes:
+    """The content of a file under one of the roots."""
+    if not roots:
+        raise refused(where, url, "is a local path; allow its directory with MediaResolver(roots=[...])")
+    try:
+        path = os.path.realpath(_path_of(url, where))
+        root = next((root for root in roots if path.startswith(root.rstrip(os.sep) + os.sep)), None)
+        if root is None:
+            raise refused(where, url, f"does not lie in {' or '.join(roots)}; add its directory to roots=")
+        return read_regular(path, max_bytes, root)
+    except OSError as error:
+        advice = "raise max_bytes= of the media resolver" if error.errno == EFBIG else "mend that"
+        raise refused(where, url, f"cannot be read: {error.strerror}; {advice}, or give another path") from error
+
+
+def _path_of(url: str, where: str) -> str:
+    path = url
+    if scheme_of(url) == "file":
+        found = _FILE_URL.fullmatch(url)
+        if not found:
+            raise refused(where, url, "is no file of this machine; give 'file:///path', with ? and # percent-encoded")
+        from urllib.parse import unquote_to_bytes  # noqa: PLC0415 - costs milliseconds that few need
+
+        path = os.fsdecode(unquote_to_bytes(found[1]))
+    if "\0" in path:
+        raise refused(where, url, "has a null byte in it; give a path without")
+    return path

@@ -1,0 +1,289 @@
+"""Content parts of all providers' forms, read into blocks.
+
+One table has a reader for each type of part. Sources: the API references of OpenAI (Chat Completions and Responses) and
+Anthropic (Messages), and LangChain's standard content blocks.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from lazyprompt._base.client_objects import members_of, plain, standard_base64
+from lazyprompt._base.json import Fields, JsonObject, checked_object
+from lazyprompt.errors import HistoryError
+from lazyprompt.messages.msg import (
+    AudioBlock,
+    Base64Source,
+    Block,
+    FileBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+    block_from,
+)
+from lazyprompt.messages.openai_form import source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lazyprompt.messages.msg import Source
+
+# The fields of parts that no block has a place for, by the part's place in its message.
+Beside: TypeAlias = dict[str, JsonObject]
+# What providers put beside a text or a call; a block has no place for it.
+_BESIDE = {"cache_control", "prompt_cache_breakpoint", "citations", "annotations", "caller", "extras", "index"}
+_MEDIA: dict[str, Callable[[Source], Block]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+    "file": FileBlock,
+}
+
+
+def text_in(value: object, where: str) -> str:
+    """Return a text; ``None`` is the empty one.
+
+    Raises:
+        HistoryError: It is no text.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise HistoryError(f"{where} is a {type(value).__name__}, not text")
+    return str.__str__(value)
+
+
+def needed_text(value: object, where: str) -> str:
+    """Return a text that must be there.
+
+    Raises:
+        HistoryError: It is missing, empty or no text.
+    """
+    text = text_in(value, where)
+    if not text:
+        raise HistoryError(f"{where} is missing or empty")
+    return text
+
+
+def list_in(value: object, where: str) -> list[object]:
+    """Return a list; ``None`` is the empty one.
+
+    Raises:
+        HistoryError: It is no list.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise HistoryError(f"{where} is a {type(value).__name__}, not a list")
+    return list(cast("list[object]", value))
+
+
+def object_in(value: object, where: str) -> dict[str, object]:
+    """Return the fields of a dict, or of a client's object.
+
+    Raises:
+        HistoryError: It is neither.
+    """
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value)
+    if members_of(value) is None:
+        raise HistoryError(f"{where} is a {type(value).__name__}, not a dict")
+    return cast("dict[str, object]", plain(value))
+
+
+def block_of_media(source: Source, media_type: str) -> Block:
+    """Return the block of a medium, of the kind that its MIME type tells."""
+    return _MEDIA.get(media_type.partition("/")[0], FileBlock)(source)
+
+
+def are_parts(content: object) -> bool:
+    """Return True for a list of content parts: each names its type. Any other list or dict is a tool's own data."""
+    return isinstance(content, list) and all(
+        isinstance(part, dict) and "type" in part for part in cast("list[object]", content)
+    )
+
+
+def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]:
+    """Read a content.
+
+    Args:
+        content: Text, or a list of parts: dicts, blocks, or the objects of a client.
+        where: How an error names it, as ``history[3].content``.
+        beside: Where the fields that no block has a place for are put.
+
+    Returns:
+        The blocks.
+
+    Raises:
+        HistoryError: Something in it is no part that a block can hold.
+    """
+    if content is None or content == "":
+        return ()
+    if isinstance(content, str):
+        return (TextBlock(str.__str__(content)),)
+    return tuple(_read(part, f"{where}[{index}]", beside) for index, part in enumerate(list_in(content, where)))
+
+
+def _read(part: object, where: str, beside: Beside) -> Block:
+    if not isinstance(part, dict):
+        if members_of(part) is None:
+            return block_from(part, where)
+        part = plain(part)
+    fields: dict[str, object] = {key: value for key, value in cast("Fields", part).items() if value is not None}
+    kind = fields.get("type")
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        # A block in dict form: a field that is none of its own is a fault, but for what providers put beside it.
+        rest = {key: fields.pop(key) for key in _BESIDE & fields.keys()}
+        block = block_from(fields, where)
+    else:
+        rest = {key: value for key, value in fields.items() if key != "type"}
+        block = reader(rest, where, beside)
+    rest = {key: value for key, value in rest.items() if value not in ("", [], {})}
+    if rest:
+        # Without the place of the message itself: the same message gives the same value anywhere.
+        place = where.partition("].")[2] or where
+        beside[place] = checked_object(rest, where, HistoryError)
+    return block
+
+
+# A reader takes out of the fields what its block holds; what is left stands beside it.
+_Reader: TypeAlias = "Callable[[dict[str, object], str, Beside], Block]"
+
+
+def _read_text(part: dict[str, object], where: str, _: Beside) -> Block:
+    return block_from({"type": "text", "text": part.pop("text", None)}, where)
+
+
+def _read_call(part: dict[str, object], where: str, _: Beside) -> Block:
+    call_id, name = (needed_text(part.pop(key, None), f"{where}.{key}") for key in ("id", "name"))
+    return ToolUseBlock(call_id, name, object_in(part.pop("args", None) or {}, f"{where}.args"))
+
+
+def _read_refusal(part: dict[str, object], where: str, _: Beside) -> Block:
+    return TextBlock(text_in(part.pop("refusal", None), f"{where}.refusal"))
+
+
+def _read_redacted(part: dict[str, object], where: str, _: Beside) -> Block:
+    return ThinkingBlock(redacted=needed_text(part.pop("data", None), f"{where}.data"), provider="anthropic")
+
+
+def _read_reasoning(part: dict[str, object], where: str, _: Beside) -> Block:
+    extras = part.get("extras")
+    signature = cast("Fields", extras).get("signature") if isinstance(extras, dict) else None
+    text = text_in(part.pop("reasoning", None), f"{where}.reasoning")
+    return ThinkingBlock(text, text_in(signature, f"{where}.extras.signature") or None)
+
+
+def _read_result(part: dict[str, object], where: str, beside: Beside) -> Block:
+    if "tool_use_id" not in part:
+        block = block_from({"type": "tool_result", **part}, where)
+        part.clear()
+        return block
+    content = part.pop("content", None)
+    return ToolResultBlock(
+        needed_text(part.pop("tool_use_id"), f"{where}.tool_use_id"),
+        output=content if isinstance(content, str) else read_parts(content, f"{where}.content", beside),
+        is_error=part.pop("is_error", False) is True,
+    )
+
+
+def _read_document(part: dict[str, object], where: str, _: Beside) -> Block:
+    source = object_in(part.pop("source", None), f"{where}.source")
+    title = text_in(part.pop("title", None), f"{where}.title") or None
+    kind = source.get("type")
+    if kind == "text" or (kind == "content" and isinstance(source.get("content"), str)):
+        said = text_in(source.get("data", source.get("content")), f"{where}.source.data")
+        return FileBlock(Base64Source("text/plain", b64encode(said.encode()).decode("ascii")), filename=title)
+    if kind not in ("base64", "url"):
+        raise HistoryError(
+            f"{where}.source has type {kind!r}; only 'base64', 'url' and 'text' hold what a block can, a file known "
+            "only to one service cannot travel"
+        )
+    return FileBlock(cast("Source", source), filename=title)
+
+
+def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
+    """Read a block in dict form (``source``), or LangChain's block of the same type."""
+    if "source" in part:
+        block = block_from({"type": kind, **part}, where)
+        part.clear()
+        return block
+    part.pop("source_type", None)
+    media_type = text_in(part.pop("mime_type", None), f"{where}.mime_type")
+    data = standard_base64(part.pop("base64", None) or part.pop("data", None))
+    if data:
+        return _MEDIA[kind](Base64Source(needed_text(media_type, f"{where}.mime_type"), data))
+    source = source_of(needed_text(part.pop("url", None), f"{where}.url (or base64, or source)"))
+    return _MEDIA[kind](source)
+
+
+def _medium(kind: str) -> _Reader:
+    return lambda part, where, beside: _read_medium(part, where, beside, kind)
+
+
+def _read_image_url(part: dict[str, object], where: str, _: Beside) -> Block:
+    given = part.pop("image_url", None)
+    image = {"url": given} if isinstance(given, str) else object_in(given, f"{where}.image_url")
+    source = source_of(needed_text(image.get("url"), f"{where}.image_url.url"))
+    return ImageBlock(source, detail=text_in(image.get("detail"), f"{where}.image_url.detail") or None)
+
+
+def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
+    _refuse_file_id(part, where)
+    detail = text_in(part.pop("detail", None), f"{where}.detail")
+    source = source_of(needed_text(part.pop("image_url", None), f"{where}.image_url"))
+    return ImageBlock(source, detail=None if detail in ("", "auto") else detail)
+
+
+def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
+    audio = object_in(part.pop("input_audio", None), f"{where}.input_audio")
+    kind = text_in(audio.get("format"), f"{where}.input_audio.format") or "wav"
+    data = needed_text(audio.get("data"), f"{where}.input_audio.data")
+    return AudioBlock(Base64Source(f"audio/{'mpeg' if kind == 'mp3' else kind}", data))
+
+
+def _read_file(part: dict[str, object], where: str, beside: Beside) -> Block:
+    if "file" not in part:
+        return _read_medium(part, where, beside, "file")
+    file = object_in(part.pop("file"), f"{where}.file")
+    data = text_in(file.get("file_data"), f"{where}.file.file_data")
+    if not data:
+        raise HistoryError(f"{where}.file has no 'file_data'; a file known only to one service cannot travel")
+    return FileBlock(source_of(data), filename=text_in(file.get("filename"), f"{where}.file.filename") or None)
+
+
+def _read_input_file(part: dict[str, object], where: str, _: Beside) -> Block:
+    _refuse_file_id(part, where)
+    name = text_in(part.pop("filename", None), f"{where}.filename") or None
+    address = needed_text(part.pop("file_data", None) or part.pop("file_url", None), f"{where}.file_data (or file_url)")
+    return FileBlock(source_of(address), filename=name)
+
+
+def _refuse_file_id(part: dict[str, object], where: str) -> None:
+    if part.get("file_id"):
+        raise HistoryError(f"{where} has a 'file_id'; a file known only to one service cannot travel")
+
+
+_READERS: dict[str, _Reader] = {
+    "input_text": _read_text,
+    "output_text": _read_text,
+    "refusal": _read_refusal,
+    "redacted_thinking": _read_redacted,
+    "reasoning": _read_reasoning,
+    "tool_call": _read_call,
+    "tool_result": _read_result,
+    "document": _read_document,
+    "image": _medium("image"),
+    "audio": _medium("audio"),
+    "video": _medium("video"),
+    "image_url": _read_image_url,
+    "input_image": _read_input_image,
+    "input_audio": _read_audio,
+    "file": _read_file,
+    "input_file": _read_input_file,
+}

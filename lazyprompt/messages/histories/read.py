@@ -1,0 +1,250 @@
+"""Reads a history: each item in its own form, which one table of shapes tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from lazyprompt._base.client_objects import members_of, plain
+from lazyprompt.errors import HistoryError, MediaError
+from lazyprompt.messages.histories.gemini import read_content
+from lazyprompt.messages.histories.langchain import TYPES, read_message, read_tuple
+from lazyprompt.messages.histories.openai import message_from_openai, parted
+from lazyprompt.messages.histories.responses import ITEMS, continues, read_item
+from lazyprompt.messages.histories.roles import LANGCHAIN_WORDS
+from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lazyprompt._base.json import Fields
+
+_ACCEPTED = (
+    "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
+    "message, or a Msg"
+)
+_PAIR = 2
+
+
+class Shape(NamedTuple):
+    """A form of message dicts, and how it is known.
+
+    Attributes:
+        name: The form, for errors.
+        keys: The keys that such a dict has.
+        types: The values of ``type`` that it has; empty where it says nothing of its form.
+        read: The reader: of the dict, its place for errors, and the calls still without a result.
+        lacks: Keys by which another form is told from it.
+    """
+
+    name: str
+    keys: frozenset[str]
+    types: frozenset[str]
+    read: Callable[[Fields, str, Mapping[str, str]], tuple[Msg, ...]]
+    lacks: frozenset[str] = frozenset()
+
+    def fits(self, item: Fields) -> bool:
+        """Return True if a dict is of this form."""
+        return (
+            self.keys <= item.keys() and self.lacks.isdisjoint(item) and (not self.types or item["type"] in self.types)
+        )
+
+
+def _from_openai(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
+    return parted(message_from_openai(item, where, list(waiting)))
+
+
+def _only(*keys: str) -> Callable[[Fields, str, Mapping[str, str]], tuple[Msg, ...]]:
+    """Return the reader of a dict in which only these keys are the message."""
+    return lambda item, where, waiting: _from_openai({key: item[key] for key in keys if key in item}, where, waiting)
+
+
+SHAPES = (
+    Shape("a content of Gemini", frozenset({"parts"}), frozenset(), read_content),
+    Shape("an item of the Responses API", frozenset({"type"}), frozenset(ITEMS), read_item, frozenset({"stop_reason"})),
+    Shape("a message of LangChain", frozenset({"type"}), TYPES, read_message),
+    Shape("an answer of Anthropic", frozenset({"content", "stop_reason"}), frozenset(), _only("role", "content")),
+    Shape(
+        "a Msg of AgentScope",
+        frozenset({"name", "role", "content", "timestamp"}),
+        frozenset(),
+        _only("name", "role", "content", "url", "metadata"),
+    ),
+)
+"""The forms of dicts beside OpenAI's, which Anthropic's messages share."""
+
+_OPENAI = Shape("a message of OpenAI or Anthropic", frozenset(), frozenset(), _from_openai)
+_RESPONSES = SHAPES[1]
+# The shapes of a list for the Responses API.
+_ITEMS = (_RESPONSES, _OPENAI)
+# A dict with none of these keys is of none of the shapes.
+_MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
+
+
+class Read(NamedTuple):
+    """A message that was read from items of a history.
+
+    Attributes:
+        message: The message.
+        first: The index of its first item.
+        end: The index behind its last item.
+    """
+
+    message: Msg
+    first: int
+    end: int
+
+
+def without_role_names(history: Sequence[object], reads: Sequence[Read]) -> list[Msg]:
+    """Return the messages that were read; one that names no speaker has no name, unless it was given as a Msg."""
+    return [
+        message
+        if message.name != message.role or isinstance(history[first], Msg)
+        else Msg("", message.content, message.role, message.url, message.metadata)
+        for message, first, _ in reads
+    ]
+
+
+def is_openai(item: Fields) -> bool:
+    """Return True if a dict is read as an OpenAI message (or Anthropic's, which is like it)."""
+    return _MARKS.isdisjoint(item) or not any(shape.fits(item) for shape in SHAPES)
+
+
+def messages_of(history: object) -> tuple[Msg, ...]:
+    """Read the messages of a history; see :func:`read_history`."""
+    return tuple(each.message for each in read_history(history))
+
+
+def read_history(history: object) -> list[Read]:
+    """Read a history, each item in its own form.
+
+    Args:
+        history: Pairs, message dicts of any provider, LangChain's messages and Msg, in any mixture.
+
+    Returns:
+        The messages, each with the items that it is made of.
+
+    Raises:
+        HistoryError: It is no list, or an item has no accepted shape, or could be of two; the message names its index.
+    """
+    if not isinstance(history, list | tuple):
+        raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_ACCEPTED}")
+    items = cast("Sequence[object]", history)
+    found: list[Read] = []
+    # The calls without a result yet, by id, with the tool's name.
+    waiting: dict[str, str] = {}
+    # The shape of the item before.
+    before: Shape | None = None
+    for index, item in enumerate(items):
+        where = f"history[{index}]"
+        shape: Shape | None = None
+        if isinstance(item, Msg):
+            new: tuple[Msg, ...] = (item,)
+        elif isinstance(item, list | tuple):
+            new = _read_pair(cast("Sequence[object]", item), where, items)
+        else:
+            fields = message_fields(item)
+            if fields is None:
+                raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {_ACCEPTED}")
+            shape, new = _read_dict(fields, where, waiting)
+        # In a list for the Responses API, plain messages stand between the items.
+        near = (before is _RESPONSES and shape in _ITEMS) or (shape is _RESPONSES and before in _ITEMS)
+        if near and continues(found[-1].message, new[0]):
+            found[-1] = Read(_joined(found[-1].message, new[0]), found[-1].first, index + 1)
+        else:
+            found += [Read(message, index, index + 1) for message in new]
+        before = shape
+        for block in [block for message in new for block in message.blocks]:
+            if isinstance(block, ToolUseBlock):
+                waiting[block.id] = block.name
+            elif isinstance(block, ToolResultBlock):
+                waiting.pop(block.id, None)
+    return found
+
+
+def _joined(first: Msg, second: Msg) -> Msg:
+    blocks = (*first.blocks, *second.blocks)
+    return Msg(first.name, blocks, first.role, first.url, first.metadata or second.metadata)
+
+
+def _read_dict(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Shape, tuple[Msg, ...]]:
+    shapes = [] if _MARKS.isdisjoint(item) else [shape for shape in SHAPES if shape.fits(item)]
+    if len(shapes) > 1 or (shapes and shapes[0].read is read_content and "content" in item):
+        names = " or ".join([*(shape.name for shape in shapes), *(["a message with 'content'"] * (len(shapes) == 1))])
+        raise HistoryError(f"{where} could be {names}: it has {', '.join(map(repr, item))}; leave out the keys of one")
+    shape = shapes[0] if shapes else _OPENAI
+    try:
+        return shape, shape.read(item, where, waiting)
+    except (HistoryError, MediaError) as error:
+        if str(error).startswith(where):
+            raise
+        raise type(error)(f"{where}: {error}") from error
+
+
+def message_fields(item: object) -> Fields | None:
+    """Return the fields of a message dict, or of an object with the attributes of a message; ``None`` for all else."""
+    if isinstance(item, dict):
+        return cast("Fields", item)
+    if members_of(item) is not None:
+        return cast("Fields", plain(item))
+    for names in _ATTRIBUTES:
+        if all(hasattr(item, name) for name in names[:2]):
+            return {name: value for name in names if (value := getattr(item, name, None)) is not None}
+    return None
+
+
+# The attributes of message objects that are no client's: AgentScope's, LangChain's and Gemini's. The first two tell.
+_ATTRIBUTES = (
+    ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
+    (
+        "type",
+        "content",
+        "name",
+        "role",
+        "tool_calls",
+        "tool_call_id",
+        "status",
+        "additional_kwargs",
+        "invalid_tool_calls",
+    ),
+    ("role", "parts"),
+)
+
+
+def _read_pair(pair: Sequence[object], where: str, history: Sequence[object]) -> tuple[Msg, ...]:
+    """Read a pair of question and answer, or a LangChain tuple of role and content."""
+    if len(pair) != _PAIR:
+        raise HistoryError(f"{where} has {len(pair)} items; a pair is [question, answer]")
+    if _is_langchain(pair) and not _is_pair(pair, where, history):
+        return (read_tuple(str(pair[0]), pair[1], where),)
+    roles = ("user", "assistant")
+    for role, text in zip(roles, pair, strict=True):
+        if not isinstance(text, str | list | tuple):
+            raise HistoryError(f"{where}: the {role}'s part is a {type(text).__name__}; give text or a list of blocks")
+    return tuple(
+        message
+        for role, part in zip(roles, pair, strict=True)
+        for message in _read_dict({"role": role, "content": part}, where, {})[1]
+    )
+
+
+def _is_langchain(pair: Sequence[object]) -> bool:
+    return isinstance(pair[0], str) and pair[0] in LANGCHAIN_WORDS
+
+
+def _is_pair(pair: Sequence[object], where: str, history: Sequence[object]) -> bool:
+    """Return True if a pair that begins with a role of LangChain is a question and its answer all the same.
+
+    A list is one, for LangChain has tuples; a tuple is none. The other pairs of the same type must agree: a question
+    may be just such a word, and no question may change the role of an answer.
+
+    Raises:
+        HistoryError: They do not agree.
+    """
+    others = [each for each in history if type(each) is type(pair)]
+    has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)
+    if has_questions != isinstance(pair, list):
+        raise HistoryError(
+            f"{where} begins with {pair[0]!r}, which can be the role of a LangChain tuple or a question; for a message "
+            "write {'role': ..., 'content': ...} or give tuples alone, for a question {'role': 'user', 'content': ...}"
+        )
+    return has_questions

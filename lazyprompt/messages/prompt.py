@@ -1,0 +1,286 @@
+"""A prompt as values, and its layout as segments. Nothing here is ever parsed back out of rendered text.
+
+The one data structure behind both is *parts*: a list of strings in which the even items are trusted (the developer's
+template, the model's markers) and the odd items are not (values, history, tool results). Such a list starts and ends
+with a trusted item, empty where there is none; two lists are joined with an empty untrusted item between them. Whether
+text is trusted is therefore its place in the list, which costs nothing to keep and nothing to look up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+from lazyprompt._base.display import html_of
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_text
+from lazyprompt._base.trusted import is_trusted
+from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.messages.history import History, HistoryLike
+from lazyprompt.messages.tools import ToolLike, ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lazyprompt.messages.encoding import TokenizerLike
+
+# The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
+MARKERS = "markers"
+
+
+class CountsText(Protocol):
+    """Anything that counts the tokens of a text."""
+
+    def count_text(self, text: str) -> int:
+        """The number of tokens of a text."""
+        ...
+
+
+class Segment(NamedTuple):
+    """A run of rendered text with one origin.
+
+    Attributes:
+        text: The text, control sequences neutralised where it is not trusted.
+        slot: Where it came from: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``,
+            ``input``, ``label``, or ``markers``.
+        trusted: Whether the developer (or the model's own layout) wrote it.
+    """
+
+    text: str
+    slot: str
+    trusted: bool
+
+
+class Composition(NamedTuple):
+    """What a text is made of.
+
+    Attributes:
+        parts: Trusted and untrusted text in turn; the first and the last are trusted.
+        slots: The slot of each part.
+        note: The reason why origins are lost, if they are; only control sequences of the template are trusted then.
+    """
+
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+    note: str = ""
+
+
+@read_only
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class Rendered:
+    """A flat prompt that knows where each of its characters came from.
+
+    Args:
+        parts: Trusted and untrusted text in turn; the first and the last are trusted.
+        slots: The slot of each part.
+        note: The reason why origins are lost, if they are.
+    """
+
+    text: str
+    """The whole text."""
+    _laid: Composition | Callable[[], Composition]
+
+    def __init__(self, parts: Iterable[str], slots: Iterable[str], note: str = "") -> None:
+        laid = Composition(tuple(parts), tuple(slots), note)
+        object.__setattr__(self, "_laid", laid)
+        object.__setattr__(self, "text", "".join(laid.parts))
+
+    @classmethod
+    def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
+        """A text whose origins are found out when somebody asks for them.
+
+        Args:
+            text: The text.
+            lay: What finds them out; the parts it gives make up the text.
+
+        Returns:
+            The flat prompt.
+        """
+        made = cls.__new__(cls)
+        object.__setattr__(made, "_laid", lay)
+        object.__setattr__(made, "text", text)
+        return made
+
+    def _known(self) -> Composition:
+        laid = self._laid
+        if not isinstance(laid, Composition):
+            # Two threads that come at once find the same.
+            laid = laid()
+            object.__setattr__(self, "_laid", laid)
+        return laid
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Trusted and untrusted text in turn; the first and the last are trusted."""
+        return self._known().parts
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slot of each part."""
+        return self._known().slots
+
+    @property
+    def note(self) -> str:
+        """The reason why origins are lost, if they are; only control sequences of the template are trusted then."""
+        return self._known().note
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments in order; neighbours of one origin are one segment, empty ones are left out."""
+        segments: list[Segment] = []
+        for index, (text, slot) in enumerate(zip(self.parts, self.slots, strict=True)):
+            trusted = is_trusted(index, text)
+            if not text:
+                continue
+            if segments and segments[-1][1:] == (slot, trusted):
+                segments[-1] = Segment(segments[-1].text + text, slot, trusted)
+            else:
+                segments.append(Segment(text, slot, trusted))
+        return tuple(segments)
+
+    def tokens(self, counter: CountsText) -> dict[str, int]:
+        """How many tokens each slot costs.
+
+        Each segment is counted for itself: a token that would span two segments counts in both.
+
+        Args:
+            counter: Anything with ``count_text(text) -> int``.
+
+        Returns:
+            Tokens by slot, in the order in which the slots first appear.
+        """
+        counts: dict[str, int] = {}
+        for text, slot, _ in self.segments:
+            counts[slot] = counts.get(slot, 0) + counter.count_text(text)
+        return counts
+
+    def encode(self, tokenizer: TokenizerLike) -> list[int]:
+        """Token ids in which only trusted text can become a special token.
+
+        What is not trusted becomes ordinary tokens, whatever it says; for text that holds no control sequences these
+        are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
+
+        Args:
+            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
+
+        Returns:
+            The ids.
+
+        Raises:
+            TokenizerError: It is no such tokenizer.
+        """
+        from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only ids need it
+
+        return encode(self.parts, tokenizer).ids
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rendered) and self.segments == other.segments
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Rendered({list(self.segments)!r})"
+
+    def __reduce__(self) -> tuple[type[Rendered], Composition]:
+        return Rendered, self._known()
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+
+@read_only
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that knows which of it came from values.
+
+    Args:
+        parts: Trusted and untrusted text in turn; the first and the last are trusted.
+        slots: The slot of each part.
+    """
+
+    parts: tuple[str, ...] = ("",)
+    slots: tuple[str, ...] = (MARKERS,)
+
+    @classmethod
+    def trusted(cls, text: str, slot: str) -> Text:
+        """Text the developer wrote."""
+        return cls((text,), (slot,))
+
+    def __str__(self) -> str:
+        return "".join(self.parts)
+
+    def __bool__(self) -> bool:
+        return any(self.parts)
+
+
+def _developers(given: Text | str, slot: str) -> Text:
+    """A part of an instruction: what has no origins is the developer's own."""
+    if isinstance(given, Text):
+        return given
+    return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
+
+
+@read_only
+@dataclass(frozen=True, slots=True, init=False)
+class Prompt:
+    """What a model is to be told, before it takes any model's form.
+
+    Args:
+        system: The system text; ``None`` leaves it to the model family, or else to the default.
+        instruction: The system-level instruction with its values; a plain string is the developer's own.
+        user: The user-level instruction with its values; a plain string is the developer's own.
+        input: What the user says now, which nothing trusts; ``None`` where the history waits for the assistant.
+        history: What was said before, in any accepted form.
+        tools: The tools the model may call.
+        label: What the assistant is to answer, in training data.
+
+    Raises:
+        TemplateError: System text or instruction is no text.
+        SlotError: Input or label is no text.
+        HistoryError: The history has no accepted shape.
+        ToolsError: A tool cannot be described.
+    """
+
+    system: str | None
+    instruction: Text
+    user: Text
+    input: str | None
+    history: History
+    tools: ToolSet
+    label: str | None
+
+    def __init__(
+        self,
+        system: str | None = None,
+        instruction: Text | str = "",
+        user: Text | str = "",
+        input: str | None = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | History | None = None,
+        tools: Iterable[ToolLike] | ToolSet | None = None,
+        label: str | None = None,
+    ) -> None:
+        values = {
+            "system": checked_text(system, "the system text", TemplateError),
+            "instruction": _developers(instruction, "instruction"),
+            "user": _developers(user, "user"),
+            "input": checked_text(input, "the input", SlotError),
+            "history": History.of(history),
+            "tools": ToolSet.of(tools),
+            "label": checked_text(label, "the label", SlotError),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def evolve(self, **changes: object) -> Self:
+        """A copy with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
+
+    def _repr_html_(self) -> str:
+        return html_of(self)

@@ -1,0 +1,135 @@
+"""The prompters of the documents: for conversations, for one instruction, and for no prompt at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from lazyprompt.errors import HistoryError, TemplateError
+from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.rendering.prompt_template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
+from lazyprompt.safety.policy import OFF
+from lazyprompt.templates.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lazyprompt.messages.history import History, HistoryLike
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.budgeted import BudgetLike
+    from lazyprompt.safety.policy import Policy
+    from lazyprompt.templates.instruction import Instruction, Syntax
+
+
+class ChatPrompter(Prompter):
+    """A prompt for conversations: system turn, tools, history, and what the user says now.
+
+    Args:
+        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
+        extra_keys: Names of further slots, listed under headers behind the instruction.
+        show: Whether each prompt is written to the standard error as well.
+        tools: Tools the model may always call.
+        history: What every conversation begins with.
+        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
+        enable_system: Whether there is a system turn. Without one, a string instruction goes before the user's text.
+        extro_keys: The documents' spelling of ``extra_keys``.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
+        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
+
+    Raises:
+        TemplateError: The instruction or an extra key is wrong.
+        ToolsError: A tool cannot be described.
+        HistoryError: The history has no accepted shape.
+    """
+
+    def __init__(  # noqa: PLR0913 - the signature is the documents'
+        self,
+        instruction: Instruction = None,
+        extra_keys: str | Iterable[str] | None = None,
+        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
+        tools: ToolsLike = None,
+        history: HistoryLike | None = None,
+        *,
+        system: str | None = None,
+        enable_system: bool = True,
+        extro_keys: str | Iterable[str] | None = None,
+        syntax: Syntax = "slots",
+        budget: BudgetLike | None = None,
+    ) -> None:
+        keys = _one_of(extra_keys, extro_keys)
+        template = ChatInstructionTemplate(instruction, keys, syntax)
+        if not enable_system:
+            template = template.at_user_level()
+        super().__init__(
+            template,
+            ChatPromptTemplate(system_turn=enable_system),
+            system=system if enable_system else "",
+            tools=tools,
+            history=history,
+            show=show,
+            budget=budget,
+        )
+
+
+class AlpacaPrompter(Prompter):
+    """A prompt of one instruction and one response, in the Alpaca form. It has no turns, and so no history.
+
+    Args:
+        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
+        extra_keys: Names of further slots, listed under headers behind the instruction.
+        show: Whether each prompt is written to the standard error as well.
+        tools: Tools the model may always call.
+        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
+        extro_keys: The documents' spelling of ``extra_keys``.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
+        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
+
+    Raises:
+        TemplateError: The instruction or an extra key is wrong.
+        ToolsError: A tool cannot be described.
+    """
+
+    def __init__(
+        self,
+        instruction: Instruction = None,
+        extra_keys: str | Iterable[str] | None = None,
+        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
+        tools: ToolsLike = None,
+        *,
+        system: str | None = None,
+        extro_keys: str | Iterable[str] | None = None,
+        syntax: Syntax = "slots",
+        budget: BudgetLike | None = None,
+    ) -> None:
+        super().__init__(
+            AlpacaInstructionTemplate(instruction, _one_of(extra_keys, extro_keys), syntax),
+            AlpacaPromptTemplate(),
+            system=system,
+            tools=tools,
+            show=show,
+            budget=budget,
+        )
+
+    def _past(self, history: HistoryLike | History | None) -> History:
+        if history:
+            raise HistoryError("the Alpaca form has no turns and takes no history; use ChatPrompter")
+        return super()._past(None)
+
+
+class EmptyPrompter(Prompter):
+    """No prompt at all: the flat form is the input, character by character; the dict form is one user message.
+
+    The input is taken as it is, also the control sequences in it: give it only text of your own.
+    """
+
+    _default_safety: ClassVar[Policy] = OFF
+
+    def __init__(self) -> None:
+        super().__init__(InstructionTemplate(), PromptTemplate("{input}"), system="")
+
+
+def _one_of(
+    extra_keys: str | Iterable[str] | None, extro_keys: str | Iterable[str] | None
+) -> str | Iterable[str] | None:
+    if extra_keys is not None and extro_keys is not None:
+        raise TemplateError("extra_keys and extro_keys are the same parameter; give one of them")
+    return extro_keys if extra_keys is None else extra_keys

@@ -1,0 +1,137 @@
+"""A layout that follows a model family's own chat template."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.rendering.history_turns import put_history
+from lazyprompt.rendering.layout import Fields, Laid, Run, tool_parts, turn_literals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.messages.history import History
+    from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.rendering.markers import Markers
+
+
+class FamilyLayout:
+    """The layout of a model family: the markers hold all the spacing, and an empty system turn is left out.
+
+    Args:
+        markers: The family's markers.
+    """
+
+    __slots__ = ("_constant_system", "_constant_tools", "_generation", "_markers", "literals", "opening")
+
+    def __init__(self, markers: Markers) -> None:
+        self._markers = markers
+        self._constant_system: Run | None = None
+        self._constant_tools: ToolSet | None = None
+        self._generation = markers.soa if markers.generation is None else markers.generation
+        stops_short = markers.soa.startswith(self._generation)
+        self.opening = markers.soa[len(self._generation) :] if stops_short else ""
+        begin, closing = markers.bos + markers.sos + markers.preamble, markers.eoh + self._generation
+        self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
+
+    def lay(self, fields: Fields) -> Laid:
+        """Put the fields in order, as the family's chat template does with the same messages."""
+        markers = self._markers
+        known = self._constant_system if fields.tools is self._constant_tools else None
+        system, said = known or self._system(fields), self._said(fields)
+        laid = Laid(markers.bos)
+        if markers.system_place == "turn":
+            laid.add(*system)
+            put_history(fields.history, markers, laid)
+        elif fields.history and (markers.system_place == "first_user" or said is None):
+            _put_into_first_turn(system, fields.history, markers, laid)
+        else:
+            put_history(fields.history, markers, laid)
+            # Without a user turn, the system text is one.
+            if said is not None:
+                said = (*system[0], "", *said[0]), (*system[1], MARKERS, *said[1])
+            elif any(system[0][2:-2]):
+                said = self._trimmed(system[0][2:-2]), system[1][2:-2]
+        if said is not None:
+            laid.own(markers.soh)
+            laid.add(*said)
+            laid.own(markers.eoh)
+        laid.own(self._generation)
+        return laid
+
+    def folded(self, fields: Fields, constant: frozenset[str]) -> FamilyLayout:
+        """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
+        layout = FamilyLayout(self._markers)
+        if constant >= {"system", "instruction"}:
+            layout._constant_system = self._system(fields)
+            # With other tools, given at a call, the turn is another one.
+            layout._constant_tools = fields.tools
+        return layout
+
+    @property
+    def constant_parts(self) -> int:
+        """How many parts the constant system turn has, with what stands before it."""
+        constant = self._constant_system if self._markers.system_place == "turn" else None
+        return 2 + len(constant[0]) if constant else 1
+
+    def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
+        """What invites the assistant to speak."""
+        return self._generation
+
+    def _system(self, fields: Fields) -> Run:
+        """The whole system turn, or nothing."""
+        markers = self._markers
+        system = f"{fields.system}\n" if fields.system and any(fields.instruction) else fields.system
+        parts: Sequence[str] = (system, "", *fields.instruction)
+        slots = ("system", MARKERS, *fields.instruction_slots)
+        if "system" in markers.trim:
+            parts = stripped(parts)
+        if fields.tools.names:
+            # What parts the tools from the text before them has no place where there is none.
+            description = markers.tools if any(parts) else markers.tools.lstrip("\n")
+            tools, tool_slots = tool_parts(fields.tools, description, markers.tool_join)
+            parts, slots = (*parts, "", *tools), (*slots, MARKERS, *tool_slots)
+        if not any(parts) and not markers.preamble:
+            return ("",), (MARKERS,)
+        opening = markers.sos + markers.preamble
+        return (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
+
+    def _said(self, fields: Fields) -> Run | None:
+        """What the user says now; None where nobody speaks."""
+        if not fields.input and not any(fields.user):
+            return None
+        parts = (*fields.user, fields.input or "", "")
+        return self._trimmed(parts), (*fields.user_slots, "input", MARKERS)
+
+    def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
+        """The parts of a user turn, without white space around them where the family's template strips it."""
+        return stripped(parts) if "user" in self._markers.trim else parts
+
+
+def stripped(parts: Sequence[str]) -> list[str]:
+    """Parts without white space at both ends, as the templates of some families treat each text."""
+    texts = [*parts]
+    for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
+        for index in indexes:
+            text = strip(texts[index])
+            # What is not changed stays the value it is: JSON begins and ends with no space.
+            if text != texts[index]:
+                texts[index] = text
+            if text:
+                break
+    return texts
+
+
+def _put_into_first_turn(system: Run, history: History, markers: Markers, laid: Laid) -> None:
+    """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
+    turns = Laid()
+    if not history.questions and history.messages[0].role != "user":
+        turns.own(markers.soh)
+        turns.own(markers.eoh)
+    put_history(history, markers, turns)
+    # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
+    slots = turns.slots
+    laid.add(turns.parts[:3], slots[:3])
+    laid.add(*system)
+    laid.extend(turns.parts[3:], slots[3:])

@@ -1,0 +1,250 @@
+"""Markers: the signs a model family puts around system text, turns, tool results and tool calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
+
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_text
+from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.rendering.families import FAMILIES, TOOLS_SECTION
+from lazyprompt.rendering.family_names import bare, known
+from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
+
+SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
+
+# A token inside a marker: <…>, [… ], or the flowers some families use. What is left between tokens is plain text.
+_TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
+
+
+class HasMarkers(Protocol):
+    """A chat template."""
+
+    def derived_markers(self) -> Markers:
+        """Return the markers that lay out plain chats as the template does."""
+        ...
+
+
+@read_only
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """What a model expects around each part of a flat prompt. All are text; ``""`` is no marker.
+
+    Args:
+        sos: Start of system.
+        eos: End of system.
+        soh: Start of human.
+        eoh: End of human.
+        soa: Start of assistant.
+        eoa: End of assistant.
+        soe: Start of a tool's result (of the environment).
+        eoe: End of a tool's result.
+        tool_start: What stands before the name in a tool call.
+        tool_args: What stands between name and arguments, which are JSON.
+        tool_end: What stands behind the arguments.
+        stop: Texts at which an engine should stop, beside the model's end of text.
+        system: The system text the family itself brings; ``None`` if it brings none, ``""`` if it wants none.
+        bos: What the prompt begins with.
+        generation: What invites the assistant to speak, where that is not ``soa``.
+        tools: How tools are described; ``{tools}`` is their JSON.
+        tool_join: What stands between two tools, each as JSON; ``None`` writes one JSON list.
+        result_join: What stands between two results that answer one message; ``None`` makes a turn of each.
+        exact: Whether the markers hold all the spacing of the model's own template, so that nothing is added.
+        system_place: Where an exact layout puts the system text: its own turn, or the first or last user turn.
+        trim: The roles whose text the model's template strips: of ``system``, ``user``, ``assistant``, ``tool``.
+        preamble: What an exact layout writes before any system text, also where there is none.
+        controls: Further texts that the model reads as structure.
+        family: The name of the family.
+
+    Raises:
+        TemplateError: A marker is no text, or a role or place is unknown.
+    """
+
+    sos: str = ""
+    eos: str = ""
+    soh: str = ""
+    eoh: str = ""
+    soa: str = ""
+    eoa: str = ""
+    soe: str = ""
+    eoe: str = ""
+    tool_start: str = ""
+    tool_args: str = ""
+    tool_end: str = ""
+    stop: tuple[str, ...] = ()
+    system: str | None = None
+    bos: str = ""
+    generation: str | None = None
+    tools: str = TOOLS_SECTION
+    tool_join: str | None = None
+    result_join: str | None = None
+    exact: bool = False
+    system_place: SystemPlace = "turn"
+    trim: tuple[str, ...] = ()
+    preamble: str = ""
+    controls: tuple[str, ...] = ()
+    family: str = ""
+
+    def __post_init__(self) -> None:
+        for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools", "preamble"):
+            value = cast("object", getattr(self, name))
+            if not isinstance(value, str):
+                raise TemplateError(f"marker {name} is a {type(value).__name__}; a marker is text, '' for none")
+        stop = cast("object", self.stop)
+        if not isinstance(stop, list | tuple) or not all(isinstance(text, str) for text in cast("list[object]", stop)):
+            raise TemplateError(f"stop is a list of texts, not {self.stop!r}")
+        checked_text(self.system, "the system text of the markers", TemplateError)
+        object.__setattr__(self, "stop", tuple(self.stop))
+        if isinstance(cast("object", self.trim), bool | str) or not _TRIMMED.issuperset(self.trim):
+            raise TemplateError(f"trim {self.trim!r} is no list of roles; known are {', '.join(sorted(_TRIMMED))}")
+        object.__setattr__(self, "trim", tuple(self.trim))
+        if self.system_place not in get_args(SystemPlace):
+            raise TemplateError(f"system_place {self.system_place!r} is unknown; known are {get_args(SystemPlace)}")
+        if self.tools.count("{tools}") != 1:
+            raise TemplateError(f"tools must hold {{tools}} once, where their JSON goes; given was {self.tools!r}")
+
+    @classmethod
+    def for_model(cls, name: str) -> Markers:
+        """The markers of a model's family.
+
+        Args:
+            name: A model or family: ``Qwen2.5-7B-Instruct``, ``Qwen/Qwen2.5-7B-Instruct``, ``qwen2.5``.
+
+        Returns:
+            The family's markers.
+
+        Raises:
+            TemplateError: No family is known for the name; the message lists the nearest and how to give your own.
+        """
+        if not isinstance(cast("object", name), str):
+            raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
+        return _of_model(name)
+
+    @classmethod
+    def from_chat_template(cls, template: HasMarkers) -> Markers:
+        """Markers that take the place of a model's chat template for plain chats, in a fraction of its time.
+
+        They are found by trying the template out, and proven on other chats. Tools, calls and thoughts they do not
+        know: for those there is the template itself.
+
+        Args:
+            template: A :class:`lazyprompt.ChatTemplate`.
+
+        Returns:
+            The markers.
+
+        Raises:
+            TemplateError: No markers say what the template does; the message says why.
+        """
+        return template.derived_markers()
+
+    @classmethod
+    def families(cls) -> tuple[str, ...]:
+        """The names of the known families."""
+        return tuple(FAMILIES)
+
+    @classmethod
+    def known_sequences(cls) -> frozenset[str]:
+        """Return the control sequences of all families together, without those that are words.
+
+        They are for prompts whose model is not known. A word as ``User:`` is structure for its own family alone, and to
+        break it in every text that some other model reads would do harm for nothing; so with what only one tokenizer
+        knows, such as ``<filename>``.
+        """
+        return _known_sequences()
+
+    def evolve(self, **changes: object) -> Self:
+        """A copy with some markers changed.
+
+        Raises:
+            TemplateError: There is no such marker.
+        """
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise TemplateError(
+                    f"there is no marker {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}"
+                )
+        return replace(self, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
+
+    @property
+    def turn_sequences(self) -> frozenset[str]:
+        """The texts that open or close a turn of this family."""
+        # Some templates put an empty thought into the turns of the past; a thought is no turn.
+        return tokens_in(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop) - _THOUGHT
+
+    @property
+    def control_sequences(self) -> frozenset[str]:
+        """The texts that this family reads as structure: of turns, tools and generation."""
+        markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
+        described = frozenset[str](_TOKEN.findall(self.tools))
+        # Between their tokens these hold prose and JSON, which are no sequences of their own. In the prose a word as
+        # <function-name> is for the reader: of plain tags only those count that are closed somewhere.
+        prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
+        return self.turn_sequences.union(described - prose, self.controls, *map(_TOKEN.findall, markers))
+
+
+def tokens_in(*markers: str) -> frozenset[str]:
+    """The tokens in markers, or a marker that has none."""
+    found: set[str] = set()
+    for marker in markers:
+        tokens = _TOKEN.findall(marker)
+        whole = marker.strip()
+        found.update(tokens or ([whole] if 1 < len(whole) < _LONGEST_PLAIN_MARKER else ()))
+    return frozenset(found)
+
+
+@lru_cache
+def _family(name: str) -> Markers:
+    fields = cast("dict[str, Any]", FAMILIES[name])
+    controls = (*fields.get("controls", ()), *tokens_of_calls(name), *tokens_of_tokenizer(name))
+    return Markers(**{**fields, "family": name, "controls": controls})
+
+
+@lru_cache(maxsize=256)
+def _of_model(name: str) -> Markers:
+    if (exact := name.strip().lower()) in FAMILIES:
+        return _family(exact)
+    if (found := known(name)) is not None:
+        if found.beyond:
+            raise TemplateError(
+                f"{name!r} is known, but markers cannot follow its chat template: {found.beyond}; render the template "
+                "itself with ChatTemplate.load(...), out of the model's tokenizer directory or its GGUF file"
+            )
+        return _family(found.family)
+    # A model's name is much longer than a family's, so its beginning alone is held against theirs.
+    model = bare(name)
+    beginning = re.match(r"[a-z]*-?[\d.]*", model)
+    near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
+    raise TemplateError(
+        f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
+        '(format="openai"; --format openai); else see all families with `lazyprompt families`, name the family itself, '
+        "or give markers of your own: with_markers(Markers(...))"
+    )
+
+
+@lru_cache(maxsize=1)
+def _known_sequences() -> frozenset[str]:
+    return frozenset(
+        text
+        for name, fields in FAMILIES.items()
+        for text in (*Markers(**cast("dict[str, Any]", fields)).control_sequences, *tokens_of_calls(name))
+        if not text[0].isalnum()
+    )
+
+
+TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
+# A plain marker as "USER:" is short; a longer text without tokens is prose, as the description of tools.
+_LONGEST_PLAIN_MARKER = 24
+_TRIMMED = frozenset(("system", "user", "assistant", "tool"))
+_THOUGHT = frozenset(("<think>", "</think>"))
+
+# What ChatPrompter uses where no model is named.
+DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
+
+# The form of tool calls and results where the markers name none: that of Hermes, which most open models have seen.
+PLAIN_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
+PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")

@@ -1,0 +1,322 @@
+"""Prompt templates: which fields a prompt shows, and what stands between them."""
+
+from __future__ import annotations
+
+from itertools import compress, cycle, islice
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from lazyprompt._base.json import JsonText
+from lazyprompt.errors import SafetyError
+from lazyprompt.messages.prompt import MARKERS, Rendered
+from lazyprompt.rendering.family_layout import FamilyLayout
+from lazyprompt.rendering.layout import Fields, Layout
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.rendering.template_layout import TemplateLayout
+from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.rendering.layout import Laid
+    from lazyprompt.safety.policy import Controls
+
+DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
+
+
+class PromptTemplate:
+    """A prompt template of your own.
+
+    Args:
+        text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
+            prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
+        split: What stands right before the answer, for :meth:`Prompter.get_response`; markers may be in it.
+        optional: Runs of the text, in order, that are left out when all their fields are absent.
+
+    Raises:
+        TemplateError: A place is unknown, or an optional run is not in the text.
+    """
+
+    exact_families: ClassVar[bool] = False
+    """Whether a family's own layout takes the place of the text, where the family has one."""
+
+    def __init__(self, text: str, split: str | None = None, *, optional: str | Sequence[str] = ()) -> None:
+        self.text = text
+        self.split = split
+        self.optional = (optional,) if isinstance(optional, str) else tuple(optional)
+        self.layout(DEFAULT_MARKERS)
+
+    def layout(self, markers: Markers) -> Layout:
+        """The template with the markers put in."""
+        if markers.exact and self.exact_families:
+            return FamilyLayout(markers)
+        return TemplateLayout.of(self.text, self.optional, markers)
+
+    def render(self, prompt: Prompt, markers: Markers = DEFAULT_MARKERS, safety: str = "neutralize") -> Rendered:
+        """Lay a prompt out as flat text.
+
+        Args:
+            prompt: The prompt.
+            markers: The markers of the model.
+            safety: What becomes of control sequences in untrusted text: ``neutralize``, ``raise`` or ``off``.
+
+        Returns:
+            The flat prompt, with its segments.
+
+        Raises:
+            SafetyError: There is such a sequence and ``safety`` is ``raise``, or ``safety`` is unknown.
+            HistoryError: There is a history, but the template has no place for it (so with tools and input).
+        """
+        literals = prompt.instruction.parts[0::2] + prompt.user.parts[0::2]
+        fields = Fields(
+            resolved_system(prompt.system, markers),
+            prompt.instruction.parts,
+            prompt.instruction.slots,
+            prompt.user.parts,
+            prompt.user.slots,
+            prompt.input,
+            prompt.history,
+            prompt.tools,
+        )
+        laid = Writer(self, markers, literals, policy_of(safety)).write(fields, prompt.label)
+        return Rendered(laid.parts, laid.slots)
+
+    def answer_in(self, output: str, markers: Markers) -> str:
+        """What stands behind the prompt in an output, or all of it where the prompt is not in it.
+
+        A template with turns has its split in each of them, so the last one counts; else the first, because the answer
+        may hold it too.
+        """
+        mark = self.layout(markers).mark(self.split or "")
+        if not mark or mark not in output:
+            return output
+        return output.rpartition(mark)[2] if "{history}" in self.text else output.partition(mark)[2]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class ChatPromptTemplate(PromptTemplate):
+    """The chat form of the documents; a model family's own layout where one is named.
+
+    Args:
+        system_turn: Whether there is a system turn; without one, tools are described in the user's turn.
+    """
+
+    exact_families: ClassVar[bool] = True
+
+    def __init__(self, *, system_turn: bool = True) -> None:
+        head = "{sos}{system}{instruction}{tools}{eos}\n\n" if system_turn else ""
+        turn = "{soh}\n{user}{input}\n{eoh}" if system_turn else "{soh}\n{tools}{user}{input}\n{eoh}"
+        super().__init__(f"{head}{{history}}\n{turn}{{soa}}\n", "{soa}\n", optional=(turn,))
+
+
+class AlpacaPromptTemplate(PromptTemplate):
+    """The Alpaca form: one instruction, one response, no turns and so no history."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "{system}\n{instruction}\n{tools}\n{user}\n\n### Response:\n",
+            "### Response:\n",
+            optional=("{system}\n", "\n{user}\n\n"),
+        )
+
+
+class TextWriter(Protocol):
+    """What lays a prompt out and guards it: a prompt template with markers, or a model's own chat template."""
+
+    def text(self, fields: Fields, label: str | None = None) -> str:
+        """The flat text."""
+        ...
+
+    def write(self, fields: Fields, label: str | None = None) -> Laid:
+        """The same text as parts, with their slots."""
+        ...
+
+    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """The prompt with an answer, and what is trained of it."""
+        ...
+
+
+# A model that was trained on the form of Alpaca reads each of its headers, also where a template has not all of them.
+# Source: https://github.com/tatsu-lab/stanford_alpaca#data-release
+_ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
+
+
+class Writer:
+    """A prompt template made ready for one instruction and one model: lays a prompt out and guards it.
+
+    Args:
+        template: The template.
+        markers: The markers of the model.
+        literals: The developer's own text in the instruction, whose section headers are structure.
+        safety: What becomes of control sequences in untrusted text.
+    """
+
+    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_markers", "_safety", "_tools", "_unseen")
+
+    def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
+        self._layout = template.layout(markers)
+        self._markers = markers
+        self._safety: Policy = safety
+        # From which part on values are looked at, as long as the tools are these.
+        self._unseen = 1
+        self._tools: ToolSet | None = None
+        # The same text may stand between many values.
+        own = {*self._layout.literals, *literals}
+        headers = frozenset(header for text in (*own, markers.tools) for header in headers_in(text))
+        if headers & _ALPACA:
+            headers |= _ALPACA
+        self._controls = controls_of(markers, headers)
+        self._crossed = any(map(self._controls.may_cross, own))
+        # An answer to be trained may think and call tools, but not end its turn or open another.
+        self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
+
+    def keep(self, fields: Fields, constant: frozenset[str]) -> Writer:
+        """Put in for good what is the same in every prompt this writer will write.
+
+        Args:
+            fields: The fields of any of these prompts.
+            constant: The names of those that never change.
+
+        Returns:
+            The writer itself.
+        """
+        self._layout = self._layout.folded(fields, constant)
+        count = self._layout.constant_parts
+        head = "".join(self._layout.lay(fields).parts[1:count:2])
+        # Tools that are the same in every prompt are looked at once; where something is found, each time.
+        self._unseen = count if self._controls.clean(head) else 1
+        self._tools = fields.tools
+        return self
+
+    def text(self, fields: Fields, label: str | None = None) -> str:
+        """The flat text: the parts of :meth:`write`, joined."""
+        return "".join(self.write(fields, label).parts)
+
+    def write(self, fields: Fields, label: str | None = None) -> Laid:
+        """Lay the fields out.
+
+        Args:
+            fields: The fields.
+            label: The answer, where it is known.
+
+        Returns:
+            The guarded parts with their slots.
+
+        Raises:
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        laid = self._layout.lay(fields)
+        first = self._unseen if fields.tools is self._tools else 1
+        if self._safety.looks and (self._crossed or not self._controls.clean("".join(laid.parts[first::2]))):
+            laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
+        if label is not None:
+            answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)
+            if self._safety.looks:
+                answer = self._label_controls.guard(answer, slots, self._safety)
+            laid.add(answer, slots)
+        return laid
+
+    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """Lay the fields out with an answer behind them, to train a model with.
+
+        Args:
+            fields: The fields.
+            answer: The answer.
+            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
+
+        Returns:
+            The guarded parts, which begin as :meth:`write` has them. Only those that are trained have the slots
+            :class:`~lazyprompt.rendering.layout.Said`.
+
+        Raises:
+            SafetyError: Untrusted text holds a control sequence that is to be refused, or that a turn to be trained
+                would have to be without.
+            FormatError: The answer holds what flat text cannot show.
+        """
+        from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained  # noqa: PLC0415 - prompts need none
+
+        laid = self.write(fields)
+        turns = turns_in(laid.slots)
+        # A template may show the history more than once.
+        wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
+        if any(wanted[:-1]):
+            bare = self._layout.lay(fields)
+            for turn in compress(turns, wanted):
+                self._check_said(bare.parts[turn[0] : turn[-1]], laid.parts[turn[0] : turn[-1]])
+        said = laid_answer(answer, self._markers, self._layout.opening)
+        if self._safety.looks:
+            said.parts = self._label_controls.guard(said.parts, said.slots, self._safety)
+        laid.add(said.parts, said.slots)
+        return with_trained(laid, wanted, self._markers, self._layout.opening)
+
+    def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
+        """Refuse a turn of the history of which the guard leaves something else than of an answer.
+
+        In a prompt, thoughts and calls that are written as text are neutralised: a model is not to learn that form.
+        """
+        for before, after in zip(bare, guarded, strict=True):
+            # JSON stays the same value.
+            if before == after or isinstance(before, JsonText):
+                continue
+            if self._label_controls.guard(["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
+                raise SafetyError(
+                    f"a turn of the history is to be trained, but a prompt shows the control sequences in it broken: "
+                    f"{after!r}; give calls as tool_calls, give the turn as a label of its own, or trust the history: "
+                    'with_safety("off")'
+                )
+
+
+def controls_of(markers: Markers, headers: frozenset[str] = frozenset()) -> Controls:
+    """The control sequences of a model.
+
+    Args:
+        markers: The markers of the model. Nobody knows which model reads a prompt without a family: whatever is
+            structure to any of them is then meant.
+        headers: The section headers that are structure.
+    """
+    known = markers.control_sequences | (frozenset[str]() if markers.family else Markers.known_sequences())
+    return controls_for(known | COMMON_TAGS, headers)
+
+
+def neutralize(text: str, model: str | None = None) -> str:
+    """Text of anybody with the control sequences of a model broken by a backslash, for prompts that you put together.
+
+    Prompters, chat templates and formatters do this themselves. What was made harmless stays as it is.
+
+    Args:
+        text: The text.
+        model: The model that reads it; None is any.
+
+    Raises:
+        TemplateError: There is no such model.
+    """
+    controls = controls_of(_markers_of(model))
+    return text if controls.clean(text) else controls.guard(["", text, ""], ("", "text", ""), NEUTRALIZE)[1]
+
+
+def restore(text: str, model: str | None = None) -> str:
+    """Text that :func:`neutralize` made harmless, as it was before, for showing it to people.
+
+    Args:
+        text: The text. If somebody wrote a broken sequence himself, its backslash goes, too.
+        model: The model that it was made harmless for.
+
+    Raises:
+        TemplateError: There is no such model.
+    """
+    return controls_of(_markers_of(model)).restored(text)
+
+
+def _markers_of(model: str | None) -> Markers:
+    return DEFAULT_MARKERS if model is None else Markers.for_model(model)
+
+
+def resolved_system(system: str | None, markers: Markers) -> str:
+    """The system text: what the developer set, else what the family brings, else the default."""
+    if system is not None:
+        return system
+    return DEFAULT_SYSTEM if markers.system is None else markers.system

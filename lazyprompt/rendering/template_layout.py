@@ -1,0 +1,225 @@
+"""A layout that follows the text of a prompt template."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.messages.history import EMPTY_HISTORY
+from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.rendering.history_turns import put_history
+from lazyprompt.rendering.layout import OWN, Fields, Laid, Run, tool_parts, turn_literals
+from lazyprompt.rendering.markers import TURN_MARKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from lazyprompt.errors import LazyPromptError
+    from lazyprompt.rendering.markers import Markers
+
+_PLACE = re.compile(r"\{(\w+)\}")
+_INPUT = ("input", MARKERS)
+_SYSTEM = ("system",)
+
+
+class _Section(NamedTuple):
+    """A stretch of a prompt template: the names of its fields, and between them runs that are always the same."""
+
+    items: tuple[str | Run, ...]
+    optional: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The fields in it."""
+        return [item for item in self.items if isinstance(item, str)]
+
+
+class TemplateLayout:
+    """A prompt template with the markers put in.
+
+    Args:
+        sections: The template, cut at its optional stretches.
+        markers: The markers.
+    """
+
+    __slots__ = ("_markers", "_plan", "_sections", "_unplaced", "literals")
+    # What a template ends with is all that stands before an answer.
+    opening: str = ""
+
+    def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
+        self._markers = markers
+        self._sections = sections
+        # What each section holds, and the fields one of which must be there.
+        self._plan = tuple((section.items, tuple(section.names) if section.optional else ()) for section in sections)
+        placed = {name for section in sections for name in section.names}
+        self._unplaced = tuple(name for name in _NO_PLACE if name not in placed)
+        fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
+        self.literals: tuple[str, ...] = (
+            *(text for parts, _ in fixed for text in parts[1::2]),
+            *turn_literals(markers),
+        )
+
+    @classmethod
+    def of(cls, text: str, optional: Sequence[str], markers: Markers) -> TemplateLayout:
+        """Read a template.
+
+        Args:
+            text: The template: ``{name}`` for a field of the prompt or a marker.
+            optional: Stretches of the text that are left out when all their fields are absent.
+            markers: The markers.
+
+        Raises:
+            TemplateError: A name is unknown, or an optional stretch is not in the text.
+        """
+        sections: list[_Section] = []
+        rest = text
+        for run in optional:
+            before, found, rest = rest.partition(run)
+            if not found:
+                raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
+            sections += (
+                _Section(_items(before, markers), optional=False),
+                _Section(_items(run, markers), optional=True),
+            )
+        sections.append(_Section(_items(rest, markers), optional=False))
+        return cls(tuple(sections), markers)
+
+    def folded(self, fields: Fields, constant: frozenset[str]) -> TemplateLayout:
+        """This layout with the fields that are the same in every prompt put in for good."""
+        sections = [self._folded(section, fields, constant) for section in self._sections]
+        layout = TemplateLayout(tuple(section for section in sections if section.items), self._markers)
+        layout._unplaced = self._unplaced
+        return layout
+
+    def _folded(self, section: _Section, fields: Fields, constant: frozenset[str]) -> _Section:
+        """A section with its constant fields put in, and what is then constant side by side made one run."""
+        known = [name for name in section.names if name in constant]
+        optional = section.optional and not any(_has_text(name, fields) for name in known)
+        if optional and known == section.names:
+            return _Section((), optional)
+        items: list[str | Run] = []
+        for item in section.items:
+            run = self._run(item, fields) if isinstance(item, str) and item in constant else item
+            before = items[-1] if items else ""
+            if isinstance(run, str) or isinstance(before, str):
+                items.append(run)
+            else:
+                items[-1] = (*before[0], *run[0]), (*before[1], *run[1])
+        return _Section(tuple(items), optional)
+
+    def _run(self, name: str, fields: Fields) -> Run:
+        laid = Laid()
+        _PUT[name](fields, self._markers, laid)
+        return tuple(laid.parts[1:]), tuple(laid.slots[1:])
+
+    def lay(self, fields: Fields) -> Laid:
+        """Put the fields in order.
+
+        Raises:
+            HistoryError: There is a history, but the template has no place for it (so with tools and input).
+        """
+        for name in self._unplaced:
+            if _has_text(name, fields):
+                raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
+        laid = Laid()
+        markers = self._markers
+        for items, needed in self._plan:
+            if needed and not _any_present(needed, fields):
+                continue
+            for item in items:
+                if type(item) is str:
+                    _PUT[item](fields, markers, laid)
+                else:
+                    laid.extend(*item)
+        return laid
+
+    @property
+    def constant_parts(self) -> int:
+        """How many parts stand before the first field."""
+        items, needed = self._plan[0] if self._plan else ((), ())
+        run = items[0] if items else ""
+        return 1 if needed or isinstance(run, str) else 1 + len(run[0])
+
+    def mark(self, split: str) -> str:
+        """The split with the markers in."""
+        return _with_markers(split, self._markers)
+
+
+def _has_text(name: str, fields: Fields) -> bool:
+    return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
+
+
+def _any_present(names: Iterable[str], fields: Fields) -> bool:
+    """Whether a field is there: an input may be there and empty, all else is there when it has text."""
+    for name in names:  # noqa: SIM110 - a generator would cost more than what it looks at
+        if (name == "input" and fields.input is not None) or _has_text(name, fields):
+            return True
+    return False
+
+
+def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
+    """A stretch of a template: runs of fixed text, and names of fields."""
+    pieces = _PLACE.split(_with_markers(text, markers))
+    return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
+
+
+def _with_markers(text: str, markers: Markers) -> str:
+    """A text of a template with its markers in, and the places of its fields left."""
+    known = (*_PUT, *TURN_MARKERS)
+
+    def marker(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in known:
+            raise TemplateError(
+                f"the prompt template has the place {match[0]}{did_you_mean(name, known)}; known are {', '.join(known)}"
+            )
+        return match[0] if name in _PUT else str(getattr(markers, name))
+
+    return _PLACE.sub(marker, text)
+
+
+def _put_system(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add((fields.system,), _SYSTEM)
+
+
+def _put_instruction(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add(fields.instruction, fields.instruction_slots)
+
+
+def _put_tools(fields: Fields, markers: Markers, laid: Laid) -> None:
+    if fields.tools.names:
+        laid.add(*tool_parts(fields.tools, markers.tools, markers.tool_join))
+
+
+def _put_history(fields: Fields, markers: Markers, laid: Laid) -> None:
+    if fields.history is not EMPTY_HISTORY:
+        put_history(fields.history, markers, laid)
+
+
+def _put_user(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.add(fields.user, fields.user_slots)
+
+
+def _put_input(fields: Fields, _: Markers, laid: Laid) -> None:
+    laid.extend((fields.input or "", ""), _INPUT)
+
+
+# How each field of a prompt is put into a layout.
+_PUT: dict[str, Callable[[Fields, Markers, Laid], None]] = {
+    "system": _put_system,
+    "instruction": _put_instruction,
+    "tools": _put_tools,
+    "history": _put_history,
+    "user": _put_user,
+    "input": _put_input,
+}
+
+# What to raise where a template has no place for a field that is there: nothing is left out in silence.
+_NO_PLACE: dict[str, type[LazyPromptError]] = {
+    "instruction": TemplateError,
+    "tools": ToolsError,
+    "history": HistoryError,
+    "user": TemplateError,
+    "input": SlotError,
+}

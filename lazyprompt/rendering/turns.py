@@ -1,0 +1,235 @@
+"""Messages as turns of flat text: tool calls, results, and what flat text cannot show; which of it is trained."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt._base.json import JsonText, dump
+from lazyprompt.errors import FormatError
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.rendering.layout import OWN, End, Laid, Said
+from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lazyprompt.messages.history import History
+    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.rendering.markers import Markers
+
+
+class _Voice(NamedTuple):
+    """The slots of a message: of its texts, of the model's own text between them, and of what ends its turn."""
+
+    text: tuple[str, str]
+    between: tuple[str, str] = OWN
+    end: tuple[str, str] = OWN
+
+
+def _assistants(slot: str) -> _Voice:
+    between = Said(MARKERS)
+    return _Voice((Said(slot), between), (between, between), (between, End(MARKERS)))
+
+
+# As models of many families write thoughts and calls.
+_OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
+_HISTORY = ("history", MARKERS)
+_OTHERS = _Voice(_HISTORY)
+_ASSISTANT = _assistants("history")
+_LABEL = _assistants("label")
+
+
+def put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
+    """Add messages, each as a turn.
+
+    Args:
+        messages: The messages.
+        markers: The markers of the model.
+        laid: What they are added to.
+
+    Raises:
+        FormatError: A message holds media, which flat text cannot show.
+    """
+    folded = markers.exact and markers.system_place != "turn"
+    human = (markers.soh, markers.eoh)
+    around = {
+        "system": human if folded else (markers.sos, markers.eos),
+        "developer": human if folded else (markers.sos, markers.eos),
+        "user": human,
+        "assistant": (markers.soa, markers.eoa),
+    }
+    after_result = False
+    for index, message in enumerate(messages):
+        where = f"history[{index}]"
+        shown: list[Block] = []
+        has_results = False
+        for block in message.blocks:
+            if isinstance(block, ToolResultBlock):
+                _put_result(block, markers, laid, where, joined=after_result)
+                after_result = True
+                has_results = True
+            elif not isinstance(block, ThinkingBlock):
+                shown.append(block)
+        if message.url is not None:
+            raise _url_error(message, where)
+        if has_results and not shown:
+            continue
+        after_result = False
+        before, after = around["user" if message.role == "tool" else message.role]
+        voice = _ASSISTANT if message.role == "assistant" else _OTHERS
+        laid.own(before)
+        _put_blocks(shown, markers, laid, where, voice, trim=message.role in markers.trim)
+        laid.own(after, voice.end)
+
+
+def _url_error(message: Msg, where: str) -> FormatError:
+    return FormatError(f"{where} has the url {message.url!r}, which flat text cannot show; use a dict format")
+
+
+def _put_blocks(
+    blocks: Sequence[Block], markers: Markers, laid: Laid, where: str, voice: _Voice, *, trim: bool
+) -> None:
+    """What one message says, its calls each on a line of their own."""
+    text = _text(blocks, where)
+    text = text.strip() if trim else text
+    laid.extend((text, ""), voice.text)
+    calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+    of_family = markers.tool_start, markers.tool_args, markers.tool_end
+    start, between, end = of_family if markers.tool_start else PLAIN_CALL
+    for index, call in enumerate(calls):
+        if index or text:
+            laid.own("\n", voice.between)
+        laid.own(start, voice.between)
+        laid.extend((JsonText(dump(call.name)[1:-1]), ""), voice.text)
+        laid.own(between, voice.between)
+        laid.extend((dump(call.arguments), ""), voice.text)
+        laid.own(end, voice.between)
+
+
+def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: str, *, joined: bool) -> None:
+    """A tool's result: its own turn, or joined to the turn of the result before it."""
+    text = result.output if isinstance(result.output, str) else _text(result.output, where)
+    soe, eoe = markers.soe, markers.eoe
+    if not soe:
+        soe, eoe = markers.soh + PLAIN_RESULT[0], PLAIN_RESULT[1] + markers.eoh
+    if joined and markers.result_join is not None and laid.parts[-1] == eoe:
+        laid.parts[-1] = markers.result_join
+    else:
+        laid.own(soe)
+    laid.extend((text.strip() if "tool" in markers.trim else text, ""), _HISTORY)
+    laid.own(eoe)
+
+
+def _text(blocks: Iterable[Block], where: str) -> str:
+    """The text of blocks; media has no place in flat text, and is not left out in silence."""
+    texts: list[str] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+        elif not isinstance(block, ToolUseBlock | ThinkingBlock):
+            raise FormatError(
+                f"{where} holds a block of type {block.kind!r}, which flat text cannot show; use a dict format"
+            )
+    return "\n".join(texts)
+
+
+def answers_in(history: History) -> list[Msg]:
+    """The messages of a history that are turns of the assistant, in the order in which they are laid out."""
+    answers = [message for message in history.messages if message.role == "assistant"]
+    return [answer for answer in answers if _has_turn(answer.blocks)]
+
+
+def _has_turn(blocks: Sequence[Block]) -> bool:
+    """Whether a message has a turn beside those of the results in it."""
+    kinds = {block.type for block in blocks} - {"thinking"}
+    return kinds != {"tool_result"}
+
+
+def laid_answer(answer: Msg, markers: Markers, opening: str) -> Laid:
+    """An answer as it stands behind a prompt, with what ends its turn.
+
+    Args:
+        answer: What the assistant says; no results are in it.
+        markers: The markers of the model.
+        opening: What the model says before each answer.
+
+    Returns:
+        Its parts.
+
+    Raises:
+        FormatError: It holds media, which flat text cannot show.
+    """
+    where = "the answer"
+    if answer.url is not None:
+        raise _url_error(answer, where)
+    laid = Laid(opening)
+    blocks = [block for block in answer.blocks if not isinstance(block, ThinkingBlock)]
+    _put_blocks(blocks, markers, laid, where, _LABEL, trim=False)
+    laid.own(markers.eoa, _LABEL.end)
+    return laid
+
+
+def turns_in(slots: Sequence[str]) -> list[range]:
+    """The parts of each turn of the assistant; the last of them is the one that begins with what ends the turn."""
+    turns: list[range] = []
+    begin: int | None = None
+    for index, slot in enumerate(slots):
+        if isinstance(slot, Said):
+            begin = index if begin is None else begin
+            if isinstance(slot, End):
+                turns.append(range(begin, index + 1))
+                begin = None
+    return turns
+
+
+@lru_cache(maxsize=64)
+def _tags_of(markers: Markers) -> re.Pattern[str]:
+    """The tags of a model's own thoughts and calls."""
+    tags = (markers.control_sequences | _OWN_TAGS) - markers.turn_sequences
+    return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})")
+
+
+def with_trained(laid: Laid, wanted: Sequence[bool], markers: Markers, opening: str) -> Laid:
+    """The same text with its parts cut so that each is trained or is not.
+
+    Thoughts and calls may also be written as text in what is trained: their tags are then the model's own, and trusted.
+
+    Args:
+        laid: The parts.
+        wanted: For each turn of the assistant, whether it is trained.
+        markers: The markers of the model.
+        opening: What the model says before each answer: it stands right before each turn.
+
+    Returns:
+        Parts of which only those that are trained have the slots :class:`Said`.
+    """
+    split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
+    parts: list[str] = []
+    slots: list[str] = []
+    old = laid.slots
+    done = 0
+    for turn, trained in zip(turns_in(old), wanted, strict=True):
+        first, last = turn[0], turn[-1]
+        if trained:
+            before, behind = laid.parts[first - 1], laid.parts[last]
+            cut = len(before) - len(opening)
+            parts += (*laid.parts[done : first - 1], before[:cut], "", before[cut:])
+            slots += (*map(str, old[done:first]), MARKERS, Said(MARKERS))
+            for part, slot in zip(laid.parts[first:last], old[first:last], strict=True):
+                # Text and tags take turns, as untrusted and trusted parts do.
+                pieces = [part] if slot == MARKERS or isinstance(part, JsonText) else split(part)
+                parts += pieces
+                slots += [slot] * len(pieces)
+            # What opens the next turn can stand in the same part as the end of this one.
+            parts += (behind[:end], "", behind[end:])
+            slots += (Said(MARKERS), MARKERS, MARKERS)
+        else:
+            parts += laid.parts[done : last + 1]
+            slots += map(str, old[done : last + 1])
+        done = last + 1
+    made = Laid(parts[0])
+    made.extend([*parts[1:], *laid.parts[done:]], [*slots[1:], *old[done:]])
+    return made

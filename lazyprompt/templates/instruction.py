@@ -1,0 +1,356 @@
+"""Instructions: what the developer tells the model, with slots for what the caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
+
+from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import checked_text, well_formed
+from lazyprompt.errors import SlotError, TemplateError, did_you_mean
+from lazyprompt.messages.prompt import Text
+from lazyprompt.templates.call_input import INPUT, InputForm, fixed_with, is_asked, read_input, refuse_none
+from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Instruction: TypeAlias = "str | Mapping[str, str] | None"
+Syntax: TypeAlias = Literal["slots", "jinja2"]
+# The system-level part, the user-level part, and the user's text.
+Parts: TypeAlias = "tuple[Sequence[str], Sequence[str], str | None]"
+
+# The sentences of the documents, to the byte ("referred" and all).
+EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
+ALPACA_PREAMBLE = (
+    "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
+    "context if possible. Write a response that appropriately completes the request.\n\n ### Instruction:\n"
+)
+
+
+@read_only
+@dataclass(frozen=True, slots=True, repr=False)
+class Filled:
+    """An instruction with its values.
+
+    Args:
+        system_text: The system-level part.
+        user_text: The user-level part.
+        input: What the user says beside the slots; ``None`` where nothing was given.
+    """
+
+    system_text: Text
+    user_text: Text
+    input: str | None
+
+    @property
+    def system(self) -> str:
+        """The system-level part as text."""
+        return str(self.system_text)
+
+    @property
+    def user(self) -> str:
+        """The user-level part as text."""
+        return str(self.user_text)
+
+    def __repr__(self) -> str:
+        return f"Filled(system={self.system!r}, user={self.user!r}, input={self.input!r})"
+
+
+class InstructionTemplate:
+    """An instruction whose slots are filled with the caller's input.
+
+    A string is a system-level instruction. A dict has the keys ``system`` and ``user``, one of them or both; nothing is
+    added around either. Subclasses say what goes around a string: see :meth:`frame`.
+
+    Args:
+        instruction: The instruction; ``None`` is an empty one.
+        extra_keys: Names of further slots, which are listed under headers behind the instruction.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja (sandboxed).
+
+    Raises:
+        TemplateError: The instruction is neither text nor such a dict, an extra key is no identifier or named twice,
+            there are extra keys but no instruction, or the Jinja syntax is wrong.
+    """
+
+    accepts_input: ClassVar[bool] = True
+    """Whether a text that fills no slot is what the user says (else it is an error)."""
+
+    always_user_turn: ClassVar[bool] = True
+    """True if a prompt template shows the user's section even where nothing is said, as the documents print it."""
+
+    keeps_empty_turn: ClassVar[bool] = False
+    """True if the OpenAI form has a user turn even where nothing is said, as the documents print it for Alpaca."""
+
+    preamble: ClassVar[str] = ""
+    """What stands before a system-level instruction."""
+
+    def __init__(
+        self,
+        instruction: Instruction = None,
+        extra_keys: str | Iterable[str] | None = None,
+        syntax: Syntax = "slots",
+    ) -> None:
+        system, user = self._levels(instruction, _extra_block(_names(extra_keys), syntax))
+        parse = _parser(syntax)
+        self._system = parse(system, "instruction")
+        self._user = parse(user, "user")
+        self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
+        """The names of the slots that an input fills, in the order in which they first appear."""
+        self._names = frozenset(self.slots)
+        own_text = self._system.literals + self._user.literals if syntax == "slots" else ()
+        self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, literals=own_text)
+        """The names that an input may have."""
+        self.has_functions = False
+        """True if functions give fixed values."""
+        self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
+        self._only_text = self.input_form.has_input and not self.slots
+
+    @property
+    def constant(self) -> frozenset[str]:
+        """The parts that are the same in every prompt; a user's part with text is left out in a tool loop."""
+        parts = {"instruction": self._system.slots, "user": self._user.text}
+        return frozenset(name for name, varies in parts.items() if not varies)
+
+    def frame(self, instruction: str, extra: str) -> str:
+        """The whole text of a string instruction, with what goes around it.
+
+        Args:
+            instruction: The instruction.
+            extra: The extra keys under their headers, or ``""``.
+
+        Returns:
+            The template's text.
+        """
+        return _join(instruction, extra)
+
+    def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
+        """The texts of the system-level and the user-level template."""
+        if instruction is None or isinstance(instruction, str):
+            checked_text(instruction, "the instruction", TemplateError)
+            if extra and not instruction:
+                raise TemplateError("extra_keys need an instruction to go with; it is empty")
+            return self.frame(instruction or "", extra), ""
+        system, user = _parts_of(instruction)
+        if extra and not system and not user:
+            raise TemplateError("extra_keys need an instruction to go with; both its parts are empty")
+        return self.preamble + system, _join(user, extra)
+
+    def at_user_level(self) -> Self:
+        """A copy whose system-level part stands before the user-level part, for models without a system turn."""
+        changed = copy(self)
+        parse = type(self._system)
+        changed._system = parse("", "instruction")  # noqa: SLF001 - a copy of our own
+        changed._user = parse(self._system.text + self._user.text, "user")  # noqa: SLF001 - a copy of our own
+        return changed
+
+    @property
+    def templates(self) -> tuple[SlotSyntax, SlotSyntax]:
+        """Its two parts, parsed: the system-level one and the user-level one."""
+        return self._system, self._user
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The developer's own text, in pieces."""
+        return self._system.literals + self._user.literals
+
+    def fill(self, input: object = None) -> Filled:  # noqa: A002 - the name of the documents
+        """Fill the slots.
+
+        Args:
+            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
+                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
+                else it is the user's text.
+
+        Returns:
+            The filled instruction.
+
+        Raises:
+            SlotError: A value is missing, left over, or cannot become text.
+        """
+        return self.filled(*self.parts(input))
+
+    def filled(self, system: Sequence[str], user: Sequence[str], text: str | None) -> Filled:
+        """Return bare parts, as of :meth:`parts`, as texts that know their slots."""
+        system_slots, user_slots = self.origins(system, user)
+        return Filled(Text(tuple(system), system_slots), Text(tuple(user), user_slots), text)
+
+    def parts(self, given: object, asked: str | None = None) -> Parts:
+        """Return bare parts: system, user and input. Made for speed.
+
+        Args:
+            given: As of :meth:`fill`.
+            asked: In a tool loop, the user's last text in the history; else None. The user's part is then left out,
+                unless the user's text or a question other than that is given.
+
+        Raises:
+            SlotError: As of :meth:`fill`. In a tool loop, the slots of the user's part alone may all be left out.
+        """
+        if asked is not None:
+            return self._parts_in_loop(given, asked)
+        if type(given) is dict:
+            # A cast would be a call, and one that is made for each prompt.
+            values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
+        elif self._only_text and type(given) is str:
+            return self._system.fill({}), self._user.fill({}), well_formed(given, "the input", SlotError)
+        else:
+            values = self.by_name(given)
+        if values.keys() != self._names and values.keys() != self._names_with_input:
+            values = self.by_name(values)
+        for value in values.values():
+            # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
+            if type(value) is not str or not value.isascii():
+                refuse_none(values)
+                values = self._texts(values)
+                break
+        text = cast("str", values[INPUT]) if self._names_with_input and INPUT in values else None
+        return self._system.fill(values), self._user.fill(values), text
+
+    def _parts_in_loop(self, given: object, asked: str) -> Parts:
+        values = self.by_name(given, asked)
+        fixed = dict(self.input_form.fixed)
+        says = [str(values[name]) for name in self._user_only if name in values and name not in fixed]
+        # Where nobody asked yet, a part without values is said.
+        is_whole = not asked and all(name in values for name in self._user_only)
+        if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
+            return self._system.fill(self._texts(values)), ("",), None
+        # The user's part is whole or left out.
+        system, user, text = self.parts(given)
+        return (system, user, text) if text or not is_asked(user, says, asked) else (system, ("",), None)
+
+    def _texts(self, values: Mapping[str, object]) -> dict[str, object]:
+        return {name: self._coerced(value, name) for name, value in values.items()}
+
+    def _coerced(self, value: object, name: str) -> object:
+        """Return a value as its template takes it; the user's text is text in every syntax."""
+        return self._system.coerce(value, name) if name in self._names else value_text(value, name)
+
+    def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The slots that the bare parts came from."""
+        # A part that a tool loop leaves out is one empty text.
+        user_slots = self._user.origins(user) if len(user) > 1 else ("user",)
+        return self._system.origins(system), user_slots
+
+    def partial(self, /, **values: object) -> Self:
+        """Return a copy with values for some slots, which an input may then leave out; those of an input win.
+
+        Args:
+            **values: A value for each slot, or a function without arguments, which is called once for each prompt.
+
+        Raises:
+            SlotError: A name is that of no slot, or a value is None or cannot become text.
+        """
+        changed = copy(self)
+        form = self.input_form
+        fixed = fixed_with(form.fixed, values, form.slots, self._system.coerce)
+        changed.input_form = form._replace(fixed=fixed)
+        changed.has_functions = any(callable(value) for _, value in fixed)
+        changed.slots = tuple(name for name in form.slots if name not in dict(fixed))
+        return changed
+
+    def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:
+        """Read an input as values by the names of their slots, and the user's text under ``input``.
+
+        Args:
+            given: As of :meth:`fill`.
+            asked: As of :meth:`parts`.
+
+        Raises:
+            SlotError: A slot has no value, a value no slot, or a value is None.
+        """
+        return read_input(given, self.input_form, () if asked is None else self._user_only)
+
+    @property
+    def _user_only(self) -> tuple[str, ...]:
+        """The slots of the user's part that the system-level part has not."""
+        return tuple(name for name in self._user.slots if name not in self._system.slots)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(slots={self.slots!r})"
+
+
+class ChatInstructionTemplate(InstructionTemplate):
+    """The instruction of a chat: a string is followed by a blank line."""
+
+    def frame(self, instruction: str, extra: str) -> str:
+        """The instruction, the extra keys, and a line's end behind each."""
+        return f"{instruction}\n{extra}\n" if instruction else ""
+
+
+class AlpacaInstructionTemplate(InstructionTemplate):
+    """The instruction of the Alpaca form: the standard preamble before it, and no text beside its slots.
+
+    With ``{"user": ...}`` alone, that is the instruction.
+    """
+
+    accepts_input: ClassVar[bool] = False
+    keeps_empty_turn: ClassVar[bool] = True
+    preamble: ClassVar[str] = ALPACA_PREAMBLE
+
+    def frame(self, instruction: str, extra: str) -> str:
+        """The preamble, the instruction, a blank line, the extra keys."""
+        return f"{self.preamble}{instruction}\n\n{extra}"
+
+    def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
+        if isinstance(instruction, Mapping):
+            system, user = _parts_of(instruction)
+            if not (system and user):
+                instruction = system or user
+        return super()._levels(instruction, extra)
+
+
+def _parts_of(instruction: object) -> tuple[str, str]:
+    """The system and user part of a dict instruction."""
+    if not isinstance(instruction, Mapping):
+        raise TemplateError(
+            f"an instruction is text or a dict with the keys 'system' and 'user', not a {type(instruction).__name__}"
+        )
+    known = ("system", "user")
+    parts = cast("Mapping[str, object]", instruction)
+    for key, value in parts.items():
+        if key not in known:
+            raise TemplateError(
+                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; it takes {listed(known)}"
+            )
+        if not isinstance(value, str):
+            raise TemplateError(
+                f"the {key} part of the instruction is a {type(value).__name__}; leave it out or give text"
+            )
+        well_formed(value, f"the {key} part of the instruction", TemplateError)
+    return str(parts.get("system", "")), str(parts.get("user", ""))
+
+
+def _names(extra_keys: str | Iterable[str] | None) -> tuple[str, ...]:
+    if not isinstance(cast("object", extra_keys), Iterable | None):
+        raise TemplateError(f"extra_keys is a {type(extra_keys).__name__}; give a name or a list of names")
+    names = (extra_keys,) if isinstance(extra_keys, str) else tuple(extra_keys or ())
+    for index, name in enumerate(names):
+        if not isinstance(cast("object", name), str) or not name.isidentifier():
+            raise TemplateError(f"extra_keys[{index}] is {name!r}; a key is a name of letters, digits and underscores")
+        if name in names[:index]:
+            raise TemplateError(f"extra_keys[{index}] names {name!r} a second time")
+    return names
+
+
+def _extra_block(names: tuple[str, ...], syntax: Syntax) -> str:
+    if not names:
+        return ""
+    slot = "{%s}" if syntax == "slots" else "{{ %s }}"
+    return EXTRA_KEYS + "".join(f"### {name}:\n{slot % name}\n\n" for name in names)
+
+
+def _parser(syntax: str) -> type[SlotSyntax]:
+    if syntax == "slots":
+        return SlotTemplate
+    if syntax == "jinja2":
+        from lazyprompt.templates.jinja import JinjaTemplate  # noqa: PLC0415 - importing jinja2 costs 99 ms
+
+        return JinjaTemplate
+    known = get_args(Syntax)
+    raise TemplateError(f"syntax {syntax!r} is unknown{did_you_mean(str(syntax), known)}; known are {listed(known)}")
+
+
+def _join(text: str, extra: str) -> str:
+    return f"{text}\n\n{extra}" if text and extra else text or extra

@@ -1,0 +1,388 @@
+"""Jinja as the other syntax of instructions, with the values told from the template's own text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache, partial, wraps
+from itertools import zip_longest
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes, pass_eval_context
+from jinja2.exceptions import UndefinedError
+from jinja2.filters import make_attrgetter
+
+from lazyprompt._base.json import JsonText, checked, well_formed
+from lazyprompt._base.trusted import Trusted
+from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
+from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, check_length, weigh
+from lazyprompt.templates.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
+from lazyprompt.templates.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
+from lazyprompt.templates.slots import value_text
+from lazyprompt.templates.values import JsonValue, Opaque, TrustedValue, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from jinja2.compiler import CodeGenerator, Frame
+    from jinja2.nodes import EvalContext
+
+MAX_NAMES = 200_000
+"""The number of tags of a template that only names values; any other is bounded in tokens."""
+
+_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
+# What Jinja reads otherwise than as the name of a value.
+_WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
+_OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
+# What is not known before a template is rendered.
+_LOOKING = (nodes.Name, nodes.Call)
+# A filter of ours, by a name that no template can write.
+_NAMED = " named"
+
+
+def portable(value: object) -> object:
+    """Return a scalar as the text that a template prints in every language: ``true``, ``1``, nothing for None.
+
+    Source: Prompty's Jinja subset, section 10.2, rows 1 to 4.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # Zero is added because a negative zero is written without its sign.
+    return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
+
+
+def _finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
+    """Turn the value of an expression into output; Jinja calls this for each expression.
+
+    Args:
+        value: The value.
+        source: The name that the expression is.
+        scalar: The text of a scalar; None writes it as ``str()`` does.
+    """
+    value = scalar(value) if scalar else value
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Opaque):
+        return Value("", source, value)
+    if isinstance(value, ChainableUndefined):
+        return Value("", source)
+    if not isinstance(value, str):
+        weigh(value)
+    text = value_text(value, source or "a Jinja expression")
+    check_length(len(text))
+    kind = JsonValue if isinstance(text, JsonText) else TrustedValue if isinstance(text, Trusted) else Value
+    return kind(text, source)
+
+
+class _Generator(MemoryGenerator):
+    """Jinja's compiler, with the output of filter blocks, call blocks and recursive loops finalized too.
+
+    Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
+    """
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        """Begin the writing of a value, or of own text."""
+        if _is_constant(node):
+            finalize = finalize._replace(src="environment.own_text(")
+        super()._output_child_pre(node, frame, finalize)
+
+    def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
+        """Begin the writing of a value."""
+        super().start_write(frame, node)
+        self.write("environment.finalize(")
+
+    def end_write(self, frame: Frame) -> None:
+        """End what :meth:`start_write` began."""
+        self.write(")")
+        super().end_write(frame)
+
+
+class _Environment(MemoryEnvironment):
+    code_generator_class = _Generator
+
+    def own_text(self, value: object) -> str:
+        """Return the text of an expression of constants, which is the template's own."""
+        return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
+
+
+class _PortableEnvironment(_Environment):
+    """An environment whose ``~`` and text filters write scalars by :func:`portable`."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        super().__init__(**options)
+        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        for name in ("capitalize", "lower", "replace", "string", "title", "trim", "upper"):
+            filters[name] = _of_portable(filters[name])
+        join = filters["join"]
+
+        @pass_eval_context
+        def join_portable(
+            context: EvalContext, values: Iterable[object], d: object = "", attribute: str | None = None
+        ) -> object:
+            values = values if attribute is None else map(make_attrgetter(self, attribute), values)
+            return join(context, list(map(portable, values)), portable(d))
+
+        filters["join"] = join_portable
+
+    @staticmethod
+    def joined(values: Sequence[object]) -> str:
+        """Concatenate the operands of ``~``."""
+        return _Environment.joined(tuple(map(portable, values)))
+
+
+def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a text filter whose subject and arguments are text by :func:`portable`."""
+    at = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @wraps(function)
+    def call(*args: object, **kwargs: object) -> object:
+        return function(*args[:at], portable(args[at]), *args[at + 1 :], **kwargs)
+
+    return call
+
+
+@lru_cache(maxsize=4)
+def _environment(*, lenient: bool, is_portable: bool) -> _Environment:
+    """The environment that all templates of a kind share; nothing ever changes it."""
+    undefined = ChainableUndefined if lenient else StrictUndefined
+    finalize = partial(_finalize, scalar=portable) if is_portable else _finalize
+    kind = _PortableEnvironment if is_portable else _Environment
+    made = kind(undefined=undefined, finalize=finalize, keep_trailing_newline=True)
+    made.filters[_NAMED] = finalize
+    return made
+
+
+class JinjaTemplate:
+    """A template in Jinja's syntax.
+
+    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of; an
+    expression of constants alone is the template's own text.
+
+    Args:
+        text: The template.
+        own: What all of it counts as, among the slots.
+        lenient: Whether what is not there is empty text, at any depth; else it is an error.
+        is_portable: True writes scalars by :func:`portable`, as prompt files do; False as Python's ``str()`` does.
+
+    Raises:
+        TemplateError: It is no text, or the syntax is wrong; the message names the line.
+    """
+
+    __slots__ = ("_chunks", "_is_portable", "_lenient", "_own", "literals", "outline", "slots", "text")
+
+    def __init__(
+        self, text: str, own: str = "instruction", *, lenient: bool = False, is_portable: bool = False
+    ) -> None:
+        if not isinstance(cast("object", text), str):
+            raise TemplateError(f"a template is text, not a {type(text).__name__}")
+        well_formed(text, "the template", TemplateError)
+        jinja = _environment(lenient=lenient, is_portable=is_portable)
+        # Most templates only name values; to compile these would take a hundred times as long.
+        parsed = _only_names(text, jinja) or _compiled(text, jinja)
+        self.literals: tuple[str, ...] = parsed.literals
+        self.outline: tuple[str, ...] | None = parsed.outline
+        """What it gives, with the place of each value in it as the value; None where that differs by the values."""
+        self._chunks = parsed.chunks
+        self.text = text
+        self._own, self._lenient, self._is_portable = own, lenient, is_portable
+        self.slots: tuple[str, ...] = tuple(sorted(parsed.names, key=lambda name: (text.find(name), name)))
+
+    @staticmethod
+    def coerce(value: object, slot: str) -> object:
+        """A value as plain data: the sandbox never sees an object with methods of its own."""
+        if isinstance(value, str):  # Most are; what is below takes longer to ask.
+            return value_text(value, slot)
+        if isinstance(value, Mapping | list | tuple | bool | int | float) or value is None:
+            return checked(cast("object", value), f"the value of slot {slot!r}", SlotError)
+        return value_text(value, slot)
+
+    def fill(self, values: Mapping[str, object]) -> Sequence[str]:
+        """Render the template.
+
+        Args:
+            values: Plain data for each slot, or an :class:`~lazyprompt.templates.values.Opaque`.
+
+        Returns:
+            The parts: the template's own text and what its expressions gave, as values, in turn.
+
+        Raises:
+            SlotError: An expression looks for something a value does not have.
+            TemplateError: The template fails, or asks for more than the bounds give.
+        """
+        try:
+            chunks = self._chunks(values)
+            # Names alone give own text and values in turn, and no more of them than the template has.
+            return [*_bounded(chunks)] if self.outline is not None else _in_turn(_bounded(chunks))
+        except UndefinedError as error:
+            raise SlotError(f"Jinja: {error.message}; the slots are {', '.join(map(repr, self.slots))}") from error
+        except FAILURES as error:
+            if isinstance(error, LazyPromptError):
+                raise
+            raise TemplateError(f"Jinja: {said(error)}") from error
+
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The slot of each part."""
+        return (self._own,) * len(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as its text: compiled code cannot travel."""
+        return partial(JinjaTemplate, lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
+
+
+def _bounded(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield the output of a template, within bounds."""
+    size = 0
+    for count, chunk in enumerate(chunks):
+        size += len(chunk)
+        if size > MAX_OUTPUT:
+            raise TemplateError(f"Jinja: the output is longer than {MAX_OUTPUT} characters")
+        if count > MAX_PIECES:
+            raise TemplateError(f"Jinja: the output is of more than {MAX_PIECES} pieces")
+        yield chunk
+
+
+def _in_turn(chunks: Iterable[str]) -> list[str]:
+    """Return the output of a template as its own text and values in turn."""
+    parts: list[str] = []
+    own: list[str] = []
+    for chunk in chunks:
+        if isinstance(chunk, Value):
+            parts += ("".join(own), chunk)
+            own = []
+        else:
+            own.append(chunk)
+    return [*parts, "".join(own)]
+
+
+class _Parsed(NamedTuple):
+    """A template that was read.
+
+    Attributes:
+        names: The variables that it looks up.
+        literals: Its own text, in pieces.
+        chunks: What it gives for values: its own text, and values.
+        outline: The same with the place of each value as the value, where it is the same for all values.
+    """
+
+    names: Collection[str]
+    literals: tuple[str, ...]
+    chunks: Callable[[Mapping[str, object]], Iterable[str]]
+    outline: tuple[str, ...] | None = None
+
+
+def _compiled(text: str, jinja: _Environment) -> _Parsed:
+    """Any template, compiled.
+
+    Raises:
+        TemplateError: Its syntax is wrong.
+    """
+    try:
+        tree = jinja.parse(text)
+        _check_names(tree, jinja)
+        _check_statements(tree)
+        found = meta.find_undeclared_variables(tree) - set(jinja.globals)
+        literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
+        template = jinja.from_string(within_bounds(_named(tree)))
+    except TemplateSyntaxError as error:
+        raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
+    except (SyntaxError, *FAILURES) as error:
+        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting; and what
+        # fails in expressions without variables, which are worked out now.
+        raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
+
+    def chunks(values: Mapping[str, object]) -> Iterable[str]:
+        return template.root_render_func(template.new_context({**globals_of_one_rendering(kind=MemoryMeter), **values}))
+
+    return _Parsed(found, literals, chunks)
+
+
+def _check_names(tree: nodes.Template, jinja: _Environment) -> None:
+    """Refuse filters and tests that there are not: under an if, Jinja looks for them only when it gets there."""
+    for kind, known, called in ((nodes.Filter, jinja.filters, "filter"), (nodes.Test, jinja.tests, "test")):
+        for node in tree.find_all(kind):
+            if node.name not in known:
+                near = did_you_mean(node.name, known)
+                raise TemplateSyntaxError(f"there is no {called} {node.name!r}{near}", node.lineno)
+
+
+def _check_statements(tree: nodes.Template) -> None:
+    """Refuse the statements that a prompt file does not have."""
+    if other := next(tree.find_all(_OTHER_FILES), None):
+        raise TemplateSyntaxError(
+            'a template reads no other templates; a prompt file can include text, as {% include "shared/tone.md" %}',
+            other.lineno,
+        )
+    if escaped := tree.find(nodes.ScopedEvalContextModifier):
+        raise TemplateSyntaxError("autoescape is for HTML, and a prompt is none", escaped.lineno)
+
+
+def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
+    """A template that has no more of Jinja than names of values; None where it has."""
+    if "{%" in text or "{#" in text or "\r" in text:
+        return None
+    if len(text) > MAX_TEMPLATE or text.count("{{") > MAX_NAMES:
+        return None
+    pieces = _NAME_TAG.split(text)
+    literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
+    # Jinja takes the first two braces of three for the tag.
+    if any("{{" in literal or literal.endswith("{") for literal in literals):
+        return None
+    if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):
+        return None
+
+    finalize = cast("Callable[[object, str], Value]", jinja.finalize)
+
+    def chunks(values: Mapping[str, object]) -> Iterable[str]:
+        for literal, path in zip_longest(literals, paths):
+            yield literal
+            if path:
+                name, *attributes = path
+                value = values[name] if name in values else jinja.undefined(name=name)
+                for attribute in attributes:
+                    value = jinja.getattr(value, attribute)
+                # Text was checked when it was coerced.
+                source = ".".join(path)
+                yield Value(value, source) if type(value) is str else finalize(value, source)
+
+    outline = [literals[0]]
+    for place, (path, literal) in enumerate(zip(paths, literals[1:], strict=True)):
+        outline += (Value(str(2 * place + 1), ".".join(path)), literal)
+    return _Parsed({path[0] for path in paths}, tuple(filter(None, literals)), chunks, tuple(outline))
+
+
+def _is_path(path: tuple[str, ...]) -> bool:
+    """Whether names mean no more than values: neither words of Jinja's own, nor what its sandbox looks at."""
+    return not (path[0] in _WORDS or any(name.startswith("_") for name in path)) and all(
+        name.isidentifier() and not iskeyword(name) for name in path
+    )
+
+
+def _named(tree: nodes.Template) -> nodes.Template:
+    """A parsed template whose values know the names that they are from."""
+    for output in tree.find_all(nodes.Output):
+        output.nodes = [
+            nodes.Filter(node, _NAMED, [nodes.Const(name)], [], None, None, lineno=node.lineno)
+            if (name := _path(node))
+            else node
+            for node in output.nodes
+        ]
+    tree.set_environment(cast("_Environment", tree.environment))
+    return tree
+
+
+def _is_constant(node: nodes.Expr) -> bool:
+    """Return True if nothing but constants is in an expression: it looks up no variable and calls nothing."""
+    return not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None
+
+
+def _path(node: nodes.Node) -> str:
+    """An expression that is a name, or names one behind the other, as a template writes it; ``""`` for any other."""
+    if isinstance(node, nodes.Name):
+        return node.name
+    if isinstance(node, nodes.Getattr):
+        before = _path(node.node)
+        return f"{before}.{node.attr}" if before else ""
+    return ""

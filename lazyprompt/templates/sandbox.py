@@ -1,0 +1,463 @@
+"""Jinja in a sandbox that bounds what a template can cost: steps, time, sizes, numbers.
+
+Jinja's own sandbox keeps a template from everything but its data. Its operators, filters and methods could still be
+made to fill the memory (``'x'|center(10**9)``) or never to end (loops in loops): these are what this module bounds.
+Which dialect of Jinja is spoken within these bounds, the modules that use it decide.
+
+To look after a template takes time, and Jinja's sandbox takes more of it than plain data needs: what templates do most
+often with plain data, :class:`BoundedGenerator` and :class:`BoundedEnvironment` do without detours.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import wraps
+from math import isfinite
+from types import BuiltinMethodType, MethodType
+from typing import TYPE_CHECKING, Any, cast
+
+from jinja2 import nodes, pass_context
+from jinja2.compiler import CodeGenerator
+from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
+from jinja2.ext import Extension
+from jinja2.runtime import LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+from lazyprompt.templates.bounds import (
+    BRIEF,
+    LONG,
+    MAX_CODE,
+    MAX_OUTPUT,
+    MAX_RANGE,
+    MAX_SCOPED,
+    MAX_STEPS,
+    MAX_TEMPLATE,
+    MAX_TOKENS,
+    Meter,
+    check_filter,
+    check_length,
+    check_method,
+    check_operator,
+    kind_of,
+    weigh,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+
+    from jinja2.compiler import Frame
+    from jinja2.lexer import Token, TokenStream
+    from jinja2.nodes import EvalContext
+    from jinja2.runtime import Context
+
+# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter
+# of Jinja's says of its arguments.
+FAILURES = (
+    *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
+    *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
+)
+
+# How a rendering counts its steps: a name no template can write.
+_METER = " meter"
+_COUNTED = " counted"
+# Filters that grow their subject, or write all of it as text.
+_GROWING = (
+    *("batch", "capitalize", "center", "e", "escape", "forceescape", "format", "indent", "join", "lower", "pprint"),
+    *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
+    *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
+)
+# Those of them that leave text as it is, or are no more than a method of it.
+_OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
+# All that Python gives these types: under any other name they have no more than an item.
+_OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
+# What Jinja would have nothing against, and would take long to find that out.
+_READABLE: dict[type[object], frozenset[str]] = {
+    dict: frozenset(("get", "items", "keys", "values")),
+    str: frozenset(name for name in _OF_STR if not name.startswith(("_", "format"))),
+    LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
+}
+_METHODS = (BuiltinMethodType, MethodType)
+# Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
+_SUMMANDS = 4
+# Jinja's lexer takes 250 bytes for each digit, and time by their square.
+_LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
+_SCOPES = (
+    *(nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro),
+    *(nodes.Scope, nodes.With),
+)
+
+
+def said(error: BaseException) -> str:
+    """What an error says; with its kind where that alone would be no sentence.
+
+    Args:
+        error: The error.
+
+    Returns:
+        Its text.
+    """
+    text = str(error)
+    return f"{type(error).__name__} {text}".rstrip() if isinstance(error, LookupError) or not text else text
+
+
+class _BoundedTokens(Extension):
+    """A bound on the size of a template, before it is parsed: a token takes kilobytes while it is compiled."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
+        """Check the length of a template."""
+        if len(source) > MAX_TEMPLATE:
+            raise TemplateSyntaxError(f"the template is longer than {MAX_TEMPLATE} characters", 1)
+        if _LONG_NUMBER.search(source):
+            raise TemplateSyntaxError("there is a number of more than 5000 digits", 1)
+        return source
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        """Count the tokens of a template as they are read."""
+        for count, token in enumerate(stream):
+            if count > MAX_TOKENS:
+                raise TemplateSyntaxError(
+                    f"the template has more than {MAX_TOKENS} tokens; split it, or loop over values", token.lineno
+                )
+            yield token
+
+
+class BoundedGenerator(CodeGenerator):
+    """Jinja's compiler, with ``~`` and ``+`` within bounds, and shorter ways for plain data.
+
+    Each of these asks for the exact type of a value. What is of any other, a text that is more than text too, goes to
+    the environment as ever. ``t_0`` holds the value, and nothing is evaluated before it is used.
+    """
+
+    # The body of a loop, and an expression to be shown, that are about to be written, and what comes behind that.
+    _body: Iterable[nodes.Node] | None = None
+    _written: nodes.Expr | None = None
+    _behind: str | None = None
+    _code = 0
+
+    def write(self, x: str) -> None:
+        """Write code, within bounds."""
+        self._code += len(x)
+        if self._code > MAX_CODE:
+            raise TemplateSyntaxError(f"the template makes more than {MAX_CODE} characters of code", 1)
+        super().write(x)
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
+        """Write own text; any other expression is calculated when the template is rendered, within its bounds."""
+        if not isinstance(node, nodes.Const | nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def write_commons(self) -> None:
+        """Begin a function."""
+        super().write_commons()
+        self.writeline("meter = environment.meter(context)")
+
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write a loop that counts its steps."""
+        self._body = node.body
+        super().visit_For(node, frame)
+
+    def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
+        """Write a block; that of a loop begins with a step, which is :meth:`Meter.step` without the call."""
+        if nodes is self._body:
+            self.writeline("meter.left -= 1")
+            self.writeline("if meter.left < 0: meter.look()")
+        super().blockvisit(nodes, frame)
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which looks at the length."""
+        self.write("environment.joined((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which looks at the length.
+
+        It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
+        is will be looked at as soon as it is written.
+        """
+        first, others = node.left, [node.right]
+        while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
+            others.insert(0, first.right)
+            first = first.left
+        constants = [one.value for one in (first, *others) if isinstance(one, nodes.Const)]
+        unseen = node is self._written or any(isinstance(one, int | float) for one in constants)
+        self.write("(" if unseen else "environment.summed(")
+        self.visit(first, frame)
+        for one in others:
+            self.write(" + ")
+            self.visit(one, frame)
+        self.write(")")
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write ``x.a``: an item, where the name is none that a dict itself has."""
+        if node.attr in _OF_DICT:
+            super().visit_Getattr(node, frame)
+        else:
+            self._write_item(node.node, node.attr, "getattr", frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write ``x['a']``."""
+        if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
+            self._write_item(node.node, node.arg.value, "getitem", frame)
+        else:
+            super().visit_Getitem(node, frame)
+
+    def _write_item(self, value: nodes.Expr, key: str, otherwise: str, frame: Frame) -> None:
+        """``(t_0['a'] if type(t_0 := x) is dict and 'a' in t_0 else environment.getitem(t_0, 'a'))``."""
+        self.write(f"(t_0[{key!r}] if type(t_0 := ")
+        self.visit(value, frame)
+        self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
+
+    def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+        """Write ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
+        given = node.args, node.kwargs, node.dyn_args, node.dyn_kwargs
+        if node.node is None or node.name not in _OF_TEXT or any(given):
+            super().visit_Filter(node, frame)
+            return
+        self.write(f"(t_0{_OF_TEXT[node.name]} if type(t_0 := ")
+        self.visit(node.node, frame)
+        self.write(f") is str else {self.filters[node.name]}(t_0))")
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        """Write ``x`` as it is if it gives text, or ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``."""
+        # What is put aside, for ``{% set %}`` or a macro, is joined only when all of it is there: it is counted here.
+        self._written = node if frame.buffer is None else None
+        if frame.buffer is not None:
+            self.write("meter.kept(")
+        if finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            self._behind = None
+            super()._output_child_pre(node, frame, finalize)
+        elif _is_text(node):
+            self._behind = ""
+        else:
+            self._behind = ") is str else environment.shown(t_0))"
+            self.write("(t_0 if type(t_0 := ")
+
+    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        """End what :meth:`_output_child_pre` began."""
+        if self._behind is None:
+            super()._output_child_post(node, frame, finalize)
+        else:
+            self.write(self._behind)
+        if frame.buffer is not None:
+            self.write(")")
+
+
+def _is_text(node: nodes.Expr) -> bool:
+    """Whether an expression that does not fail gives text: ``~`` does, and ``+`` with a text in it."""
+    while isinstance(node, nodes.Add):
+        if _is_text(node.right):
+            return True
+        node = node.left
+    return isinstance(node, nodes.Concat) or (isinstance(node, nodes.Const) and isinstance(node.value, str))
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """Jinja's immutable sandbox, within bounds."""
+
+    code_generator_class = BoundedGenerator
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        # Constants are not put together when a template is compiled: no bound would hold for that.
+        super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
+        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        # The same prompt gives the same bytes each time: these two do not.
+        del self.globals["lipsum"], filters["random"]
+        for name in _GROWING:
+            filters[name] = bounded(filters[name], name)
+        filters[_COUNTED] = _counted
+
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """The variables of all renderings of a template: a dict, which is copied sooner than Jinja's chain of them."""
+        return {**self.globals, **(d or {})}
+
+    @staticmethod
+    def meter(context: Context) -> Meter:
+        """What a rendering has cost so far."""
+        meter: Meter = context.parent[_METER]
+        return meter
+
+    @staticmethod
+    def concat(pieces: Iterable[str]) -> str:
+        """The text of a template, block, macro or call, out of its pieces."""
+        length = 0
+        if isinstance(pieces, list):
+            check_length(sum(map(len, pieces)))
+            return "".join(pieces)
+        texts: list[str] = []
+        for piece in pieces:
+            length += len(piece)
+            if length > MAX_OUTPUT:
+                check_length(length)
+            texts.append(piece)
+        return "".join(texts)
+
+    @staticmethod
+    def joined(values: Sequence[object]) -> str:
+        """What ``~`` gives."""
+        check_length(sum([len(value) if isinstance(value, str) else weigh(value) for value in values]))
+        return "".join(map(str, values))
+
+    def summed(self, total: Any) -> Any:  # noqa: ANN401 - of the kind that was given
+        """What ``+`` gives, which is what its operands make of it."""
+        if isinstance(total, LONG) and len(total) > MAX_OUTPUT:
+            check_length(len(total))
+        return total
+
+    def shown(self, value: object) -> str:
+        """What a value is written as that is not just text."""
+        if not isinstance(value, BRIEF):
+            weigh(value)
+        return str(value)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
+        """What ``x.a`` gives: the same as in Jinja."""
+        kind = kind_of(obj)
+        if attribute in _READABLE.get(kind, ()):
+            return getattr(obj, attribute)
+        if kind is dict and attribute not in _OF_DICT:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind is str and attribute not in _OF_STR:
+            return self.undefined(obj=obj, name=attribute)
+        if isinstance(obj, Namespace) and not attribute.startswith("_"):
+            value = object.__getattribute__(obj, "_Namespace__attrs").get(attribute, _METHODS)
+            # Jinja wants to see methods: they may be those that format text.
+            if value is not _METHODS and not isinstance(value, _METHODS):
+                return value
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's
+        """What ``x[a]`` gives: the same as in Jinja."""
+        kind = kind_of(obj)
+        if type(argument) is str and (
+            (kind is str and argument not in _OF_STR)
+            or (kind is dict and argument not in _OF_DICT and argument not in obj)
+        ):
+            return self.undefined(obj=obj, name=argument)
+        try:
+            return obj[argument]
+        except (TypeError, LookupError):
+            if not isinstance(argument, BRIEF):
+                # Jinja's error writes it.
+                weigh(argument)
+            return super().getitem(obj, argument)
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        """Calculate ``*``, ``**`` and ``%``, within bounds."""
+        check_operator(operator, left, right)
+        return cast("object", super().call_binop(context, operator, left, right))
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
+        """Call what a template calls, methods of data within bounds; each call is a step."""
+        self.meter(context).step()
+        kind = kind_of(function)
+        # Jinja wraps the format methods of text in a function of its own.
+        method = function if kind in _METHODS else getattr(function, "__wrapped__", function)
+        subject = getattr(method, "__self__", None)
+        if isinstance(subject, (str, int, float, bytes)):
+            args = check_method(function.__name__, subject, args, (*kwargs.values(),))
+        elif isinstance(subject, (list, range)) and function.__name__ == "index":
+            # Python's error writes what is not there.
+            weigh(args)
+        elif kind is LoopContext and args:
+            # The next level of a recursive loop.
+            args = (_counted(context, args[0]), *args[1:])
+        # Jinja asks each callable whether it is safe and what it wants to be given.
+        if kind is Macro:
+            args = (context.eval_ctx, *args)
+        elif kind is not BuiltinMethodType and (
+            kind is not MethodType or hasattr(function, "jinja_pass_arg") or not self.is_safe_callable(function)
+        ):
+            return super().call(context, function, *args, **kwargs)
+        kwargs.pop("_loop_vars", None)
+        kwargs.pop("_block_vars", None)
+        return function(*args, **kwargs)
+
+    def call_filter(
+        self,
+        name: str,
+        value: Any,  # noqa: ANN401 - Jinja's
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        eval_ctx: EvalContext | None = None,
+    ) -> Any:  # noqa: ANN401 - Jinja's
+        """Apply the filter that ``map`` names; each time is a step."""
+        made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
+        if context is not None:
+            self.meter(context).step(len(made) if isinstance(made, str) else 0)
+        return made
+
+
+def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
+    """A filter that takes only arguments within bounds.
+
+    Args:
+        function: The filter.
+        name: Its name.
+
+    Returns:
+        The same for arguments within bounds; others are an error.
+    """
+    # Some are given their surroundings first, then the value.
+    value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @wraps(function)
+    def call(*args: object, **kwargs: object) -> object:
+        subject = args[value_at]
+        arguments = (*args[value_at + 1 :], *kwargs.values())
+        if isinstance(subject, str) and not arguments:
+            return function(*args)
+        subject = check_filter(name, subject, arguments)
+        return function(*args[:value_at], subject, *args[value_at + 1 :], **kwargs)
+
+    return call
+
+
+@pass_context
+def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
+    """What is gone through, each step counted."""
+    return BoundedEnvironment.meter(context).counted(items)
+
+
+def within_bounds(tree: nodes.Template) -> nodes.Template:
+    """A parsed template whose loops count what their conditions leave out, too.
+
+    Raises:
+        TemplateSyntaxError: There is a number that has no value, which Jinja would write out as a name; or there are
+            too many variables in too many scopes.
+    """
+    variables = len({node.name for node in tree.find_all(nodes.Name)})
+    scopes = sum(1 for _ in tree.find_all(_SCOPES))
+    if variables * scopes > MAX_SCOPED:
+        raise TemplateSyntaxError(f"there are too many variables ({variables}) in too many blocks ({scopes})", 1)
+    for node in tree.find_all(nodes.Const):
+        if isinstance(node.value, float) and not isfinite(node.value):
+            raise TemplateSyntaxError("there is a number that is too large", node.lineno)
+    for loop in list(tree.find_all(nodes.For)):
+        if loop.test:
+            loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
+    tree.set_environment(cast("BoundedEnvironment", tree.environment))
+    return tree
+
+
+def globals_of_one_rendering(
+    steps: int = MAX_STEPS, numbers: int = MAX_RANGE, kind: type[Meter] = Meter
+) -> dict[str, object]:
+    """What is counted anew in each rendering.
+
+    Args:
+        steps: How many steps it may take.
+        numbers: How many numbers ``range`` gives.
+        kind: What counts.
+
+    Returns:
+        Variables for the template.
+    """
+    meter = kind(steps, numbers)
+    return {_METER: meter, "range": meter.numbers}

@@ -1,0 +1,201 @@
+"""Templates with slots: parsed once, filled in one pass, so that no value is ever read as a template.
+
+A slot is ``{name}`` with an identifier as name. ``{{name}}`` is the literal ``{name}``. Any other brace is text: JSON,
+LaTeX and regular expressions need no escaping.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lazyprompt._base.json import MAX_INT_BITS, checked, dump, well_formed
+from lazyprompt._base.trusted import Trusted
+from lazyprompt.errors import SlotError, TemplateError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# What is a name, str.isidentifier decides: re's \w lacks the vowel signs of Hindi and Thai, and has ``²``.
+_NAME = r"[^{}\s]+"
+_SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+# Where messages and what they hold are made; they are no values of slots.
+_MESSAGES = "lazyprompt.messages.msg"
+
+
+class SlotSyntax(Protocol):
+    """A parsed template, whichever syntax it was written in."""
+
+    slots: tuple[str, ...]
+    """The names of the slots, each once, in the order in which they first appear."""
+
+    literals: tuple[str, ...]
+    """The developer's own text, in pieces."""
+
+    text: str
+    """The template as it was written."""
+
+    def __init__(self, text: str, own: str) -> None: ...
+
+    @staticmethod
+    def coerce(value: object, slot: str) -> object:
+        """A value in the form that :meth:`fill` takes."""
+        ...
+
+    def fill(self, values: Mapping[str, Any]) -> Sequence[str]:
+        """The parts of the filled template: even ones the developer's text, odd ones values."""
+        ...
+
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The slot of each part that :meth:`fill` gave."""
+        ...
+
+
+class SlotTemplate:
+    """A template in the slot syntax.
+
+    Args:
+        text: The template.
+        own: What the developer's own text in it counts as, among the slots.
+
+    Raises:
+        TemplateError: The template is no text, or has a lone surrogate.
+    """
+
+    __slots__ = ("_blank", "_get", "_origins", "_several", "literals", "slots", "text")
+
+    def __init__(self, text: str, own: str = "instruction") -> None:
+        if not isinstance(cast("object", text), str):
+            raise TemplateError(f"a template is text, not a {type(text).__name__}")
+        well_formed(text, "the template", TemplateError)
+        literals = [""]
+        names: list[str] = []
+        end = 0
+        for match in filter(_is_slot, _SLOT.finditer(text)):
+            literals[-1] += text[end : match.start()]
+            end = match.end()
+            if match[1]:
+                literals[-1] += f"{{{match[1]}}}"
+            else:
+                names.append(match[2])
+                literals.append("")
+        literals[-1] += text[end:]
+        self.text = text
+        self.literals: tuple[str, ...] = tuple(literals)
+        self.slots: tuple[str, ...] = tuple(dict.fromkeys(names))
+        self._get = itemgetter(*names or ("",))
+        self._several = len(names) > 1
+        blank = [""] * (2 * len(names) + 1)
+        blank[0::2] = literals
+        self._blank = tuple(blank)
+        origins = [own] * len(blank)
+        origins[1::2] = names
+        self._origins = tuple(origins)
+
+    @staticmethod
+    def coerce(value: object, slot: str) -> str:
+        """A value as text."""
+        return value_text(value, slot)
+
+    def fill(self, values: Mapping[str, str]) -> Sequence[str]:
+        """Put the values in.
+
+        Args:
+            values: Text for each slot (others are not looked at); the caller has made them text.
+
+        Returns:
+            The parts: the developer's text and the values in turn.
+        """
+        if not self.slots:
+            return self._blank
+        parts = [*self._blank]
+        # An itemgetter of one name gives a bare value, of more a tuple; a loop would take twice as long as both.
+        if self._several:
+            parts[1::2] = self._get(values)
+        else:
+            parts[1] = self._get(values)
+        return parts
+
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they are the same each time
+        """The slot of each part."""
+        return self._origins
+
+
+def _is_slot(match: re.Match[str]) -> bool:
+    """Whether what stands between the braces is a name."""
+    return (match[1] or match[2]).isidentifier()
+
+
+def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] = ()) -> str:
+    """What is missing and what is left over, in words.
+
+    Args:
+        values: The names that values were given for.
+        slots: The names that need one.
+        takes: Further names that may have one.
+
+    Returns:
+        The whole account, or ``""`` where all fits.
+    """
+    given = list(values)
+    missing = [name for name in slots if name not in given]
+    near = [*(missing or slots), *takes]
+    left_over = [name for name in given if name not in slots and name not in takes]
+    faults = [f"no value for {listed(missing)}"] if missing else []
+    faults += [f"no slot named {name!r}{did_you_mean(str(name), near)}" for name in left_over]
+    known = f"the slots are {listed(slots)}" if slots else "there are no slots"
+    # Where all slots have values, a key that is left over may be the user's text under another name.
+    also = "" if missing or not takes or {*takes} & {*given} else f", and the user's text is {listed(takes)}"
+    return f"{'; '.join(faults)}; {known}{also}" if faults else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a message lists them."""
+    return ", ".join(map(repr, names))
+
+
+def escape(text: str) -> str:
+    """Text as a template that is filled to just that text: its slots become literal.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text with the braces of each ``{name}`` doubled.
+    """
+    return _SLOT.sub(lambda match: f"{{{match[0]}}}" if _is_slot(match) else match[0], text)
+
+
+def value_text(value: object, slot: str) -> str:
+    """A value as the text that goes into a slot.
+
+    Args:
+        value: Text, any scalar (as ``str()`` writes it), or a dict or list (as JSON).
+        slot: The slot, for the error.
+
+    Returns:
+        The text; JSON is marked as such.
+
+    Raises:
+        SlotError: A dict or list holds something that JSON cannot say, the value is bytes, a set, an object that has
+            no text of its own, an integer too long to write, or it has a lone surrogate.
+    """
+    where = f"the value of slot {slot!r}"
+    if isinstance(value, str):
+        text = well_formed(str.__str__(value), where, SlotError)
+        return value if isinstance(value, Trusted) else text
+    if isinstance(value, Mapping | list | tuple):
+        return dump(checked(cast("object", value), where, SlotError))
+    if isinstance(value, bytes | bytearray):
+        raise SlotError(f"{where} is {type(value).__name__}; decode it to text first")
+    if isinstance(value, set | frozenset):
+        raise SlotError(f"{where} is a set, whose order differs from process to process; sort it")
+    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+        raise SlotError(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
+    kind = type(value)
+    if kind.__str__ is object.__str__ and not isinstance(value, int | float | complex | None):
+        instead = "it goes into the history" if kind.__module__ == _MESSAGES else "give its text, or a dict or list"
+        raise SlotError(f"{where} is a {kind.__name__}, which has no text of its own; {instead}")
+    return well_formed(str(value), where, SlotError)

@@ -1,1 +1,0 @@
-"""A model's own chat template: rendered, looked into, probed."""
