@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lazyprompt.cli import _cli  # pyright: ignore[reportPrivateUsage] - a command line has no other name
+from lazyprompt.cli.main import _cli  # pyright: ignore[reportPrivateUsage] - a command line has no other name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,8 @@ _AGAIN = 1.0  # seconds
 
 # The session's leader opens the terminal by its name, which makes it the one whose keys are signals to it.
 _PROGRAM = (
-    "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); from lazyprompt.cli import main; sys.exit(main())"
+    "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+    "from lazyprompt.cli.main import main; sys.exit(main())"
 )
 _UNSET = {"NO_COLOR", "FORCE_COLOR", "TERM", "INPUTRC"}
 

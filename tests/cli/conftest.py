@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_helpers import Ran, Terminal
 
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

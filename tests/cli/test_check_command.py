@@ -14,7 +14,7 @@ import pytest
 import yaml
 from cli_helpers import Ran, fault
 
-from lazyprompt._cli_check import check_command
+from lazyprompt.cli.check import check_command
 from lazyprompt.files.check.check import RULES
 from lazyprompt.files.dialects.table import DIALECTS
 

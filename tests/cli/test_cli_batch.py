@@ -15,9 +15,9 @@ import pytest
 from batch_call_helpers import Clocked
 from cli_helpers import Ran, fault, write
 
-from lazyprompt._cli_batch_shown import told
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
+from lazyprompt.cli.progress import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable

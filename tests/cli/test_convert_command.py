@@ -3,19 +3,11 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_helpers import Ran, fault, write
 
-from lazyprompt import cli
-from lazyprompt._cli_convert import convert
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 OLD = "---\nname: x # c\nsample: {q: '${env:LP_NONE:hi}'}\n---\nsystem:\n{{q}}\n"
-
-
-@pytest.fixture(autouse=True)
-def _command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli._cli.commands, "convert", convert)  # noqa: SLF001 - where commands are
 
 
 def test_a_file_is_written_in_another_form(run: "Callable[..., Ran]", tmp_path: "Path") -> None:

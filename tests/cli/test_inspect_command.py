@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Ran]
 
-PROGRAM = "import sys; from lazyprompt.cli import main; sys.exit(main())"
+PROGRAM = "import sys; from lazyprompt.cli.main import main; sys.exit(main())"
 # A title, a cleared screen, a moved cursor, other colours, a bell, C1's way to say so; then what is turned or not seen.
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x1b[31mred\x07\x9b2J\x9d0;owned\x9c\x85\r\x08\x0e\x1bc"
 UNSEEN = "a\u202eb\u2066c\u200bd\xade\U000e0041f\ufe0fg\u2028h"

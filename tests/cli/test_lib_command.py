@@ -10,8 +10,8 @@ import pytest
 from cli_helpers import Ran, fault
 from click.testing import CliRunner
 
-from lazyprompt._cli_io import Output, WrongUseError
-from lazyprompt._cli_lib import lib
+from lazyprompt.cli.lib import lib
+from lazyprompt.cli.streams import Output, WrongUseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import pytest
 from cli_helpers import EXAMPLES, Ran, fault, write
 from model_server import Answer, ModelServer
 
-from lazyprompt._cli_file_model import model_of
-from lazyprompt._cli_model import ModelOptions
+from lazyprompt.cli.file_models import model_of
+from lazyprompt.cli.models import ModelOptions
 from lazyprompt.errors import ModuleError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.modules.sources import SOURCES

@@ -13,7 +13,7 @@ import pytest
 from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
 
 from lazyprompt import AlpacaPrompter, ChatPrompter
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -133,7 +133,7 @@ def test_terminal_obeys_nothing_and_gets_the_answer_as_it_is_said(server: ModelS
 
 def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
     code = (
-        f"import sys; from lazyprompt.cli import main; main({['run', *at(server), '--input', 'x']!r}); "
+        f"import sys; from lazyprompt.cli.main import main; main({['run', *at(server), '--input', 'x']!r}); "
         "sys.exit(', '.join({'yaml', 'jinja2', 'tiktoken', 'readline', 'anthropic'} & sys.modules.keys()) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEXT = "---\nname: x\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nGreet {{who}}.\n"
-studio: Any = import_module("lazyprompt._cli_studio")
+studio: Any = import_module("lazyprompt.cli.studio")
 
 
 class Studio(NamedTuple):

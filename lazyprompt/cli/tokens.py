@@ -9,10 +9,10 @@ import click
 from click.core import ParameterSource
 from rich.cells import cell_len, set_cell_size
 
-from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
-from lazyprompt._cli_prompt import PromptOptions, asked_prompt
 from lazyprompt.budget.budget import Budget
 from lazyprompt.budget.report import Tokens
+from lazyprompt.cli.prompts import PromptOptions, asked_prompt
+from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
@@ -24,8 +24,8 @@ from lazyprompt.tokens.said import forms, said
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from lazyprompt._cli_prompt import Asked
     from lazyprompt.budget.report import TrimReport
+    from lazyprompt.cli.prompts import Asked
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages import Msg
     from lazyprompt.prompt_maker import OpenAIPrompt

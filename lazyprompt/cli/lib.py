@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 import click
 
-from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
-from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
+from lazyprompt.cli.prompts import FILE_OPTIONS, settings, with_options
+from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.inspect.signs import visible
 

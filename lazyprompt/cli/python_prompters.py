@@ -11,7 +11,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING
 
-from lazyprompt._cli_io import WrongUseError
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import did_you_mean
 from lazyprompt.prompter import Prompter
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
-    from lazyprompt._cli_prompt import Opened
+    from lazyprompt.cli.prompts import Opened
 
 _NAME = r"[^\W\d]\w*"
 _REFERENCE = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*|.+\.py):(?P<name>{_NAME}(?:\.{_NAME})*)")

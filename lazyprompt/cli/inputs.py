@@ -6,14 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from lazyprompt._cli_io import WrongUseError
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import LazyPromptError, MediaError, SlotError, did_you_mean
 from lazyprompt.prompters import ChatPrompter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from lazyprompt._cli_io import Stdin
+    from lazyprompt.cli.streams import Stdin
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.properties import Property
     from lazyprompt.history import HistoryLike

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lazyprompt._cli_io import Output, WrongUseError, json_text
-from lazyprompt._cli_model import ModelOptions, opened_model, remark
-from lazyprompt._cli_prompt import WordsOptions, asked_words
-from lazyprompt._cli_screen import Screen, warn
+from lazyprompt.cli.models import ModelOptions, opened_model, remark
+from lazyprompt.cli.prompts import WordsOptions, asked_words
+from lazyprompt.cli.streams import Output, WrongUseError, json_text
+from lazyprompt.cli.terminal import Screen, warn
 
 if TYPE_CHECKING:
-    from lazyprompt._cli_prompt import Asked
+    from lazyprompt.cli.prompts import Asked
     from lazyprompt.modules._base import ChatModule
     from lazyprompt.modules.reply import Reply
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from lazyprompt._cli_io import WrongUseError
-from lazyprompt._cli_prompt import text_option, with_options
-from lazyprompt._cli_screen import warn
+from lazyprompt.cli.prompts import text_option, with_options
+from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.cli.terminal import warn
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.modules.sources import SOURCES
 
@@ -101,7 +101,7 @@ def opened_model(
     said: Mapping[str, Any] = {}
     left: Sequence[str] = ()
     if file is not None:
-        from lazyprompt._cli_file_model import model_of  # noqa: PLC0415 - only files need it
+        from lazyprompt.cli.file_models import model_of  # noqa: PLC0415 - only files need it
 
         source, model, said, left = model_of(options, file)
         options = {**options, "source": source, "model": model}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from lazyprompt._cli_io import WrongUseError
-from lazyprompt._cli_prompt import FILE_OPTIONS, settings, with_options
+from lazyprompt.cli.prompts import FILE_OPTIONS, settings, with_options
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import LazyPromptError, missing_extra
 from lazyprompt.inspect.signs import visible
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
 
-from lazyprompt._cli_io import WrongUseError
-from lazyprompt._cli_model import ModelOptions, opened_model
-from lazyprompt._cli_prompt import text_option, with_options
+from lazyprompt.cli.models import ModelOptions, opened_model
+from lazyprompt.cli.prompts import text_option, with_options
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:

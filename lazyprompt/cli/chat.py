@@ -7,10 +7,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from lazyprompt._cli_io import Stdin, WrongUseError, json_list
-from lazyprompt._cli_model import ModelOptions, opened_model, remark
-from lazyprompt._cli_prompt import NO_WORDS, asked_prompter, read_values
-from lazyprompt._cli_screen import Screen, warn
+from lazyprompt.cli.models import ModelOptions, opened_model, remark
+from lazyprompt.cli.prompts import NO_WORDS, asked_prompter, read_values
+from lazyprompt.cli.streams import Stdin, WrongUseError, json_list
+from lazyprompt.cli.terminal import Screen, warn
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages import ToolUseBlock
 from lazyprompt.prompters import AlpacaPrompter
@@ -19,8 +19,8 @@ from lazyprompt.tokens.approximate import ApproximateTokenCounter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt._cli_inputs import Inputs
-    from lazyprompt._cli_prompt import Asked
+    from lazyprompt.cli.inputs import Inputs
+    from lazyprompt.cli.prompts import Asked
     from lazyprompt.messages import Msg
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule

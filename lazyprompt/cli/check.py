@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal, json_text
+from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal, json_text
 from lazyprompt.errors import did_you_mean
 
 if TYPE_CHECKING:

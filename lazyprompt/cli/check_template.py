@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lazyprompt._cli_io import Output, WrongUseError, json_text
+from lazyprompt.cli.streams import Output, WrongUseError, json_text
 from lazyprompt.errors import LazyPromptError, MissingExtraError
 from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.tokens.huggingface import read_tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt._cli_io import WrongUseError
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.files.targets import target_of
 from lazyprompt.modules.client import Settings
@@ -15,8 +15,8 @@ from lazyprompt.secret import revealed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._cli_model import ModelOptions
     from lazyprompt._json import Json
+    from lazyprompt.cli.models import ModelOptions
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.targets import Place
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from lazyprompt._cli_io import Output, WrongUseError, goes_to_terminal
+from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal
 from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 
 import click
 
-from lazyprompt._cli_inputs import FileInputs, SlotInputs, with_text
-from lazyprompt._cli_io import Stdin, WrongUseError, json_list, json_object
 from lazyprompt._json import well_formed
+from lazyprompt.cli.inputs import FileInputs, SlotInputs, with_text
+from lazyprompt.cli.streams import Stdin, WrongUseError, json_list, json_object
 from lazyprompt.errors import (
     BudgetError,
     FormatError,
@@ -31,7 +31,7 @@ from lazyprompt.text.safety import SAFETIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from lazyprompt._cli_inputs import Inputs
+    from lazyprompt.cli.inputs import Inputs
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.formatters.report import Payload
     from lazyprompt.history import HistoryLike

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt._cli_io import Output, WrongUseError, drop_stdout, goes_to_terminal, json_text
-from lazyprompt._cli_model import NoAnswerError, model_options, sources_help
-from lazyprompt._cli_prompt import (
+from lazyprompt._version import __version__
+from lazyprompt.cli.models import NoAnswerError, model_options, sources_help
+from lazyprompt.cli.prompts import (
     FILE_OPTIONS,
     PromptOptions,
     asked_prompt,
@@ -26,26 +26,26 @@ from lazyprompt._cli_prompt import (
     with_options,
     words_options,
 )
-from lazyprompt._version import __version__
+from lazyprompt.cli.streams import Output, WrongUseError, drop_stdout, goes_to_terminal, json_text
 from lazyprompt.inspect.signs import visible
 from lazyprompt.inspect.terminal import rendered_text
 from lazyprompt.text.markers import Markers
 
 if TYPE_CHECKING:
-    from lazyprompt._cli_chat import ChatOptions
-    from lazyprompt._cli_prompt import Asked
-    from lazyprompt._cli_run import RunOptions
-    from lazyprompt._cli_tokens import TokensOptions
+    from lazyprompt.cli.chat import ChatOptions
+    from lazyprompt.cli.prompts import Asked
+    from lazyprompt.cli.run import RunOptions
+    from lazyprompt.cli.tokens import TokensOptions
     from lazyprompt.inspect.terminal import Color
 
 _ELSEWHERE = {
-    "batch": "_cli_batch:batch",
-    "check": "_cli_check:check_command",
-    "convert": "_cli_convert:convert",
-    "doctor": "_cli_doctor:doctor",
-    "inspect": "_cli_inspect:inspect",
-    "lib": "_cli_lib:lib",
-    "studio": "_cli_studio:studio",
+    "batch": "batch:batch",
+    "check": "check:check_command",
+    "convert": "convert:convert",
+    "doctor": "doctor:doctor",
+    "inspect": "inspect:inspect",
+    "lib": "lib:lib",
+    "studio": "studio:studio",
 }
 _NO_ANSWER, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 
@@ -116,7 +116,7 @@ class _Commands(click.Group):
         if cmd_name not in _ELSEWHERE:
             return super().get_command(ctx, cmd_name)
         module, _, command = _ELSEWHERE[cmd_name].partition(":")
-        found: click.Command = getattr(import_module(f"lazyprompt.{module}"), command)
+        found: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), command)
         return found
 
 
@@ -206,7 +206,7 @@ def tokens(**options: Unpack[TokensOptions]) -> Output:
       lazyprompt tokens --input Hi --history chat.json --max-tokens 4000
       lazyprompt tokens --download o200k_base
     """  # noqa: D301 - as above
-    from lazyprompt._cli_tokens import counted  # noqa: PLC0415 - no other command counts
+    from lazyprompt.cli.tokens import counted  # noqa: PLC0415 - no other command counts
 
     return counted(options)
 
@@ -232,7 +232,7 @@ def run(**options: Unpack[RunOptions]) -> None:
           --source openai --model gpt-5-mini --json
       cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
     """  # noqa: D301 - as above
-    from lazyprompt._cli_run import answered  # noqa: PLC0415 - no other command asks once
+    from lazyprompt.cli.run import answered  # noqa: PLC0415 - no other command asks once
 
     answered(options)
 
@@ -259,7 +259,7 @@ def chat(**options: Unpack[ChatOptions]) -> None:
       lazyprompt chat --model models/qwen3.gguf --prompt assistant.yaml
       lazyprompt chat --source ollama --model qwen3 < questions.txt
     """  # noqa: D301 - as above
-    from lazyprompt._cli_chat import talked  # noqa: PLC0415 - no other command talks
+    from lazyprompt.cli.chat import talked  # noqa: PLC0415 - no other command talks
 
     talked(options)
 
@@ -280,7 +280,7 @@ def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
       lazyprompt check-template models/qwen3
       lazyprompt check-template chat_template.jinja --json
     """  # noqa: D301 - as above
-    from lazyprompt._cli_template import checked  # noqa: PLC0415 - no other command needs templates
+    from lazyprompt.cli.check_template import checked  # noqa: PLC0415 - no other command needs templates
 
     return checked(path, name, as_json=as_json)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 import click
 from click.core import ParameterSource
 
-from lazyprompt._cli_io import Output, Stdin, WrongUseError, file_text, goes_to_terminal, json_text
-from lazyprompt._cli_prompt import PromptOptions, asked_prompt, asked_prompter, prompt_options, text_option
-from lazyprompt._cli_python import is_reference, prompter_at
-from lazyprompt._cli_tokens import counter_of
+from lazyprompt.cli.prompts import PromptOptions, asked_prompt, asked_prompter, prompt_options, text_option
+from lazyprompt.cli.python_prompters import is_reference, prompter_at
+from lazyprompt.cli.streams import Output, Stdin, WrongUseError, file_text, goes_to_terminal, json_text
+from lazyprompt.cli.tokens import counter_of
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
@@ -23,7 +23,7 @@ from lazyprompt.inspect.terminal import look_text, slot_diff_text
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lazyprompt._cli_prompt import Asked
+    from lazyprompt.cli.prompts import Asked
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.terminal import Color
     from lazyprompt.tokens.counter import TokenCounter

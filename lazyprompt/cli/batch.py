@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 import click
 
-from lazyprompt._cli_batch_run import CallOptions, call_options, refuse_calls, run_calls
-from lazyprompt._cli_batch_shown import shown, signals
-from lazyprompt._cli_io import WrongUseError
-from lazyprompt._cli_prompt import FILE_OPTIONS, NO_WORDS, asked_prompter, settings, text_option, with_options
 from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.state import BatchStoppedError
+from lazyprompt.cli.batch_calls import CallOptions, call_options, refuse_calls, run_calls
+from lazyprompt.cli.progress import shown, signals
+from lazyprompt.cli.prompts import FILE_OPTIONS, NO_WORDS, asked_prompter, settings, text_option, with_options
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import FormatError, LazyPromptError, MissingExtraError
 from lazyprompt.inspect.signs import visible
 
@@ -261,8 +261,8 @@ def _counter(asked: str | None) -> LineCounter | None:
     if asked is None:
         return None
     # Its names are those of lazyprompt tokens.
-    from lazyprompt._cli_tokens import counter_of  # noqa: PLC0415 - as above
     from lazyprompt.batch.counting import LineCounter  # noqa: PLC0415 - only who counts needs it
+    from lazyprompt.cli.tokens import counter_of  # noqa: PLC0415 - as above
 
     if asked.partition(":")[0] not in _COUNTERS:
         raise WrongUseError("--tokens", f"{asked!r} counts no rows; give one of {', '.join(_COUNTERS)}")

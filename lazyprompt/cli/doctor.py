@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import click
 
-from lazyprompt._cli_io import Output, goes_to_terminal, json_text
 from lazyprompt._version import __version__
+from lazyprompt.cli.streams import Output, goes_to_terminal, json_text
 from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._cli_doctor_extras import Extra, Need
+    from lazyprompt.cli.extras import Extra, Need
     from lazyprompt.modules.sources import Source
     from lazyprompt.tokens.vocabulary import Sought
 
@@ -104,7 +104,7 @@ def examined(*, tried: bool) -> Health:
     Returns:
         What was found.
     """
-    from lazyprompt._cli_doctor_extras import extras  # noqa: PLC0415 - no other command needs installed packages
+    from lazyprompt.cli.extras import extras  # noqa: PLC0415 - no other command needs installed packages
     from lazyprompt.modules.sources import SOURCES  # noqa: PLC0415 - as above
 
     keys = [_key(source) for source in SOURCES.values()]
