@@ -1,49 +1,60 @@
-"""The command ``lazyprompt batch``: a prompt for each row of a file."""
+"""``lazyprompt batch``: a prompt for each row of a file."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 import click
 
+from lazyprompt.batch.choice import Choice
+from lazyprompt.batch.counting import LineCounter
 from lazyprompt.batch.forms import FORMS
+from lazyprompt.batch.render import Columns, RowPlan
+from lazyprompt.batch.rows import row_file
+from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.batch.state import BatchStoppedError
-from lazyprompt.cli.batch_calls import CallOptions, call_options, refuse_calls, run_calls
-from lazyprompt.cli.progress import shown, signals
-from lazyprompt.cli.prompts import FILE_OPTIONS, NO_WORDS, asked_prompter, settings, text_option, with_options
-from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.cli.counters import token_counter
+from lazyprompt.cli.errors import WrongUseError, blaming
+from lazyprompt.cli.options import (
+    FileOptions,
+    SourceOptions,
+    base_url_option,
+    count_option,
+    reference_options,
+    settings_option,
+    source_option,
+    text_option,
+    url_option,
+)
+from lazyprompt.cli.output import note
+from lazyprompt.cli.progress import progress_bar, stop_signals
+from lazyprompt.cli.prompts import open_file
+from lazyprompt.cli.reading import json_or_text
 from lazyprompt.errors import FormatError, LazyPromptError, MissingExtraError
-from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt.batch.counting import LineCounter
-    from lazyprompt.batch.render import Columns, RowPlan
-    from lazyprompt.batch.run import BatchJob, Outcome
+    from lazyprompt.batch.run import Outcome
+    from lazyprompt.cli.options import ModelOptions
+    from lazyprompt.cli.prompts import Opened
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
-# What a row has beside the values of slots.
-_BESIDE = ("history", "tools", "label", "id")
-# What says how to count, and asks nobody.
+# The parts of a row that are no slots.
+_NO_SLOTS = ("history", "tools", "label", "id")
+# The counters that ask no provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
-class BatchOptions(CallOptions):
-    """What the options of the command give."""
-
-    prompt_file: str
+class _Options(FileOptions, SourceOptions):
     rows: str
     output: str
     form: str
-    columns: tuple[str, ...]
-    fields: tuple[str, ...]
-    params: tuple[str, ...]
-    roots: tuple[str, ...]
+    columns: dict[str, str]
+    fields: dict[str, str]
     limit: int | None
     sample: int | None
     seed: int | None
@@ -53,13 +64,17 @@ class BatchOptions(CallOptions):
     engine: Literal["local", "ray"]
     tokens: str | None
     restart: bool
+    run: bool
+    concurrency: int | None
+    rpm: int | None
+    tpm: int | None
 
 
 class _Command(click.Command):
-    """A command that knows how it was called, so that it can say how to call it again."""
+    """A command that remembers its arguments, so that it can print the command that goes on."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments, and remember them."""
+        """Parse the arguments, and remember them."""
         ctx.meta[__name__] = [*args]
         return super().parse_args(ctx, args)
 
@@ -77,18 +92,15 @@ class _Command(click.Command):
     help="What a line is: flat, a provider (see lazyprompt providers), a service's batch form or a trainer's form.",
 )
 @text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt families), or to ask.")
-@text_option(
+@settings_option(
     "--column",
     "columns",
-    multiple=True,
     metavar="NAME=COLUMN",
     help="The column of a slot, or of input, history, tools, label, id, where it has another name.",
 )
-@text_option(
-    "--field", "fields", multiple=True, metavar="NAME=VALUE", help="A further field of each request: JSON, or text."
-)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N rows at random, in their order.")
+@settings_option("--field", "fields", metavar="NAME=VALUE", help="A further field of each request: JSON, or text.")
+@count_option("--limit", help="Only the first N rows.")
+@count_option("--sample", help="Only N rows at random, in their order.")
 @click.option("--seed", type=int, metavar="S", help="Which rows are the sample.  [default: 0]")
 @click.option(
     "--on-error",
@@ -96,7 +108,7 @@ class _Command(click.Command):
     help="What to do at a row that has no line.  [default: stop; with --rejects skip]",
 )
 @text_option("--rejects", metavar="FILE", help="Where such rows go, with the reason.  [default: OUT.rejects.jsonl]")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Processes.")
+@count_option("--workers", default=1, show_default=True, help="Processes.")
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -110,10 +122,16 @@ class _Command(click.Command):
     help="Count the tokens too, which takes time: approximate, chars, tiktoken:MODEL, huggingface:PATH.",
 )
 @click.option("--restart", is_flag=True, help="Begin anew, where a run was begun.")
-@partial(with_options, options=FILE_OPTIONS)
-@call_options
+@reference_options
+@click.option("--run", is_flag=True, help="Ask the model, and write its answers in the order of rows.")
+@source_option
+@base_url_option
+@url_option
+@count_option("--concurrency", help="Rows asked at once.  [default: 8]")
+@count_option("--rpm", help="At most N requests a minute.")
+@count_option("--tpm", help="At most N tokens a minute.")
 @click.pass_context
-def batch(context: click.Context, **options: Unpack[BatchOptions]) -> None:
+def command(context: click.Context, **options: Unpack[_Options]) -> None:
     """Write a prompt for each row of a file.
 
     PROMPT_FILE is a .prompty, .prompt or YAML prompt file, ROWS a .jsonl, .csv or .parquet file, whose columns are
@@ -133,64 +151,71 @@ def batch(context: click.Context, **options: Unpack[BatchOptions]) -> None:
       lazyprompt batch qa.yaml data.parquet -o try.jsonl --sample 100 --seed 7
       lazyprompt batch qa.yaml data.jsonl -o answers.jsonl --run \\
           --source openai --model gpt-5-mini --rpm 500
-    """  # noqa: D301 - \b is how click is told not to wrap
+    """  # noqa: D301 - \b tells click not to wrap
     job = _job(options)
     run = _runner(options)
     try:
-        with signals() as stopped, shown(job.output.name) as tell:
-            outcome = run(job, restart=options["restart"], progress=tell, stopped=stopped)
+        with stop_signals() as stopped, progress_bar(job.output.name) as progress:
+            outcome = run(job, restart=options["restart"], progress=progress, stopped=stopped)
     except BatchStoppedError as error:
-        _say(f"stopped: {error}")
+        note(f"stopped: {error}")
         passed_over = error.fault is not None
-        _say(f"{'pass over such rows' if passed_over else 'go on'} with: {_again(context, skip=passed_over)}")
+        note(f"{'pass over such rows' if passed_over else 'go on'} with: {_again(context, skip=passed_over)}")
         context.exit(_STOPPED)
     except LazyPromptError as error:
         raise WrongUseError(_blamed(job, error), str(error)) from error
-    _say(_summary(job, outcome))
+    note(_summary(job, outcome))
     if outcome.left_over:
-        _say(f"of an earlier run, and not of this one: {_named(outcome.left_over)}")
+        note(f"of an earlier run, and not of this one: {_named(outcome.left_over)}")
     if outcome.rejected:
         context.exit(_DONE_WITH_REJECTS)
 
 
-def _runner(options: BatchOptions) -> Callable[..., Outcome]:
-    """What does the work."""
+def _runner(options: _Options) -> Callable[..., Outcome]:
+    """Choose the function that runs the job."""
     if options["run"]:
         if options["engine"] != "local":
             raise WrongUseError("--engine", "with --run one process asks; --concurrency says how much at once")
-        return partial(run_calls, options, _fields(options))
-    refuse_calls(options)
+        from lazyprompt.cli.batch_calls import run_calls  # noqa: PLC0415 - only --run asks a model
+
+        model: ModelOptions = {
+            "source": options["source"],
+            "model": options["model"],
+            "base_url": options["base_url"],
+            "url": options["url"],
+            "engine": None,
+            "max_tokens": None,
+            "temperature": None,
+        }
+        rates = {"concurrency": options["concurrency"], "rpm": options["rpm"], "tpm": options["tpm"]}
+        limits = {name: limit for name, limit in rates.items() if limit is not None}
+        return partial(run_calls, model, limits, _fields(options))
+    for name in ("source", "base_url", "url", "concurrency", "rpm", "tpm"):
+        if options[name] is not None:
+            raise WrongUseError(f"--{name.replace('_', '-')}", "it says how a model is asked; give --run too")
     if options["engine"] == "ray":
         from lazyprompt.batch.ray_engine import run_on_ray  # noqa: PLC0415 - only Ray needs it
 
         return run_on_ray
-    from lazyprompt.batch.run import run_batch  # noqa: PLC0415 - no other command runs over rows
-
     return run_batch
 
 
 def _blamed(job: BatchJob, error: LazyPromptError) -> str:
-    """The option or argument that an error is about: messages begin with the file."""
-    said = str(error)
-    if isinstance(error, MissingExtraError) and "ray" in said:
+    """Name the option or argument that an error is about: messages begin with the file."""
+    message = str(error)
+    if isinstance(error, MissingExtraError) and "ray" in message:
         return "--engine"
-    if isinstance(error, MissingExtraError) or said.startswith(str(job.rows.path)):
+    if isinstance(error, MissingExtraError) or message.startswith(str(job.rows.path)):
         return "ROWS"
-    return "--rejects" if job.rejects is not None and said.startswith(str(job.rejects)) else "--output"
+    return "--rejects" if job.rejects is not None and message.startswith(str(job.rejects)) else "--output"
 
 
-def _job(options: BatchOptions) -> BatchJob:
-    """What the options ask for."""
-    from lazyprompt.batch.choice import Choice  # noqa: PLC0415 - as above
-    from lazyprompt.batch.rows import row_file  # noqa: PLC0415 - as above
-    from lazyprompt.batch.run import BatchJob  # noqa: PLC0415 - as above
-
+def _job(options: _Options) -> BatchJob:
+    """Make the job that the options describe."""
     if options["seed"] is not None and options["sample"] is None:
         raise WrongUseError("--seed", "it says which rows a sample has; give --sample N")
-    try:
+    with blaming("ROWS"):
         rows = row_file(options["rows"])
-    except LazyPromptError as error:
-        raise WrongUseError("ROWS", str(error)) from error
     return BatchJob(
         rows,
         _plan(options),
@@ -202,8 +227,8 @@ def _job(options: BatchOptions) -> BatchJob:
     )
 
 
-def _rejects(options: BatchOptions) -> Path | None:
-    """Where rows go that have no line."""
+def _rejects(options: _Options) -> Path | None:
+    """Choose the file for rows that have no line; None to stop at them."""
     given, on_error = options["rejects"], options["on_error"]
     if given is not None and on_error == "stop":
         raise WrongUseError("--rejects", "--on-error stop rejects no row; leave out one of the two")
@@ -213,17 +238,14 @@ def _rejects(options: BatchOptions) -> Path | None:
     return output.with_name(f"{output.stem}.rejects.jsonl") if given is None else Path(given)
 
 
-def _plan(options: BatchOptions) -> RowPlan:
-    """How a row becomes a line."""
-    from lazyprompt.batch.render import RowPlan  # noqa: PLC0415 - no other command runs over rows
-
-    file, params, roots = options["prompt_file"], options["params"], options["roots"]
-    asked = asked_prompter({**NO_WORDS, "prompt_file": file, "params": params, "roots": roots})
+def _plan(options: _Options) -> RowPlan:
+    """Make the plan that turns a row into a line."""
+    prompter, file = cast("Opened", open_file(options))  # PROMPT_FILE is required
     try:
         return RowPlan.of(
-            asked.prompter if asked.file is None else asked.file,
+            file or prompter,
             options["form"],
-            # One that is asked is no family, whose markers flat text would have.
+            # The markers of a family are not for the model that is asked.
             model=None if options["run"] else options["model"],
             columns=_columns(options["columns"]),
             params={} if options["run"] else _fields(options),
@@ -233,54 +255,38 @@ def _plan(options: BatchOptions) -> RowPlan:
         raise WrongUseError("--format" if isinstance(error, FormatError) or known else "--model", str(error)) from error
 
 
-def _columns(given: tuple[str, ...]) -> Columns:
-    """Which columns are what."""
-    from lazyprompt.batch.render import Columns  # noqa: PLC0415 - as above
-
-    named = settings("--column", given)
-    beside = {name: named.pop(name) for name in _BESIDE if name in named}
-    return Columns(named, **beside)
+def _columns(given: dict[str, str]) -> Columns:
+    """Tell the columns of slots from those of the history and the like."""
+    slots = {name: column for name, column in given.items() if name not in _NO_SLOTS}
+    return Columns(slots, **{name: given[name] for name in _NO_SLOTS if name in given})
 
 
-def _fields(options: BatchOptions) -> dict[str, object]:
-    """Further fields of each request."""
-    return {name: _value(text) for name, text in settings("--field", options["fields"]).items()}
+def _fields(options: _Options) -> dict[str, object]:
+    """Read the further fields of each request: JSON, or text."""
+    return {name: json_or_text(text) for name, text in options["fields"].items()}
 
 
-def _value(text: str) -> object:
-    """A value as JSON; what is none is text."""
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value
-
-
-def _counter(asked: str | None) -> LineCounter | None:
-    """What counts tokens."""
-    if asked is None:
+def _counter(spec: str | None) -> LineCounter | None:
+    """Make the token counter, if tokens are counted."""
+    if spec is None:
         return None
-    # Its names are those of lazyprompt tokens.
-    from lazyprompt.batch.counting import LineCounter  # noqa: PLC0415 - only who counts needs it
-    from lazyprompt.cli.tokens import counter_of  # noqa: PLC0415 - as above
-
-    if asked.partition(":")[0] not in _COUNTERS:
-        raise WrongUseError("--tokens", f"{asked!r} counts no rows; give one of {', '.join(_COUNTERS)}")
+    if spec.partition(":")[0] not in _COUNTERS:
+        raise WrongUseError("--tokens", f"{spec!r} counts no rows; give one of {', '.join(_COUNTERS)}")
     try:
-        return LineCounter(asked, counter_of(asked, None))
+        return LineCounter(spec, token_counter(spec))
     except WrongUseError as error:
         raise WrongUseError("--tokens", error.message) from error
 
 
 def _again(context: click.Context, *, skip: bool) -> str:
-    """The command that goes on with the run; to begin anew is not to be said twice."""
+    """Return the command that goes on with the run, without ``--restart``."""
     given: list[str] = [each for each in context.meta[__name__] if each != "--restart"]
     more = ["--on-error", "skip"] if skip else []
     return shlex.join(["lazyprompt", "batch", *given, *more])
 
 
 def _summary(job: BatchJob, outcome: Outcome) -> str:
-    """What was made, in a line."""
+    """Describe the outcome in a line."""
     parts = [f"{_named(outcome.outputs)}: {outcome.written:,} rows"]
     if outcome.rejected:
         parts.append(f"{outcome.rejected:,} rejected ({job.rejects})")
@@ -294,7 +300,3 @@ def _summary(job: BatchJob, outcome: Outcome) -> str:
 def _named(files: list[Path]) -> str:
     first, *others = files
     return f"{first} ... {others[-1].name} ({len(files)} files)" if others else str(first)
-
-
-def _say(text: str) -> None:
-    click.echo(visible(f"lazyprompt: {text}"), err=True)

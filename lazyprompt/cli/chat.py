@@ -1,26 +1,39 @@
-"""The command ``lazyprompt chat``: a conversation with a model, on a terminal or line by line through pipes."""
+"""``lazyprompt chat``: a conversation with a model, on a terminal or line by line through pipes."""
 
 from __future__ import annotations
 
 import json
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
-from lazyprompt.cli.models import ModelOptions, opened_model, remark
-from lazyprompt.cli.prompts import NO_WORDS, asked_prompter, read_values
-from lazyprompt.cli.streams import Stdin, WrongUseError, json_list
-from lazyprompt.cli.terminal import Screen, warn
+import click
+
+from lazyprompt.cli.errors import WrongUseError, blaming
+from lazyprompt.cli.models import length_warning, opened_model, sources_help
+from lazyprompt.cli.options import (
+    FileOptions,
+    ModelOptions,
+    model_options,
+    reference_options,
+    system_option,
+    tools_option,
+    values_option,
+)
+from lazyprompt.cli.output import note
+from lazyprompt.cli.prompts import PromptRequest, open_file, read_values
+from lazyprompt.cli.reading import Stdin, json_list
+from lazyprompt.cli.tables import table
+from lazyprompt.cli.terminal import Screen
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages import ToolUseBlock
-from lazyprompt.prompters import AlpacaPrompter
+from lazyprompt.prompters import AlpacaPrompter, ChatPrompter
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.cli.inputs import Inputs
-    from lazyprompt.cli.prompts import Asked
+    from lazyprompt.cli.inputs import SlotInputs
     from lazyprompt.messages import Msg
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
@@ -31,87 +44,88 @@ _NOTE, _FAULT, _CALL = "dim", "red", "cyan"
 _STYLES = {"text": "", "thinking": "dim italic"}
 
 
-class ChatOptions(ModelOptions):
-    """What the options of the command give."""
-
-    prompt_file: str | None
-    params: tuple[str, ...]
-    roots: tuple[str, ...]
+class _Options(FileOptions, ModelOptions):
     system: str | None
-    values: tuple[str, ...]
+    values: dict[str, str]
     tools: str | None
 
 
-class _Words(NamedTuple):
-    """What is said in each turn, but for what the user says.
+class _Turns(NamedTuple):
+    """The parts of every turn but the user's text.
 
     Attributes:
         values: The values of slots, or of inputs of a file.
-        slot: The one that what the user says goes to; ``input`` for the user's turn as such.
-        inputs: How the prompt takes them.
-        tools: What the model may call.
+        slot: The slot or input for the user's text; ``input`` for the user's turn as such.
+        inputs: Reads the values.
+        tools: The tools that the model may call.
     """
 
     values: Mapping[str, object]
     slot: str
-    inputs: Inputs
+    inputs: SlotInputs
     tools: ToolsLike
 
-    def turn(self, text: str) -> dict[str, object]:
-        """The input of a turn."""
-        return self.inputs.joined(self.values, self.slot, self.inputs.value(self.slot, text))
+    def input(self, text: str) -> dict[str, object]:
+        """Return the input of a turn."""
+        return self.inputs.with_named(self.values, self.slot, self.inputs.value(self.slot, text))
 
-    def again(self, text: str) -> dict[str, object] | None:
-        """The input where the model goes on in a turn: what the template needs; what the user said is said."""
-        return (self.turn(text) if self.slot in self.inputs.names else dict(self.values)) or None
+    def input_after_tools(self, text: str) -> dict[str, object] | None:
+        """Return the input of a turn that goes on after tool results: only the template's values."""
+        return (self.input(text) if self.slot in self.inputs.names else dict(self.values)) or None
 
 
-def talked(options: ChatOptions) -> None:
-    """Hold a conversation, until the input ends or the user ends it.
+@click.command("chat", epilog=sources_help())
+@click.option("--prompt", "prompt_file", metavar="PROMPT_FILE", help="A prompt file; each turn is an input of it.")
+@system_option
+@values_option
+@tools_option
+@reference_options
+@model_options
+def command(**options: Unpack[_Options]) -> None:
+    """Talk to a model.
 
-    Args:
-        options: The options.
+    Your text is answered as the model says it; /help lists the commands. A line that ends with a backslash goes on in
+    the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model calls a tool, you are asked for its result.
+    Keys are read from the environment, never from options, which others could see.
 
-    Raises:
-        WrongUseError: An option is wrong; or, where no person sits at a terminal, something in the input.
-        NoAnswerError: The engine does not start; or, where no person sits there, the model does not answer.
-    """
-    asked, words = _asked(options)
+    Where lines are piped in, each is a turn; the first one that gets no answer ends it with exit status 1.
+
+    \b
+    Examples:
+      lazyprompt chat --source openai
+      lazyprompt chat --model models/qwen3.gguf --prompt assistant.yaml
+      lazyprompt chat --source ollama --model qwen3 < questions.txt
+    """  # noqa: D301 - \b tells click not to wrap
+    request, turns = _open(options)
     screen = Screen()
-    with opened_model(options, asked.file) as module:
-        talk = _Talk(module.prompt(asked.prompter).chat(tools=words.tools), words, screen)
+    with opened_model(options, request.file) as module:
+        talk = _Talk(module.prompt(request.prompter).chat(tools=turns.tools), turns, screen)
         if screen.interactive:
             screen.line(f"{_name(module)}; /help lists the commands, Ctrl-D ends the chat", _NOTE)
         talk.go_on()
 
 
-def _asked(options: ChatOptions) -> tuple[Asked, _Words]:
-    """The prompter, and what is said with it."""
-    asked = asked_prompter(
-        {
-            **NO_WORDS,
-            "prompt_file": options["prompt_file"],
-            "params": options["params"],
-            "roots": options["roots"],
-            # Without a word about it, the model is told nothing.
-            "system": "" if options["prompt_file"] is None and options["system"] is None else options["system"],
-            "values": options["values"],
-            "tools": options["tools"],
-        }
-    )
-    if isinstance(asked.prompter, AlpacaPrompter):
+def _open(options: _Options) -> tuple[PromptRequest, _Turns]:
+    """Open the prompter, and read the values of each turn."""
+    opened = open_file(options)
+    system = options["system"]
+    if opened is None:
+        # Without --system, the model gets no system text.
+        opened, system = (ChatPrompter(), None), system or ""
+    request = PromptRequest.of(opened, system)
+    if isinstance(request.prompter, AlpacaPrompter):
         raise WrongUseError("--prompt", "the Alpaca form has no turns; give a prompt file of the type chat")
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
-    values = read_values(options["values"], asked.inputs, Stdin())
-    with asked.blaming():
-        words = _Words(values, asked.inputs.open(values), asked.inputs, tools)
-        asked.inputs.check(words.turn(""), history=True)
-        asked.prompter.fill(words.turn(""), (), tools)
-    return asked, words
+    values = read_values(options["values"], request.inputs, Stdin())
+    with request.blaming():
+        turns = _Turns(values, request.inputs.open_name(values), request.inputs, tools)
+        request.inputs.check(turns.input(""), history=True)
+        request.prompter.fill(turns.input(""), (), tools)
+    return request, turns
 
 
 def _name(module: OnlineChatModule | TrainableModule) -> str:
-    """How a model is called."""
+    """Return the name of a model for people."""
     from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only a terminal needs it
 
     if isinstance(module, OnlineChatModule):
@@ -120,21 +134,21 @@ def _name(module: OnlineChatModule | TrainableModule) -> str:
 
 
 class _Talk:
-    """A conversation: what the user writes, and what becomes of it."""
+    """A conversation on a screen."""
 
-    def __init__(self, chat: Chat, words: _Words, screen: Screen) -> None:
-        self._chat, self._words, self._screen = chat, words, screen
-        self._said = ""
+    def __init__(self, chat: Chat, turns: _Turns, screen: Screen) -> None:
+        self._chat, self._turns, self._screen = chat, turns, screen
+        self._text = ""
         self._over = False
 
     def go_on(self) -> None:
         """Read and answer until the end."""
         while not self._over:
             try:
-                said = self._screen.read(self._prompt())
-                if said is None:
+                line = self._screen.read(self._prompt())
+                if line is None:
                     return
-                self._take(said)
+                self._take(line)
             except KeyboardInterrupt:
                 self._screen.end_line()
                 if not self._screen.interactive:
@@ -147,28 +161,28 @@ class _Talk:
                 self._screen.line(f"{_where(error)}{error}", _FAULT)
 
     def _prompt(self) -> str:
-        """What the user is asked with: for the result of a call, the name of the tool."""
+        """Return the text before the cursor; if a tool result is missing, it names the tool."""
         calls = _open_calls(self._chat.history)
         return f"result of {' '.join(calls[0].name.split())}> " if calls else "> "
 
-    def _take(self, said: str) -> None:
-        """Do what the user wants: a command, the result of a call, or a turn."""
-        text = said.removeprefix("/") if said.startswith("//") else said
-        if text is said and said.startswith("/"):
-            name, *argument = said.split(maxsplit=1)
+    def _take(self, line: str) -> None:
+        """Take a line of the user: a command, the result of a call, or a turn."""
+        text = line.removeprefix("/") if line.startswith("//") else line
+        if text is line and line.startswith("/"):
+            name, *argument = line.split(maxsplit=1)
             self._obey(name, "".join(argument).strip())
             return
         calls = _open_calls(self._chat.history)
         if calls:
             self._chat.add_result(calls[0], text)
             if len(calls) == 1:
-                self._answer(self._words.again(self._said))
+                self._answer(self._turns.input_after_tools(self._text))
         elif text.strip():
-            self._said = text
-            self._answer(self._words.turn(text))
+            self._text = text
+            self._answer(self._turns.input(text))
 
     def _answer(self, given: Mapping[str, object] | None) -> None:
-        """Show what the model says as it says it."""
+        """Ask the model, and write its answer as it comes."""
         kind = "text"
         with self._chat.stream(given) as stream:
             try:
@@ -187,8 +201,8 @@ class _Talk:
         self._screen.end_line()
         for call in stream.reply.tool_calls:
             self._screen.line(f"{call.name}({json.dumps(call.input, ensure_ascii=False)})", _CALL)
-        if remark(stream.reply):
-            self._note(remark(stream.reply)) if self._screen.interactive else warn(remark(stream.reply))
+        if warning := length_warning(stream.reply):
+            self._note(warning) if self._screen.interactive else note(warning)
 
     def _obey(self, name: str, argument: str) -> None:
         command = _COMMANDS.get(name)
@@ -202,66 +216,59 @@ class _Talk:
         command.do(self, argument)
 
     def _note(self, text: str) -> None:
-        """Tell the person that a command has done something; pipes get what was asked for, and no more."""
+        """Confirm a command to a person; pipes get only the answers."""
         if self._screen.interactive:
             self._screen.line(f"({text})", _NOTE)
 
     def help(self, _: str) -> None:
         """List the commands."""
-        rows = [(f"{name} {command.argument}".rstrip(), command.says) for name, command in _COMMANDS.items()]
-        width = max(len(usage) for usage, _ in rows)
-        for usage, says in rows:
-            self._screen.line(f"{usage:{width}}  {says}")
+        rows = [(f"{name} {command.argument}".rstrip(), command.help) for name, command in _COMMANDS.items()]
+        for line in table(rows):
+            self._screen.line(line)
         self._screen.line(
             "A line that ends with \\ goes on in the next; // begins text with /. Ctrl-C stops an answer."
         )
 
     def tokens(self, _: str) -> None:
-        """Tell what the conversation costs."""
+        """Write the tokens of the conversation."""
         history = self._chat.history
         answers = [message.usage for message in history if message.role == "assistant"]
-        told = [usage for usage in answers if usage]
+        known = [usage for usage in answers if usage]
         if answers:
             last = answers[-1]
             self._screen.line(f"last answer: {_sum([last]) if last else 'the model did not tell its tokens'}")
-        if told:
-            self._screen.line(f"{_of(len(told), 'answer')}: {_sum(told)}")
+        if known:
+            self._screen.line(f"{_count(len(known), 'answer')}: {_sum(known)}")
         counted = ApproximateTokenCounter().count(history) if history else 0
-        self._screen.line(f"history: about {counted:,} tokens in {_of(len(history), 'message')}")
+        self._screen.line(f"history: about {counted:,} tokens in {_count(len(history), 'message')}")
 
     def save(self, path: str) -> None:
         """Write the conversation to a file."""
-        try:
+        with blaming("/save", path):
             self._chat.save(Path(path).expanduser())
-        except OSError as error:
-            raise WrongUseError("/save", f"{path}: {error.strerror}") from error
-        self._note(f"{_of(len(self._chat.history), 'message')} saved to {path}")
+        self._note(f"{_count(len(self._chat.history), 'message')} saved to {path}")
 
     def load(self, path: str) -> None:
         """Go on with the conversation of a file."""
-        try:
+        with blaming("/load", path):
             self._chat.load(Path(path).expanduser())
-        except OSError as error:
-            raise WrongUseError("/load", f"{path}: {error.strerror}") from error
-        except LazyPromptError as error:
-            raise WrongUseError("/load", str(error)) from error
-        self._note(f"{_of(len(self._chat.history), 'message')} loaded from {path}")
+        self._note(f"{_count(len(self._chat.history), 'message')} loaded from {path}")
 
     def system(self, text: str) -> None:
         """Give the model another system text."""
         module = self._chat.module
         module.prompt(module.prompter.with_system(text))
-        self._chat = module.chat(self._chat.history, self._words.tools)
+        self._chat = module.chat(self._chat.history, self._turns.tools)
         self._note("the model has another system text from now on")
 
     def tools(self, _: str) -> None:
         """List what the model may call."""
-        names = self._chat.module.prompter.fill(self._words.turn(""), None, self._words.tools).tools.names
+        names = self._chat.module.prompter.fill(self._turns.input(""), None, self._turns.tools).tools.names
         self._screen.line("\n".join(names) if names else "there are no tools")
 
     def reset(self, _: str) -> None:
         """Begin another conversation."""
-        self._chat = self._chat.module.chat(tools=self._words.tools)
+        self._chat = self._chat.module.chat(tools=self._turns.tools)
         self._note("the conversation begins anew")
 
     def quit(self, _: str) -> None:
@@ -270,16 +277,16 @@ class _Talk:
 
 
 class _Command(NamedTuple):
-    """A command of the user's.
+    """A command within the conversation.
 
     Attributes:
-        argument: What it needs; empty where it stands alone.
-        says: What it does.
-        do: Does it, given what stands behind its name.
+        argument: The argument that it needs; empty for none.
+        help: The line of ``/help``.
+        do: Runs it with its argument.
     """
 
     argument: str
-    says: str
+    help: str
     do: Callable[[_Talk, str], None]
 
 
@@ -296,7 +303,7 @@ _COMMANDS = {
 
 
 def _open_calls(history: Sequence[Msg]) -> list[ToolUseBlock]:
-    """The calls at the end of a conversation that have no result yet."""
+    """Find the tool calls at the end of a conversation that have no result yet."""
     results = list(takewhile(lambda message: message.role == "tool", reversed(history)))
     asking = history[: len(history) - len(results)][-1:]
     calls = [block for message in asking for block in message.blocks if isinstance(block, ToolUseBlock)]
@@ -308,10 +315,10 @@ def _where(error: LazyPromptError | WrongUseError) -> str:
 
 
 def _sum(usages: Sequence[Mapping[str, int]]) -> str:
-    """The tokens of answers."""
-    sent, said = (sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens"))
-    return f"{_of(sent, 'token')} sent, {said:,} answered"
+    """Describe the tokens of answers."""
+    sent, answered = (sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens"))
+    return f"{_count(sent, 'token')} sent, {answered:,} answered"
 
 
-def _of(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"

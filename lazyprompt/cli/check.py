@@ -1,4 +1,4 @@
-"""The command ``lazyprompt check``: prompt files looked at, for people, for CI and before a commit."""
+"""``lazyprompt check``: mistakes in prompt files, for people, for CI and before a commit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal, json_text
+from lazyprompt.cli.errors import WrongUseError
+from lazyprompt.cli.options import root_option
+from lazyprompt.cli.output import Output, json_output
 from lazyprompt.errors import did_you_mean
+from lazyprompt.files.check.check import RULES, SEVERITIES, check
+from lazyprompt.files.check.prompt_files import SUFFIXES, prompt_files
+from lazyprompt.files.check.report import github, report, sarif
+from lazyprompt.files.dialects.table import DIALECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 _FOUND = 1
-_DIALECTS = ("v2", "agentschema", "v1", "dotprompt")
 
 
-class CheckOptions(TypedDict):
-    """The options of ``lazyprompt check``."""
-
+class _Options(TypedDict):
     files: tuple[str, ...]
     form: str
     select: tuple[str, ...]
@@ -39,14 +42,14 @@ class CheckOptions(TypedDict):
     "--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough."
 )
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
+@root_option
 @click.option(
-    "--root", "roots", multiple=True, metavar="DIRECTORY", help="Where ${file:...} and included files may lie as well."
+    "--dialect", type=click.Choice([*DIALECTS]), help="The dialect of all the files.  [default: each its own]"
 )
-@click.option("--dialect", type=click.Choice(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
 @click.option("--strict", is_flag=True, help="Warnings count as errors do.")
 @click.pass_context
-def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> None:
-    """Look at prompt files for what is wrong in them.
+def command(context: click.Context, **options: Unpack[_Options]) -> None:
+    """Find mistakes in prompt files.
 
     FILE is a .prompty, .prompt or YAML prompt file, or a directory, which is gone through. Each finding is a line
     file:line:column: CODE message. The exit status is 1 where one of them is an error (with --strict, or a warning),
@@ -60,13 +63,10 @@ def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> No
       lazyprompt check prompts/ --strict --ignore LP07
       lazyprompt check support.prompty --format json
       lazyprompt check prompts/ --format sarif > check.sarif
-    """  # noqa: D301 - \b is how click is told not to wrap
-    from lazyprompt.files.check.check import RULES, SEVERITIES, check  # noqa: PLC0415 - no other command checks
-    from lazyprompt.files.check.report import github, report, sarif  # noqa: PLC0415 - as above
-
-    select = _codes("--select", options["select"], RULES) or frozenset(RULES)
-    chosen = select - _codes("--ignore", options["ignore"], RULES)
-    paths = [*dict.fromkeys(path for given in options["files"] for path in _files(given))]
+    """  # noqa: D301 - \b tells click not to wrap
+    select = _codes("--select", options["select"]) or frozenset(RULES)
+    chosen = select - _codes("--ignore", options["ignore"])
+    paths = [*dict.fromkeys(path for given in options["files"] for path in _prompt_files(given))]
     if not paths or not chosen:
         given = ", ".join(options["files"])
         what = f"no prompt file is in {given}" if chosen else "--select and --ignore leave no rule"
@@ -77,34 +77,31 @@ def check_command(context: click.Context, **options: Unpack[CheckOptions]) -> No
         for each in check(path, allowed_roots=options["roots"], dialect=options["dialect"])
         if each.code in chosen
     ]
-    terminal = goes_to_terminal(None)
-    forms: dict[str, Callable[[], str]] = {
-        "plain": lambda: report(found, len(paths)),
-        "json": lambda: json_text([asdict(each) for each in found], indent=2, terminal=terminal),
-        "github": lambda: github(found, len(paths)),
-        "sarif": lambda: json_text(sarif(found), indent=2, terminal=terminal),
+    outputs = {
+        "plain": lambda: Output(report(found, len(paths))),
+        "json": lambda: json_output([asdict(each) for each in found], indent=2),
+        "github": lambda: Output(github(found, len(paths))),
+        "sarif": lambda: json_output(sarif(found), indent=2),
     }
-    Output(forms[options["form"]]()).write()
-    grave = SEVERITIES[: 2 if options["strict"] else 1]
-    if any(each.severity in grave for each in found):
+    outputs[options["form"]]().write()
+    serious = SEVERITIES[: 2 if options["strict"] else 1]
+    if any(each.severity in serious for each in found):
         context.exit(_FOUND)
 
 
-def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> frozenset[str]:
-    """The rules that are named, by their codes or beginnings of them."""
+def _codes(option: str, given: Sequence[str]) -> frozenset[str]:
+    """Find the rules that an option names, by their codes or beginnings of them."""
     found: set[str] = set()
     for word in (word.strip().upper() for each in given for word in each.split(",")):
-        named = {code for code in rules if word and code.startswith(word)}
+        named = {code for code in RULES if word and code.startswith(word)}
         if not named:
-            raise WrongUseError(option, f"{word!r} is no rule{did_you_mean(word, rules)}; rules are {', '.join(rules)}")
+            raise WrongUseError(option, f"{word!r} is no rule{did_you_mean(word, RULES)}; rules are {', '.join(RULES)}")
         found |= named
     return frozenset(found)
 
 
-def _files(given: str) -> Iterator[Path]:
-    """The prompt files of an argument."""
-    from lazyprompt.files.check.prompt_files import SUFFIXES, prompt_files  # noqa: PLC0415 - no other command checks
-
+def _prompt_files(given: str) -> Iterator[Path]:
+    """Find the prompt files of an argument."""
     path = Path(given)
     if path.is_dir():
         yield from prompt_files(path)

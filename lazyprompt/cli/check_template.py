@@ -1,12 +1,16 @@
-"""What the command line says of a chat template."""
+"""``lazyprompt check-template``: a report on a model's chat template."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lazyprompt.cli.streams import Output, WrongUseError, json_text
-from lazyprompt.errors import LazyPromptError, MissingExtraError
+import click
+
+from lazyprompt.cli.errors import blaming
+from lazyprompt.cli.options import json_option
+from lazyprompt.cli.output import Output, json_output
+from lazyprompt.errors import MissingExtraError
 from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.tokens.huggingface import read_tokenizer
 
@@ -14,31 +18,31 @@ if TYPE_CHECKING:
     import tokenizers
 
 
-def checked(path: str, name: str | None, *, as_json: bool) -> Output:
-    """What a template can and cannot do.
+@click.command("check-template")
+@click.argument("path")
+@click.option("--name", metavar="NAME", help="Which of several templates.")
+@json_option
+def command(path: str, *, name: str | None, as_json: bool) -> Output:
+    """Find out what a model's chat template can do.
 
-    Args:
-        path: The template's file, or the directory of its tokenizer.
-        name: Which of several templates.
-        as_json: Whether it is written as JSON.
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
+    take a system text, tools, arguments as JSON? Does what it wrote stay as it was when a chat goes on? Is a model
+    trained with it taught to stop? Which templates can be bridged, and laid out by markers?
 
-    Returns:
-        A line for each answer.
-
-    Raises:
-        WrongUseError: There is no template, or its syntax is wrong.
-    """
-    try:
-        report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_at(Path(path)))
-    except LazyPromptError as error:
-        raise WrongUseError("PATH", str(error)) from error
+    \b
+    Examples:
+      lazyprompt check-template models/qwen3
+      lazyprompt check-template chat_template.jinja --json
+    """  # noqa: D301 - \b tells click not to wrap
+    with blaming("PATH"):
+        report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
     if as_json:
-        return Output(json_text([finding._asdict() for finding in report.findings]))
+        return json_output([finding._asdict() for finding in report.findings])
     return Output(f"{report}\n")
 
 
-def _tokenizer_at(path: Path) -> tokenizers.Tokenizer | None:
-    """The tokenizer beside a template, where there is one and it can be read."""
+def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
+    """Read the tokenizer beside a template, if there is one and its package is installed."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.exists():
         return None

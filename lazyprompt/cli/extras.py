@@ -1,4 +1,4 @@
-"""The extras of lazyprompt, as its installed metadata has them, and what of each is on this machine."""
+"""The extras of lazyprompt, as its installed metadata lists them, and the packages of each on this machine."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ State: TypeAlias = Literal["ready", "in part", "not installed", "broken"]
 CORE: Final = "(core)"
 _SECONDS: Final = 60
 _LONG: Final = 300
-# What lies in a wheel beside its package, and is none of it.
+# Folders of wheels that are no package.
 _BESIDE: Final = frozenset({"tests", "test", "docs", "examples", "benchmarks", "scripts"})
 _PACKAGE: Final = re.compile(r"^((?:[A-Za-z]\w*/)*[A-Za-z]\w*)/__init__\.py,", re.MULTILINE)
 _MODULE: Final = re.compile(r"^([A-Za-z]\w*)\.(?:py|[\w.-]*so|[\w.-]*pyd),", re.MULTILINE)
-# Packages print while they are imported, and do things on the way out: what counts is the last line, and the status.
+# Packages print while they are imported, and run code at exit: only the last line and the status count.
 _TRIAL: Final = """\
 import importlib, os, sys
 try:
     for name in sys.argv[1:]:
         importlib.import_module(name)
 except BaseException as error:
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    os.write(2, f"\\n{said}".encode(errors="backslashreplace"))
+    fault = " ".join(f"{type(error).__name__}: {error}".split())
+    os.write(2, f"\\n{fault}".encode(errors="backslashreplace"))
     os._exit(1)
 os._exit(0)
 """
@@ -49,9 +49,9 @@ class Need(NamedTuple):
         name: Its name, with the extras of it that are needed.
         bound: The versions that suit, as ``>=2.0``; ``""`` for any.
         version: The version that is installed; None where none is.
-        fault: What is wrong with what is installed, in one line; ``""`` where nothing is.
-        others: Whether the version does not suit, and another package than lazyprompt needs it: then it is there for
-            that one, and the extra was not asked for.
+        fault: The fault of the installed package, in one line; ``""`` for none.
+        others: True if the version does not suit, and another package than lazyprompt needs it: then it was installed
+            for that one, and the extra was not asked for.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Extra(NamedTuple):
 
     Attributes:
         name: Its name; lazyprompt without extras is ``(core)``.
-        state: ``ready``; ``in part`` where packages of it are missing or there for others: it was not asked for then;
-            ``not installed``; ``broken`` where it has all that it needs, and something of it is no good.
-        needs: What it needs.
+        state: ``in part`` if some of its packages are missing or there for others: then it was not asked for;
+            ``broken`` if it has all packages, and one of them has a fault.
+        needs: Its packages.
     """
 
     name: str
@@ -76,15 +76,15 @@ class Extra(NamedTuple):
     needs: tuple[Need, ...]
 
 
-def extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], list[str]]:
-    """The extras of the installed lazyprompt.
+def find_extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], list[str]]:
+    """Find the extras of the installed lazyprompt.
 
     Args:
-        tried: Whether what is installed is imported too, each package in a process of its own.
-        without: Variables of the environment that these processes do not see.
+        tried: True to import the installed packages too, each in a process of its own.
+        without: The environment variables that these processes do not see.
 
     Returns:
-        The core and all extras; and what is wrong, a line each.
+        The core and all extras; and the faults, a line each.
     """
     try:
         needed = _all_needed(distribution("lazyprompt"))
@@ -94,7 +94,7 @@ def extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], 
         return [], [f"{error}; install lazyprompt again"]
     each = {str(one): one for found in needed.values() for one in found}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        needs = pool.map(partial(_looked, tried=tried, without=without), each.values())
+        needs = pool.map(partial(_look_for, tried=tried, without=without), each.values())
         looked = dict(zip(each, needs, strict=True))
     listed = [_extra(name or CORE, [looked[str(one)] for one in found]) for name, found in needed.items()]
     broken = (need for extra in listed if extra.state == "broken" for need in extra.needs)
@@ -102,7 +102,7 @@ def extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], 
 
 
 def _all_needed(own: Distribution) -> dict[str, list[Requirement]]:
-    """What the core (``""``) and each extra need, each package once."""
+    """List the packages of the core (``""``) and of each extra, each once."""
     names: list[str] = own.metadata.get_all("Provides-Extra") or []
     return {name: [*{str(one): one for one in _requirements(own, name)}.values()] for name in ("", *names)}
 
@@ -123,68 +123,68 @@ def _extra(name: str, needs: Sequence[Need]) -> Extra:
 
 
 def _requirements(own: Distribution, extra: str, seen: frozenset[str] = frozenset()) -> Iterator[Requirement]:
-    """What an extra needs on this machine; in the place of extras that it names stands what they need."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 - where it is missing, that is what is told
+    """List the packages of an extra on this machine; extras that it names are replaced by their packages."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - that it is missing is a fault to report
     from packaging.utils import canonicalize_name  # noqa: PLC0415 - as above
 
     for line in own.requires or ():
-        asked = Requirement(line)
-        if not _is_for(asked, extra) or (extra and _is_for(asked, "")):
+        needed = Requirement(line)
+        if not _is_for(needed, extra) or (extra and _is_for(needed, "")):
             continue
-        if canonicalize_name(asked.name) == "lazyprompt":
-            for named in sorted(asked.extras - seen):
-                yield from _requirements(own, named, seen | asked.extras)
+        if canonicalize_name(needed.name) == "lazyprompt":
+            for named in sorted(needed.extras - seen):
+                yield from _requirements(own, named, seen | needed.extras)
         else:
-            asked.marker = None
-            yield asked
+            needed.marker = None
+            yield needed
 
 
-def _is_for(asked: Requirement, extra: str) -> bool:
-    return asked.marker is None or asked.marker.evaluate({"extra": extra})
+def _is_for(needed: Requirement, extra: str) -> bool:
+    return needed.marker is None or needed.marker.evaluate({"extra": extra})
 
 
-def _looked(asked: Requirement, *, tried: bool, without: Collection[str]) -> Need:
-    """A package that is needed, looked for."""
-    within = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
-    name, bound = f"{asked.name}{within}", str(asked.specifier)
+def _look_for(needed: Requirement, *, tried: bool, without: Collection[str]) -> Need:
+    """Look for a package that is needed."""
+    within = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
+    name, bound = f"{needed.name}{within}", str(needed.specifier)
     try:
-        found = distribution(asked.name)
+        found = distribution(needed.name)
     except PackageNotFoundError:
         return Need(name, bound, None)
-    if fault := _misfit(asked, found.version):
-        return Need(name, bound, found.version, fault, _others_need(asked.name))
+    if fault := _misfit(needed, found.version):
+        return Need(name, bound, found.version, fault, _others_need(needed.name))
     modules = _modules(found)
     missing = next((module for module in modules if not _is_there(module)), None)
     if missing is not None:
         fault = f"its module {missing} is not there; install it again"
     elif tried and modules:
-        fault = _imported(modules, without)
+        fault = _import_fault(modules, without)
     return Need(name, bound, found.version, fault)
 
 
-def _misfit(asked: Requirement, version: str | None) -> str:
-    """Why a version does not suit; nothing where it does."""
+def _misfit(needed: Requirement, version: str | None) -> str:
+    """Return why a version does not suit; nothing if it does."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - as above
 
     try:
-        suits = version is not None and asked.specifier.contains(Version(version), prereleases=True)
+        suits = version is not None and needed.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         suits = False
-    return "" if suits else f"{version} is installed, and it must be {asked.specifier}"
+    return "" if suits else f"{version} is installed, and it must be {needed.specifier}"
 
 
 def _others_need(name: str) -> bool:
-    """Whether a package that is installed needs one, and is not lazyprompt; all of them are read for it."""
+    """Return True if another installed package than lazyprompt needs a package; reads the metadata of all."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - as above
 
     lines = (line for each in distributions() if each.name != "lazyprompt" for line in each.requires or ())
-    # Most lines are of other packages, and parsing one takes a while.
+    # Parsing is slow, and most lines name other packages.
     near = (Requirement(line) for line in lines if _plain(line).startswith(_plain(name)))
     return any(_plain(each.name) == _plain(name) and _is_for(each, "") for each in near)
 
 
 def _modules(found: Distribution) -> list[str]:
-    """What of a distribution is to be imported: the packages that it is named after, or else all that it has."""
+    """List the modules of a distribution to import: those that have its name, or else all of them."""
     record = found.read_text("RECORD") or ""
     names = {match[1].replace("/", ".") for match in _PACKAGE.finditer(record)}
     outer = {name for name in names if not any(name.startswith(f"{other}.") for other in names)}
@@ -200,12 +200,12 @@ def _plain(name: str) -> str:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # the package around it is not there, or is broken
+    except (ImportError, ValueError):  # the package around it is missing or broken
         return False
 
 
-def _imported(modules: Iterable[str], without: Collection[str]) -> str:
-    """Import modules in a process of its own, for some end the process: what went wrong, in one line, or nothing."""
+def _import_fault(modules: Iterable[str], without: Collection[str]) -> str:
+    """Import modules in a process of its own, which some of them end; return the fault in one line, or nothing."""
     try:
         done = subprocess.run(  # noqa: S603 - this Python, and names of installed modules
             [sys.executable, "-P", "-W", "ignore", "-c", _TRIAL, *modules],
@@ -222,5 +222,5 @@ def _imported(modules: Iterable[str], without: Collection[str]) -> str:
         return ""
     if done.returncode < 0:
         return f"its import ended the process ({signal.Signals(-done.returncode).name})"
-    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    return f"it cannot be imported: {said[:_LONG]}"
+    message = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"it cannot be imported: {message[:_LONG]}"

@@ -1,11 +1,11 @@
-"""What a ``.prompty`` or ``.prompt`` file says of its model, where no option of ``run`` and ``chat`` says otherwise."""
+"""The model that a ``.prompty`` or ``.prompt`` file names, with its options; options of the command line go first."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.files.targets import target_of
 from lazyprompt.modules.client import Settings
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._json import Json
-    from lazyprompt.cli.models import ModelOptions
+    from lazyprompt.cli.options import ModelOptions
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.targets import Place
 
-# Providers of prompt files that are a source under another name.
+# Providers in prompt files, and the sources that they are.
 _SOURCES = {"googleai": "gemini", "openai-responses": "openai"}
-# What all clients and engines are told under the same names.
+# Options that all clients and engines have under the same name.
 _COMMON = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -30,53 +30,54 @@ _COMMON = {
     "stopSequences": "stop",
     "seed": "seed",
 }
-# Where a request holds its options; the client takes them as they are.
+# The part of a request that holds options; the client takes them without it.
 _HOLDER = "generation_config"
-# The clients that are known to take more than these, and whether they take any field of a request. To others, a field
-# could be the address that keys are sent to.
+# The clients that take more options, and True if any field of a request is one. For other clients, a field could be
+# the address that keys are sent to.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
 
 class FileModel(NamedTuple):
-    """A model that is to be asked, as options and a file say.
+    """The model that options and a file name.
 
     Attributes:
-        source: Who has it; None for a local one.
-        model: Its name.
-        params: What each call is told.
-        left: What the file says and no call is told, in the words of its front matter.
+        source: The source; None for a local model.
+        model: The model's name.
+        params: The parameters of each call.
+        unused: The file's options that no call can have, as the front matter names them.
     """
 
     source: str | None
     model: str | None
     params: Mapping[str, Any]
-    left: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
-def model_of(options: ModelOptions, prompt: Prompty) -> FileModel:
-    """The model of a file, or of options that name another.
+def file_model(options: ModelOptions, prompt: Prompty) -> FileModel:
+    """Find the model of a file, or of options that name another.
 
     Args:
         options: The options.
         prompt: The file.
 
     Raises:
-        WrongUseError: The file asks for what is no chat, or names a provider that cannot be asked.
+        WrongUseError: The file is for another task than chat, or names an unknown provider.
     """
-    said = cast("dict[str, Json]", revealed(prompt.model))
-    if said.get("apiType") in ("embedding", "image"):
-        raise WrongUseError("PROMPT_FILE", f"its model.apiType is {said['apiType']!r}, and a model is asked for text")
-    provider, name = _text(said.get("provider")), _text(said.get("id"))
+    declared = cast("dict[str, Json]", revealed(prompt.model))
+    task = declared.get("apiType")
+    if task in ("embedding", "image"):
+        raise WrongUseError("PROMPT_FILE", f"its model.apiType is {task!r}, and a model is asked for text")
+    provider, name = _text(declared.get("provider")), _text(declared.get("id"))
     source = options["source"] or _source(options, provider, name)
-    # Another provider knows nothing of the model that the file names.
-    its_own = provider is None or (source is not None and _named(provider) in (None, _named(source)))
-    params, left = _params(cast("dict[str, Json]", said.get("options") or {}), source, fields=its_own)
-    left += ["connection"] if said.get("connection") else []
-    return FileModel(source, options["model"] or (name if its_own else None), params, tuple(left))
+    # Another provider does not know the file's model.
+    same_provider = provider is None or (source is not None and _source_name(provider) in (None, _source_name(source)))
+    params, unused = _params(cast("dict[str, Json]", declared.get("options") or {}), source, fields=same_provider)
+    unused += ["connection"] if declared.get("connection") else []
+    return FileModel(source, options["model"] or (name if same_provider else None), params, tuple(unused))
 
 
 def _source(options: ModelOptions, provider: str | None, name: str | None) -> str | None:
-    """The source that a file names, unless the options name a local model; without a word about it, OpenAI."""
+    """Find the source that a file names, unless the options name a local model; the default is OpenAI."""
     model = options["model"]
     if options["engine"] is not None or options["url"] is not None:
         return None
@@ -85,15 +86,15 @@ def _source(options: ModelOptions, provider: str | None, name: str | None) -> st
         return None
     if provider is None:
         return None if name is None else "openai"
-    source = _named(provider)
+    source = _source_name(provider)
     if source is None:
         what = f"its model.provider is {provider!r}, which is no source: give --source, one of {', '.join(SOURCES)}"
         raise WrongUseError("PROMPT_FILE", what)
     return source
 
 
-def _named(provider: str) -> str | None:
-    """The source of a provider; None where there is none."""
+def _source_name(provider: str) -> str | None:
+    """Find the source of a provider; None if there is none."""
     try:
         return source_named(_SOURCES.get(provider, provider)).name
     except ModuleError:
@@ -101,27 +102,27 @@ def _named(provider: str) -> str | None:
 
 
 def _params(options: Mapping[str, Json], source: str | None, *, fields: bool) -> tuple[dict[str, Any], list[str]]:
-    """The options of a file as parameters of a call; and the names of those that are none."""
+    """Convert the options of a file to parameters of a call; and list those that are none."""
     places = _places(source, fields=fields)
     params: dict[str, Any] = {}
-    left: list[str] = []
+    unused: list[str] = []
     for name, value in options.items():
         if value is None or value == []:
             continue
-        made: dict[str, Any] = _nested(places[name], value) if name in places else {}
-        if made and _takes(source, made):
-            params |= made
+        param: dict[str, Any] = _nested(places[name], value) if name in places else {}
+        if param and _takes(source, param):
+            params |= param
         else:
-            left.append(f"options.{name}")
-    return params, left
+            unused.append(f"options.{name}")
+    return params, unused
 
 
 def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
-    """Where the parameters of a call have the options of a file, and fields of the provider's own."""
+    """Find the place of each option of a file among the parameters of a call, with the provider's own fields."""
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
-    known = None if source is None else SOURCES.get(_named(source) or "")
+    known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else known.connect.rpartition(".")[2]
-    if known is None or client not in _TAKES_FIELDS:  # of a source that is none, an error comes where it is opened
+    if known is None or client not in _TAKES_FIELDS:  # an unknown source is an error later
         return common
     options = target_of(known.provider).options
     found = {name: common.get(name, tuple(key for key in place if key != _HOLDER)) for name, place in options.items()}
@@ -129,18 +130,18 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
 
 
 def _nested(place: Place, value: object) -> dict[str, Any]:
-    """A value under its keys."""
+    """Put a value under its keys."""
     first, *rest = place
     return {first: _nested(tuple(rest), value) if rest else value}
 
 
 def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
-    """Whether the client that is installed knows parameters: a newer one may know fewer."""
+    """Return True if the installed client knows the parameters: a newer one may know fewer."""
     if source is None:
         return True
     try:
         source_named(source).client(Settings(None, None, 1.0, 0, {})).params(params)
-    except MissingExtraError:  # that it is not installed is said where it is asked
+    except MissingExtraError:  # reported when the model is asked
         return True
     except ModuleError:
         return False

@@ -1,71 +1,65 @@
-"""The commands for libraries of prompts: ``lazyprompt lib list|show|diff``."""
+"""``lazyprompt lib list|show|diff``: libraries of prompts."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt.cli.prompts import FILE_OPTIONS, settings, with_options
-from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal, json_text
-from lazyprompt.errors import LazyPromptError
-from lazyprompt.inspect.signs import visible
+from lazyprompt.cli.errors import blaming
+from lazyprompt.cli.options import ReferenceOptions, json_option, reference_options, with_options
+from lazyprompt.cli.output import Output, json_output, json_text, text_output
+from lazyprompt.cli.tables import table
+from lazyprompt.files.library.library import PromptLibrary
+from lazyprompt.files.library.names import YAML_SUFFIXES
+from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from lazyprompt._json import Json, JsonObject
-    from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.names import Entry
 
-_Table: TypeAlias = "list[tuple[str, ...]]"
 
-
-class _Where(TypedDict):
+class _Options(ReferenceOptions):
     directory: str
     layers: tuple[str, ...]
-    params: tuple[str, ...]
-    roots: tuple[str, ...]
     as_json: bool
 
 
-_library_options = partial(
-    with_options,
-    options=(
-        click.option(
-            "--dir",
-            "directory",
-            default=".",
-            show_default=True,
-            metavar="DIR",
-            help="The library: a directory, or a package.",
-        ),
-        click.option("--layer", "layers", multiple=True, metavar="DIR", help="A library that goes before it."),
-        *FILE_OPTIONS,
-        click.option("--json", "as_json", is_flag=True, help="One line of JSON."),
+_library_options = with_options(
+    click.option(
+        "--dir",
+        "directory",
+        default=".",
+        show_default=True,
+        metavar="DIR",
+        help="The library: a directory, or a package.",
     ),
+    click.option("--layer", "layers", multiple=True, metavar="DIR", help="A library that goes before it."),
+    reference_options,
+    json_option,
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group("lib", invoke_without_command=True)
 @click.pass_context
-def lib(context: click.Context) -> None:
-    """Look at a library of prompts: files named key[.language][@version].prompty."""
+def command(context: click.Context) -> None:
+    """List, show and compare the prompts of a library.
+
+    Its files are named key[.language][@version].prompty.
+    """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-class _ListOptions(_Where):
+class _ListOptions(_Options):
     place: str | None
 
 
-@lib.command("list")
+@command.command("list")
 @click.argument("place", required=False, metavar="[DIR]")
 @_library_options
 def list_(**options: Unpack[_ListOptions]) -> Output:
-    """List the prompts of a directory, or of a package; DIR is the same as --dir.
+    """List the prompts of a directory or package; DIR is the same as --dir.
 
     The columns: the key, its languages, and its versions, the newest last; - stands for the default language, and for
     a file without a version.
@@ -74,32 +68,30 @@ def list_(**options: Unpack[_ListOptions]) -> Output:
     Examples:
       lazyprompt lib list prompts
       lazyprompt lib list acme.prompts --layer team --json
-    """  # noqa: D301 - \b is how click is told not to wrap
-    with _blaming("DIR"):
+    """  # noqa: D301 - \b tells click not to wrap
+    with blaming("DIR"):
         library = _library(options, options["place"])
         keys = library.keys()
         found = {key: library.entries(key) for key in keys}
     if options["as_json"]:
-        return Output(json_text([{"key": key, "files": [*map(_told, files)]} for key, files in found.items()]))
-    rows: _Table = [("KEY", "LANGUAGES", "VERSIONS")]
+        return json_output([{"key": key, "files": [*map(_as_dict, files)]} for key, files in found.items()])
+    rows = [("KEY", "LANGUAGES", "VERSIONS")]
     for key, files in found.items():
         languages = dict.fromkeys(each.lang or "-" for each in sorted(files, key=lambda one: one.lang))
         versions = [*library.versions(key)]
         if any(each.version is None for each in files):
             versions.insert(0, "-")
         rows.append((key, " ".join(languages), " ".join(versions)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return Output(_for_screen("\n".join(lines) + "\n"))
+    return text_output("\n".join(table(rows)) + "\n")
 
 
-class _ShowOptions(_Where):
+class _ShowOptions(_Options):
     key: str
     lang: str | None
     version: str | None
 
 
-@lib.command()
+@command.command()
 @click.argument("key")
 @click.option("--lang", metavar="TAG", help="The language, as zh-CN; else a wider one, else the default.")
 @click.option("--version", metavar="VERSION", help="A version, or a range as ^1.2; else the newest.")
@@ -111,39 +103,36 @@ def show(**options: Unpack[_ShowOptions]) -> Output:
     Examples:
       lazyprompt lib show support/refund --dir prompts --lang zh-CN
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
-    """  # noqa: D301 - as above
-    from lazyprompt.files.library.names import YAML_SUFFIXES  # noqa: PLC0415 - yaml costs 10 ms
-    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - yaml costs 10 ms
-
-    with _blaming("--dir"):
+    """  # noqa: D301 - \b tells click not to wrap
+    with blaming("--dir"):
         library = _library(options)
-    asked = options["key"], options["lang"], options["version"]
-    with _blaming("KEY"):
-        entry = library.entry(*asked)
-        told: JsonObject = {**_told(entry), "hash": library.hash(*asked)}
+    wanted = options["key"], options["lang"], options["version"]
+    with blaming("KEY"):
+        entry = library.entry(*wanted)
+        facts: JsonObject = {**_as_dict(entry), "hash": library.hash(*wanted)}
         if entry.path.suffix.lower() in YAML_SUFFIXES:
-            told["inputs"] = [*library.prompter(*asked).slots]
+            facts["inputs"] = [*library.prompter(*wanted).slots]
             text = text_of_file(str(entry.path)).removeprefix("\ufeff")
         else:
-            prompt = library.get(*asked)
+            prompt = library.get(*wanted)
             fields: JsonObject = prompt.spec.to_dict()
             _without_connection(fields)
-            told |= {"dialect": prompt.dialect, **fields}
+            facts |= {"dialect": prompt.dialect, **fields}
             text = prompt.instructions
     if options["as_json"]:
-        return Output(json_text({**told, "template": text}))
-    lines = [f"{name}: {_line(value)}" for name, value in told.items() if value not in (None, "")]
-    return Output(_for_screen("\n".join([*lines, "", text.rstrip("\n")]) + "\n"))
+        return json_output({**facts, "template": text})
+    lines = [f"{name}: {_line(value)}" for name, value in facts.items() if value not in (None, "")]
+    return text_output("\n".join([*lines, "", text.rstrip("\n")]) + "\n")
 
 
-class _DiffOptions(_Where):
+class _DiffOptions(_Options):
     key: str
     a: str
     b: str
     lang: str | None
 
 
-@lib.command()
+@command.command()
 @click.argument("key")
 @click.argument("a")
 @click.argument("b")
@@ -155,34 +144,20 @@ def diff(**options: Unpack[_DiffOptions]) -> Output:
     \b
     Examples:
       lazyprompt lib diff support/refund 1.2.0 2.0.0 --dir prompts
-    """  # noqa: D301 - as above
-    with _blaming("--dir"):
+    """  # noqa: D301 - \b tells click not to wrap
+    with blaming("--dir"):
         library = _library(options)
-    with _blaming("KEY"):
+    with blaming("KEY"):
         found = library.diff(options["key"], options["a"], options["b"], options["lang"])
-    return Output(json_text(found.to_dict()) if options["as_json"] else _for_screen(f"{found}\n"))
+    return json_output(found.to_dict()) if options["as_json"] else text_output(f"{found}\n")
 
 
-@contextmanager
-def _blaming(where: str) -> Generator[None]:
-    """Errors of the library as wrong use of an option."""
-    try:
-        yield
-    except LazyPromptError as error:
-        raise WrongUseError(where, str(error)) from error
-    except OSError as error:
-        raise WrongUseError(where, f"{error.filename}: {error.strerror}") from error
-
-
-def _library(options: _Where, place: str | None = None) -> PromptLibrary:
-    from lazyprompt.files.library.library import PromptLibrary  # noqa: PLC0415 - yaml costs 10 ms
-
-    params = settings("--param", options["params"])
+def _library(options: _Options, place: str | None = None) -> PromptLibrary:
     path = options["directory"] if place is None else place
-    return PromptLibrary(path, layers=options["layers"], params=params, allowed_roots=options["roots"])
+    return PromptLibrary(path, layers=options["layers"], params=options["params"], allowed_roots=options["roots"])
 
 
-def _told(entry: Entry) -> JsonObject:
+def _as_dict(entry: Entry) -> JsonObject:
     version = None if entry.version is None else str(entry.version)
     return {
         "key": entry.key,
@@ -194,16 +169,12 @@ def _told(entry: Entry) -> JsonObject:
 
 
 def _without_connection(fields: JsonObject) -> None:
-    """Leave out how the model is reached, where keys may stand."""
+    """Leave out the model's connection, which may hold keys."""
     model = fields.get("model")
     if isinstance(model, dict):
         model.pop("connection", None)
 
 
 def _line(value: Json) -> str:
-    """A value in one line; a name or a path as it is."""
+    """Render a value in one line; a name or a path as it is."""
     return value if isinstance(value, str) else json_text(value).rstrip("\n")
-
-
-def _for_screen(text: str) -> str:
-    return visible(text) if goes_to_terminal(None) else text

@@ -1,129 +1,78 @@
-"""The model that a command line asks: the options that name it, read for every command that asks one."""
+"""The model that options and prompt files name: opened to be asked, and closed."""
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from lazyprompt.cli.prompts import text_option, with_options
-from lazyprompt.cli.streams import WrongUseError
-from lazyprompt.cli.terminal import warn
+from lazyprompt.cli.errors import NoAnswerError, WrongUseError, blaming
+from lazyprompt.cli.output import note
+from lazyprompt.cli.tables import table
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.modules.sources import SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from lazyprompt.cli.options import ModelOptions
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.reply import Reply
     from lazyprompt.modules.trainable import TrainableModule
 
-_Command = TypeVar("_Command", bound="Callable[..., Any]")
-
-
-class NoAnswerError(click.ClickException):
-    """There is no answer, though the command line was used rightly.
-
-    Args:
-        where: The option that named the model.
-        what: Why.
-    """
-
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(what)
-        self.where = where
-
-
-class ModelOptions(TypedDict):
-    """What the options of a model give."""
-
-    source: str | None
-    model: str | None
-    base_url: str | None
-    engine: str | None
-    url: str | None
-    max_tokens: int | None
-    temperature: float | None
-
-
-_OPTIONS = (
-    text_option("--source", metavar="NAME", help="Who has the model; one of those below."),
-    text_option(
-        "--model",
-        metavar="NAME",
-        help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
-        "its engine is started, and ended with the command.",
-    ),
-    text_option("--base-url", metavar="URL", help="Another address of the source."),
-    text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
-    text_option("--url", metavar="URL", help="Where the engine of a local model runs already."),
-    click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="The most tokens of an answer."),
-    click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
-)
-
-
-def model_options(command: _Command) -> _Command:
-    """Give a command the options of a model."""
-    return with_options(command, _OPTIONS)
-
 
 def sources_help() -> str:
-    """The sources as a table, which ends the help of a command."""
+    """Return the sources as a table, for the end of a command's help."""
     rows = [("SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT")]
     for source in SOURCES.values():
         keys = " or ".join(source.keys) or "as its client says"
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    # \b is how click is told not to wrap
-    return "\b\n" + "\n".join(line.rstrip() for line in lines)
+    # \b tells click not to wrap
+    return "\b\n" + "\n".join(table(rows))
 
 
 @contextmanager
 def opened_model(
     options: ModelOptions, file: Prompty | None = None, **settings: float
 ) -> Generator[OnlineChatModule | TrainableModule]:
-    """The model, which can be asked while the context is open; its engine, if one was started, ends with it.
+    """Open a model, which can be asked inside the context; an engine that was started ends with it.
 
     Args:
         options: The options.
-        file: The prompt file, whose model and options hold where no option says otherwise.
+        file: The prompt file; its model and options hold where no option is given.
         settings: Further settings of the module, as ``retries`` and ``timeout``.
 
     Raises:
-        WrongUseError: An option is wrong, or says nothing beside others; or no model is named.
-        NoAnswerError: In the place of each error of the library within the context.
+        WrongUseError: An option is wrong, or has no effect beside others; or no model is named.
+        NoAnswerError: In place of each error of the library within the context.
     """
-    said: Mapping[str, Any] = {}
-    left: Sequence[str] = ()
+    params: Mapping[str, Any] = {}
+    unused: Sequence[str] = ()
     if file is not None:
-        from lazyprompt.cli.file_models import model_of  # noqa: PLC0415 - only files need it
+        from lazyprompt.cli.file_models import file_model  # noqa: PLC0415 - only files need it, and it costs 50 ms
 
-        source, model, said, left = model_of(options, file)
+        source, model, params, unused = file_model(options, file)
         options = {**options, "source": source, "model": model}
     _refuse_conflicts(options)
-    where, opened = _model(options, {**said, **settings})
+    where, opened = _open(options, {**params, **settings})
     try:
         with opened as module:
             yield module
     except LazyPromptError as error:
         raise NoAnswerError(where, str(error)) from error
-    if left:
-        warn(f"of the prompt file is not used: model.{', model.'.join(left)}")
+    if unused:
+        note(f"of the prompt file is not used: model.{', model.'.join(unused)}")
 
 
-def remark(reply: Reply) -> str:
-    """What is to be said of an answer that is not whole; empty where it is."""
+def length_warning(reply: Reply) -> str:
+    """Return a warning if the answer ended at the token limit, else nothing."""
     cut = reply.finish == "length"
     return "the answer ended at the limit of tokens; give a larger --max-tokens" if cut else ""
 
 
 def _refuse_conflicts(options: ModelOptions) -> None:
-    """Refuse options that would say nothing beside others."""
+    """Refuse options that have no effect beside others."""
     if options["source"] is None:
         if options["base_url"] is not None:
             raise WrongUseError("--base-url", "it is the address of a source; give --source, or --url of an engine")
@@ -135,29 +84,26 @@ def _refuse_conflicts(options: ModelOptions) -> None:
             raise WrongUseError(option, "it is for local models; leave out --source, or give --base-url")
 
 
-def _model(
-    options: ModelOptions, said: Mapping[str, Any]
+def _open(
+    options: ModelOptions, params: Mapping[str, Any]
 ) -> tuple[str, AbstractContextManager[OnlineChatModule | TrainableModule]]:
-    """The option that named the model, and what opens and closes it; what a file says holds where no option does."""
+    """Return the option that names the model, and the module as a context; options go before parameters."""
     given = {"max_tokens": options["max_tokens"], "temperature": options["temperature"]}
-    params: dict[str, Any] = {**said, **{name: value for name, value in given.items() if value is not None}}
-    where = "--source"
-    try:
-        if options["source"] is not None:
-            from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only here
+    params = {**params, **{name: value for name, value in given.items() if value is not None}}
+    if options["source"] is not None:
+        from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only here
 
+        with blaming("--source"):
             module = OnlineChatModule(options["source"], model=options["model"], base_url=options["base_url"], **params)
-            module.source.key(None)  # a missing key is told before anything else
-            return where, closing(module)
-        from lazyprompt.modules.engines import engine_named  # noqa: PLC0415 - as above
-        from lazyprompt.modules.trainable import TrainableModule  # noqa: PLC0415 - as above
+            module.source.key(None)  # report a missing key before anything else
+        return "--source", closing(module)
+    from lazyprompt.modules.engines import engine_named  # noqa: PLC0415 - as above
+    from lazyprompt.modules.trainable import TrainableModule  # noqa: PLC0415 - as above
 
-        where = "--engine"
-        if options["engine"] is not None:
+    if options["engine"] is not None:
+        with blaming("--engine"):
             engine_named(options["engine"])
-        where = "--model"
+    with blaming("--model"):
         local = TrainableModule(options["model"] or "", engine=options["engine"], url=options["url"], **params)
-        _ = local.layout  # a model whose prompts nobody can lay out is not worth a start of its engine
-    except LazyPromptError as error:
-        raise WrongUseError(where, str(error)) from error
-    return where, local
+        _ = local.layout  # without a layout for its prompts, the engine need not start
+    return "--model", local

@@ -1,4 +1,4 @@
-"""What ``lazyprompt batch`` shows while it is at work, and how it is told to stop."""
+"""The progress bar of ``lazyprompt batch``, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SIGNALS = {
 
 
 @contextmanager
-def shown(name: str) -> Generator[Callable[[Progress], None] | None]:
-    """What shows how far a run is, on a terminal; None where there is none.
+def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
+    """Show a progress bar on a terminal; yield the function that updates it, or None without a terminal.
 
     Args:
-        name: What is made.
+        name: The file that is made.
     """
     stream: TextIO | None = sys.stderr  # None where the process was started without
     if stream is None or not stream.isatty():
@@ -42,24 +42,20 @@ def shown(name: str) -> Generator[Callable[[Progress], None] | None]:
     with Bar(
         TextColumn("{task.description}", markup=False),
         BarColumn(20),
-        TextColumn("{task.fields[told]}", markup=False),
+        TextColumn("{task.fields[state]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     ) as bar:
-        task = bar.add_task(visible(name), total=None, told="")
+        task = bar.add_task(visible(name), total=None, state="")
 
-        def tell(progress: Progress) -> None:
-            bar.update(task, completed=progress.rows, total=progress.total, told=told(progress))
+        def update(progress: Progress) -> None:
+            bar.update(task, completed=progress.rows, total=progress.total, state=describe(progress))
 
-        yield tell
+        yield update
 
 
-def told(progress: Progress) -> str:
-    """How far a run is, in words.
-
-    Args:
-        progress: How far it is.
-    """
+def describe(progress: Progress) -> str:
+    """Describe the progress of a run in words."""
     of = "" if progress.total is None else f" of ~{progress.total:,}"
     parts = [f"{progress.rows:,}{of} rows", f"{progress.rate:,.0f} rows/s"]
     if progress.rejected:
@@ -72,8 +68,8 @@ def told(progress: Progress) -> str:
 
 
 @contextmanager
-def signals() -> Generator[Callable[[], str | None]]:
-    """What says whether a signal has asked to stop; a second one of the same kind does as it always does."""
+def stop_signals() -> Generator[Callable[[], str | None]]:
+    """Yield a function that returns the reason to stop, once there was a signal; a second signal acts as usual."""
     asked: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

@@ -1,4 +1,4 @@
-"""A prompter that is named by where it is in Python: ``module:name``, or ``path/to/file.py:name``."""
+"""Prompters named by their place in Python: ``module:name``, or ``path/to/file.py:name``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING
 
-from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.errors import did_you_mean
 from lazyprompt.prompter import Prompter
 
@@ -27,12 +27,12 @@ _WHERE = "PROMPT_FILE"
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text names something in Python, and no file."""
+    """Return True if a text names something in Python, and no file."""
     return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def prompter_at(reference: str) -> Opened:
-    """The prompter that a reference names: this runs the code of its module, as importing it does.
+    """Import the prompter that a reference names, which runs the code of its module.
 
     Args:
         reference: ``module:name``, found as ``python -m module`` would find it, or ``path/to/file.py:name``; the name
@@ -46,8 +46,8 @@ def prompter_at(reference: str) -> Opened:
     """
     match = _REFERENCE.fullmatch(reference)
     place, name = (match["module"], match["name"]) if match else (reference, "")
-    with _told(place):
-        found: object = _imported(place)
+    with _user_code(place):
+        found: object = _import(place)
     module = found
     for step in name.split("."):
         if not hasattr(found, step):
@@ -56,7 +56,7 @@ def prompter_at(reference: str) -> Opened:
             raise WrongUseError(_WHERE, f"{place} has no {name!r}{did_you_mean(name, names)}{there}")
         found = getattr(found, step)
     if not _is_prompt(found) and callable(found):
-        with _told(reference):
+        with _user_code(reference):
             found = found()
     if isinstance(found, Prompter):
         return found, None
@@ -75,13 +75,13 @@ def _is_prompt(value: object) -> bool:
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 
-def _imported(place: str) -> ModuleType:
-    """The module; as with ``python``, what stands beside it can be imported too."""
+def _import(place: str) -> ModuleType:
+    """Import a module; as with ``python``, modules beside it can be imported too."""
     if not place.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))
         return import_module(place)
     path = Path(place).resolve()
-    # A name of its own, which no module has that it may import.
+    # A name that no module has which it may import.
     spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{place} is no Python file")
@@ -92,8 +92,8 @@ def _imported(place: str) -> ModuleType:
 
 
 @contextmanager
-def _told(what: str) -> Generator[None]:
-    """Run code of the user's: what it prints is no output of ours, and its errors are told in one line."""
+def _user_code(what: str) -> Generator[None]:
+    """Run code of the user: its output goes to the standard error, and its errors become wrong use."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -102,9 +102,9 @@ def _told(what: str) -> Generator[None]:
 
 
 def _line_of(error: BaseException) -> str:
-    """Where in the user's code an error is from, if it got that far."""
+    """Name the line of the user's code that raised an error, if there is one."""
     if isinstance(error, SyntaxError):
-        return ""  # it says that itself
+        return ""  # its message has the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     last = frames[-1] if frames else None
     if last is None or last.filename == __file__:

@@ -1,64 +1,77 @@
-"""The command ``lazyprompt run``: one answer of a model."""
+"""``lazyprompt run``: one answer of a model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from lazyprompt.cli.models import ModelOptions, opened_model, remark
-from lazyprompt.cli.prompts import WordsOptions, asked_words
-from lazyprompt.cli.streams import Output, WrongUseError, json_text
-from lazyprompt.cli.terminal import Screen, warn
+import click
+
+from lazyprompt.cli.errors import WrongUseError
+from lazyprompt.cli.models import length_warning, opened_model, sources_help
+from lazyprompt.cli.options import ModelOptions, WordsOptions, json_option, model_options, words_options
+from lazyprompt.cli.output import json_output, note
+from lazyprompt.cli.prompts import read_words
+from lazyprompt.cli.terminal import Screen
 
 if TYPE_CHECKING:
-    from lazyprompt.cli.prompts import Asked
+    from lazyprompt.cli.prompts import PromptRequest
     from lazyprompt.modules._base import ChatModule
     from lazyprompt.modules.reply import Reply
 
 
-class RunOptions(WordsOptions, ModelOptions):
-    """What the options of the command give."""
-
+class _Options(WordsOptions, ModelOptions):
     stream: bool | None
     as_json: bool
 
 
-def answered(options: RunOptions) -> None:
-    """Ask a model, and write its answer.
+@click.command("run", epilog=sources_help())
+@words_options
+@model_options
+@click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
+@json_option
+def command(**options: Unpack[_Options]) -> None:
+    """Ask a model once, and write its answer.
 
-    Args:
-        options: The options.
+    The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty or .prompt
+    file names hold where no option says otherwise. Keys are read from the environment, never from options, which
+    others could see. Without an answer there is one line on the standard error, and the exit status is 1.
 
-    Raises:
-        WrongUseError: An option is wrong, or the prompt cannot be made.
-        NoAnswerError: There is no answer.
-    """
+    With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
+
+    \b
+    Examples:
+      lazyprompt run --source anthropic --input 'Who are you?'
+      lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \\
+          --source openai --model gpt-5-mini --json
+      cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
+    """  # noqa: D301 - \b tells click not to wrap
     if options["as_json"] and options["stream"]:
         raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
-    asked = asked_words(options, "run")
-    with asked.blaming():
-        asked.prompter.fill(*asked.call[:3])
+    request = read_words(options, "run")
+    with request.blaming():
+        request.prompter.fill(*request.call[:3])
     screen = Screen()
     streamed = screen.terminal and not options["as_json"] if options["stream"] is None else options["stream"]
-    with opened_model(options, asked.file) as module:
-        module.prompt(asked.prompter)
+    with opened_model(options, request.file) as module:
+        module.prompt(request.prompter)
         if options["as_json"]:
-            Output(json_text(_as_dict(module(*asked.call[:3])), terminal=screen.terminal)).write()
+            json_output(_as_dict(module(*request.call[:3]))).write()
             return
-        reply = _said(module, asked, screen, streamed=streamed)
+        reply = _answer(module, request, screen, streamed=streamed)
     if reply.tool_calls:
-        warn(f"the model calls {', '.join(call.name for call in reply.tool_calls)}; --json gives the arguments")
-    if remark(reply):
-        warn(remark(reply))
+        note(f"the model calls {', '.join(call.name for call in reply.tool_calls)}; --json gives the arguments")
+    if warning := length_warning(reply):
+        note(warning)
 
 
-def _said(module: ChatModule, asked: Asked, screen: Screen, *, streamed: bool) -> Reply:
-    """The answer, written to the byte; on a terminal it ends its line."""
+def _answer(module: ChatModule, request: PromptRequest, screen: Screen, *, streamed: bool) -> Reply:
+    """Ask the model, and write its answer to the byte; on a terminal, end its line."""
     try:
         if not streamed:
-            reply = module(*asked.call[:3])
+            reply = module(*request.call[:3])
             screen.write(reply)
             return reply
-        with module.stream(*asked.call[:3]) as stream:
+        with module.stream(*request.call[:3]) as stream:
             for piece in stream:
                 screen.write(piece)
             return stream.reply
@@ -68,7 +81,7 @@ def _said(module: ChatModule, asked: Asked, screen: Screen, *, streamed: bool) -
 
 
 def _as_dict(reply: Reply) -> dict[str, object]:
-    """A reply as JSON values."""
+    """Return a reply as JSON values."""
     return {
         "text": str(reply),
         "thinking": reply.thinking,

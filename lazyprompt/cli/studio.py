@@ -1,4 +1,4 @@
-"""The command ``lazyprompt studio``: a page on this machine that shows a prompt while it is written."""
+"""``lazyprompt studio``: a page on this machine that shows a prompt while it is written."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import os
 import socket
 import webbrowser
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from lazyprompt.cli.prompts import FILE_OPTIONS, settings, with_options
-from lazyprompt.cli.streams import WrongUseError
-from lazyprompt.errors import LazyPromptError, missing_extra
+from lazyprompt.cli.errors import WrongUseError, blaming
+from lazyprompt.cli.options import ReferenceOptions, reference_options
+from lazyprompt.errors import missing_extra
 from lazyprompt.inspect.signs import visible
+from lazyprompt.studio.guard import Tokens
+from lazyprompt.studio.looking import Looking
+from lazyprompt.studio.workspace import Workspace
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 DEFAULT_PORT: Final = 7317
 _HOST: Final = "127.0.0.1"
-# How long a request may go on once the studio is told to end.
+# The seconds that a request may take after the studio began to end.
 _GRACE_S: Final = 1
 
 
-class _StudioOptions(TypedDict):
+class _Options(ReferenceOptions):
     place: str
     port: int | None
     browser: bool
-    params: tuple[str, ...]
-    roots: tuple[str, ...]
 
 
-@click.command()
+@click.command("studio")
 @click.argument("place", default=".", metavar="[DIR|FILE]")
 @click.option(
     "--port",
@@ -46,38 +46,33 @@ class _StudioOptions(TypedDict):
     help=f"Where it is served on this machine; 0 is any free port.  [default: {DEFAULT_PORT}, or a free one]",
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser.  [default: --browser]")
-@partial(with_options, options=FILE_OPTIONS)
-def studio(**options: Unpack[_StudioOptions]) -> None:
+@reference_options
+def command(**options: Unpack[_Options]) -> None:
     """Write a prompt, and see what every model gets of it.
 
-    DIR is a library of prompts, FILE one prompt file; left out, it is the directory where you are. The first line that
+    DIR is a library of prompts, FILE one prompt file; left out, it is the current directory. The first line that
     is written is the address of a page, which only this machine reaches, and only with the token in it. It shows the
     prompt as it is sent: for each model family and provider, slot by slot, with what it costs and what a hostile value
-    becomes; and it saves files that nobody has changed meanwhile. Nothing is fetched from anywhere. Ctrl-C ends it.
+    becomes; and it saves files, unless they were changed meanwhile. Nothing is fetched from anywhere. Ctrl-C ends it.
 
     \b
     Examples:
       lazyprompt studio prompts
       lazyprompt studio support/refund.prompty --no-browser
-    """  # noqa: D301 - \b is how click is told not to wrap
+    """  # noqa: D301 - \b tells click not to wrap
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise WrongUseError("studio", str(missing_extra(package, "studio")))
     from lazyprompt.studio.app import studio_app  # noqa: PLC0415 - it needs the extra
-    from lazyprompt.studio.guard import Tokens  # noqa: PLC0415 - as above
-    from lazyprompt.studio.looking import Looking  # noqa: PLC0415 - only this command needs it
-    from lazyprompt.studio.workspace import Workspace  # noqa: PLC0415 - as above
 
-    try:
+    with blaming("DIR"):
         workspace = Workspace.of(Path(options["place"]))
-    except LazyPromptError as error:
-        raise WrongUseError("DIR", str(error)) from error
-    looking = Looking(workspace, settings("--param", options["params"]), tuple(map(Path, options["roots"])))
-    # Ctrl-C is how it ends; the server has closed all by the time that it is raised here.
+    looking = Looking(workspace, options["params"], tuple(map(Path, options["roots"])))
+    # Ctrl-C ends it; the server has closed everything before the exception arrives here.
     with suppress(KeyboardInterrupt), _listening(options["port"]) as listener:
         port: int = listener.getsockname()[1]
         tokens = Tokens.made()
-        # Whoever calls there from now on waits until the server answers.
+        # A request from now on waits until the server answers.
         click.echo(f"http://{_HOST}:{port}/?token={tokens.token}")
         taken = options["port"] is None and port != DEFAULT_PORT
         elsewhere = f"port {DEFAULT_PORT} is taken, so this is another; " if taken else ""
@@ -90,7 +85,7 @@ def studio(**options: Unpack[_StudioOptions]) -> None:
 
 
 def _listening(port: int | None) -> socket.socket:
-    """A socket that listens on this machine alone."""
+    """Open a socket that listens on this machine alone."""
     if port is None:
         try:
             return socket.create_server((_HOST, DEFAULT_PORT))
@@ -105,12 +100,12 @@ def _listening(port: int | None) -> socket.socket:
 
 
 def _why(error: OSError) -> str:
-    """What the system said, without the address that Python adds."""
+    """Return the system's message, without the address that Python adds."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _serve(app: ASGIApp, listener: socket.socket) -> None:
-    """Answer requests until somebody ends it."""
+    """Answer requests until the process ends."""
     import uvicorn  # noqa: PLC0415 - it needs the extra
 
     config = uvicorn.Config(

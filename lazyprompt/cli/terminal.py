@@ -1,4 +1,4 @@
-"""Where answers are shown, piece by piece, and lines are read: a terminal with a person at it, or pipes."""
+"""A screen for conversations: answers written piece by piece, and lines read, on a terminal or through pipes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
-import click
-
-from lazyprompt.cli.streams import Output, WrongUseError, goes_to_terminal
+from lazyprompt.cli.errors import WrongUseError
+from lazyprompt.cli.output import Output, goes_to_terminal
 from lazyprompt.inspect.signs import visible
 
 if TYPE_CHECKING:
@@ -21,16 +20,16 @@ if TYPE_CHECKING:
 class Screen:
     """The standard output and, line by line, the standard input.
 
-    What goes to a terminal can do nothing to it, and has colours where its user wants them; what goes elsewhere is
-    written to the byte.
+    On a terminal, control characters are shown, and there are colours unless the user turned them off; elsewhere text
+    is written to the byte.
 
     Attributes:
-        terminal: Whether the output is seen on a terminal.
-        interactive: Whether a person sits there, who is asked for input.
+        terminal: True if the output is seen on a terminal.
+        interactive: True if a person sits there, who is asked for input.
     """
 
     def __init__(self) -> None:
-        self.terminal = goes_to_terminal(None)
+        self.terminal = goes_to_terminal()
         self._stdin: TextIO | None = sys.stdin  # None where the process was started without
         self.interactive = self.terminal and self._stdin is not None and self._stdin.isatty()
         self._colored = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -45,7 +44,7 @@ class Screen:
 
         Args:
             text: The text.
-            style: How it looks where there are colours, in the words of rich.
+            style: The style for a terminal with colours, as rich writes styles.
 
         Raises:
             OSError: The standard output cannot be written.
@@ -75,17 +74,17 @@ class Screen:
             self.write("\n")
 
     def read(self, prompt: str) -> str | None:
-        r"""What is said next: a line; where it ends with ``\``, the next ones too.
+        r"""Read the next text: a line, and while it ends with ``\``, the next one too.
 
         Args:
-            prompt: What a person is asked with.
+            prompt: The prompt for a person.
 
         Returns:
             The text without its last line end; None at the end of the input.
 
         Raises:
             WrongUseError: It is not UTF-8.
-            KeyboardInterrupt: The person has given up the line.
+            KeyboardInterrupt: The person gave up the line.
         """
         self.end_line()
         lines: list[str] = []
@@ -114,8 +113,3 @@ class Screen:
             return data.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise WrongUseError("stdin", f"a line is not UTF-8: it has the byte 0x{data[error.start]:02x}") from error
-
-
-def warn(text: str) -> None:
-    """Say something beside the output, in a line of the standard error."""
-    click.echo(visible(f"lazyprompt: {text}"), err=True)

@@ -5,8 +5,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_helpers import Ran, Terminal
 
+from cli.helpers import Ran, Terminal
 from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:

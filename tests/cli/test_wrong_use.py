@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
-from cli_helpers import ERROR, EXAMPLES, QA, TOOLS, Ran, fault, write
 
+from cli.helpers import ERROR, EXAMPLES, QA, TOOLS, Ran, fault, write
 from lazyprompt import ChatPrompter
 from lazyprompt.cli.main import main
 

@@ -1,7 +1,8 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_helpers import Ran, fault, write
+
+from cli.helpers import Ran, fault, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

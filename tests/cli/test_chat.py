@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
 from engine_helpers import eventually, running, tiny_model
 from model_server import Answer, Cut, ModelServer, Slow, Status
-from terminal_helpers import CTRL_D, SECONDS, OnTerminal
+
+from cli.helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
+from cli.pseudo_terminal import CTRL_D, SECONDS, OnTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_helpers import EXAMPLES, Ran, fault, write
 from model_server import Answer, ModelServer
 
-from lazyprompt.cli.file_models import model_of
-from lazyprompt.cli.models import ModelOptions
+from cli.helpers import EXAMPLES, Ran, fault, write
+from lazyprompt.cli.file_models import file_model
+from lazyprompt.cli.options import ModelOptions
 from lazyprompt.errors import ModuleError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.modules.sources import SOURCES
@@ -348,9 +348,9 @@ def test_a_client_that_knows_an_option_no_more_is_not_told_it(
 def test_a_client_that_is_not_known_to_take_more_is_told_the_common_options() -> None:
     # Zhipu's client knows no frequency_penalty: the command ended in a traceback.
     options: ModelOptions = dict.fromkeys(ModelOptions.__annotations__)  # type: ignore[assignment]
-    told = model_of({**options, "source": "zhipu"}, Prompty.loads(ASKED))
+    told = file_model({**options, "source": "zhipu"}, Prompty.loads(ASKED))
     assert told.params == {"temperature": 0.25, "max_tokens": 50, "stop": ["END"]}
-    assert told.left == ("options.topK", "options.frequencyPenalty", "options.additionalProperties")
+    assert told.unused == ("options.topK", "options.frequencyPenalty", "options.additionalProperties")
 
 
 def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyte
 import pytest
-from cli_helpers import EXAMPLES, QA, TOOLS, fault, write
 
+from cli.helpers import EXAMPLES, QA, TOOLS, fault, write
 from lazyprompt.prompter import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cli_helpers import Ran
+    from cli.helpers import Ran
 
     Run = Callable[..., Ran]
 

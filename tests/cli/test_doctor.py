@@ -18,7 +18,7 @@ from lazyprompt.modules.sources import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli_helpers import Ran
+    from cli.helpers import Ran
 
     Run = Callable[..., Ran]
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from batch_call_helpers import Clocked, all_answered, lines, rows
-from cli_helpers import fault, write
 from client_scenes import KEY
 from model_server import Slow, Status
+
+from cli.helpers import fault, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cli_helpers import Ran
+    from cli.helpers import Ran
 
 COMMAND = ("batch", "qa.yaml", "data.jsonl", "-o", "out.jsonl")
 

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 import pytest
 import yaml
-from cli_helpers import Ran, fault
 
-from lazyprompt.cli.check import check_command
+from cli.helpers import Ran, fault
 from lazyprompt.files.check.check import RULES
-from lazyprompt.files.dialects.table import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,12 +119,6 @@ def test_a_process_ends_with_its_status(name: str, status: int, last: bytes) -> 
     assert done.returncode == status
     assert done.stdout.splitlines()[-1:] == ([last + b" in 1 file"] if last else [])
     assert done.stderr.count(b"\n") == (status == 2)
-
-
-def test_the_dialects_are_those_that_there_are() -> None:
-    """The option has their names itself: nothing is imported for the help."""
-    (dialect,) = [each for each in check_command.params if each.name == "dialect"]
-    assert tuple(getattr(dialect.type, "choices", ())) == tuple(DIALECTS)
 
 
 def test_directories_are_gone_through(run: Run) -> None:

@@ -16,7 +16,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from cli_helpers import Ran, fault
+
+from cli.helpers import Ran, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

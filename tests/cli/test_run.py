@@ -11,11 +11,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
 from engine_helpers import eventually, running, tiny_model
 from model_server import Answer, Cut, Malformed, ModelServer, Status
-from terminal_helpers import OnTerminal
 
+from cli.helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
+from cli.pseudo_terminal import OnTerminal
 from lazyprompt.modules.sources import SOURCES
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_helpers import Ran, fault
 from click.testing import CliRunner
 
-from lazyprompt.cli.lib import lib
-from lazyprompt.cli.streams import Output, WrongUseError
+from cli.helpers import Ran, fault
+from lazyprompt.cli.errors import WrongUseError
+from lazyprompt.cli.lib import command as lib
+from lazyprompt.cli.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from batch_call_helpers import Clocked
-from cli_helpers import Ran, fault, write
 
+from cli.helpers import Ran, fault, write
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
-from lazyprompt.cli.progress import told
+from lazyprompt.cli.progress import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,8 +291,8 @@ def test_a_terminal_shows_how_far_it_is(
 
 
 def test_how_far_it_is_in_words() -> None:
-    assert told(Progress(1000, None, 0, 250.4, None, None)) == "1,000 rows, 250 rows/s"
-    assert told(Progress(1000, 2000, 3, 250, 70_000, 3725.2)) == (
+    assert describe(Progress(1000, None, 0, 250.4, None, None)) == "1,000 rows, 250 rows/s"
+    assert describe(Progress(1000, 2000, 3, 250, 70_000, 3725.2)) == (
         "1,000 of ~2,000 rows, 250 rows/s, 3 rejected, 70,000 tokens, 1:02:05 left"
     )
 

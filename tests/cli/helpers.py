@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "prompts"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "prompts"
 QA = ("--instruction", "Answer {question} from {context}.")
 ERROR = "lazyprompt: error: "
 TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}]

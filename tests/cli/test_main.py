@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from cli.helpers import Ran
+from lazyprompt import __version__
+from lazyprompt.cli.main import COMMANDS, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_version(run: Callable[..., Ran]) -> None:
+    assert run("--version") == Ran(0, f"lazyprompt {__version__}\n".encode(), "")
+
+
+@pytest.mark.parametrize("argv", [(), ("--help",), ("-h",)])
+def test_help(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
+    ran = run(*argv)
+    assert (ran.status, ran.err) == (0, "")
+    assert b"render" in ran.out
+    assert b"families" in ran.out
+
+
+def test_help_of_render_has_examples_as_they_are_typed(run: Callable[..., Ran]) -> None:
+    out = run("render", "-h").out.decode()
+    assert "\n    cat report.txt | lazyprompt render summary.yaml --format openai\n" in out
+    assert "\b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each_and_imports_none(run: Callable[..., Ran]) -> None:
+    for name, summary in COMMANDS.items():
+        command = commands.get_command(click.Context(commands), name)
+        assert command is not None
+        assert (command.name, command.get_short_help_str(80)) == (name, summary)
+        assert f"  {name:14}  {summary}\n" in run("--help").out.decode()
+    code = (
+        "import sys; from lazyprompt.cli.main import main; main(['--help']); "
+        "sys.exit('lazyprompt.prompter' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, b"")
