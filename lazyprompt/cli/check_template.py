@@ -11,7 +11,6 @@ from lazyprompt.cli.errors import blaming
 from lazyprompt.cli.options import json_option
 from lazyprompt.cli.output import Output, json_output
 from lazyprompt.errors import MissingExtraError
-from lazyprompt.text.chat.template import ChatTemplate
 from lazyprompt.tokens.huggingface import read_tokenizer
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ def command(path: str, *, name: str | None, as_json: bool) -> Output:
       lazyprompt check-template models/qwen3
       lazyprompt check-template chat_template.jinja --json
     """  # noqa: D301 - \b tells click not to wrap
+    from lazyprompt.text.chat.template import ChatTemplate  # noqa: PLC0415 - 150 ms, not for --help
+
     with blaming("PATH"):
         report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -11,11 +11,11 @@ from lazyprompt.cli.errors import blaming
 from lazyprompt.cli.options import ReferenceOptions, output_option, reference_options
 from lazyprompt.cli.output import Output, note, text_output
 from lazyprompt.files.library.names import YAML_SUFFIXES
-from lazyprompt.files.prompt_file import PromptFile
-from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.writing.convert import TARGETS, convert
-from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data
-from lazyprompt.files.yaml_nodes import text_of_file
+
+if TYPE_CHECKING:
+    from lazyprompt.files.prompty import Prompty
+
+_FORMS = ("v2", "agentschema", "dotprompt", "langchain-json")  # their table costs 200 ms
 
 
 class _Options(ReferenceOptions):
@@ -26,7 +26,7 @@ class _Options(ReferenceOptions):
 
 @click.command("convert")
 @click.argument("file")
-@click.option("--to", type=click.Choice([*TARGETS]), required=True, help="The form.")
+@click.option("--to", type=click.Choice(_FORMS), required=True, help="The form.")
 @output_option
 @reference_options
 def command(**options: Unpack[_Options]) -> Output:
@@ -42,6 +42,8 @@ def command(**options: Unpack[_Options]) -> Output:
       lazyprompt convert qa.prompty --to langchain-json > qa.json
       lazyprompt convert chain.json --to v2 -o chain.prompty
     """  # noqa: D301 - \b tells click not to wrap
+    from lazyprompt.files.writing.convert import convert  # noqa: PLC0415 - 200 ms, not for --help
+
     with blaming("FILE"):
         prompt, left_out = _read(options)
         converted = convert(prompt, options["to"])
@@ -52,6 +54,11 @@ def command(**options: Unpack[_Options]) -> Output:
 
 def _read(options: _Options) -> tuple[Prompty, tuple[str, ...]]:
     """Read a prompt from its file, a prompter's YAML or LangChain's; and list the parts that this loses."""
+    from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - as above
+    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - as above
+    from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data  # noqa: PLC0415 - as above
+    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - as above
+
     path = Path(options["file"])
     text = text_of_file(str(path))
     if (data := langchain_data(text, str(path))) is not None:

@@ -10,12 +10,11 @@ from lazyprompt.cli.errors import blaming
 from lazyprompt.cli.options import ReferenceOptions, json_option, reference_options, with_options
 from lazyprompt.cli.output import Output, json_output, json_text, text_output
 from lazyprompt.cli.tables import table
-from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.library.names import YAML_SUFFIXES
-from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
     from lazyprompt._json import Json, JsonObject
+    from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.names import Entry
 
 
@@ -104,6 +103,8 @@ def show(**options: Unpack[_ShowOptions]) -> Output:
       lazyprompt lib show support/refund --dir prompts --lang zh-CN
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
     """  # noqa: D301 - \b tells click not to wrap
+    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - yaml costs 40 ms, not for --help
+
     with blaming("--dir"):
         library = _library(options)
     wanted = options["key"], options["lang"], options["version"]
@@ -153,6 +154,8 @@ def diff(**options: Unpack[_DiffOptions]) -> Output:
 
 
 def _library(options: _Options, place: str | None = None) -> PromptLibrary:
+    from lazyprompt.files.library.library import PromptLibrary  # noqa: PLC0415 - 260 ms, not for --help
+
     path = options["directory"] if place is None else place
     return PromptLibrary(path, layers=options["layers"], params=options["params"], allowed_roots=options["roots"])
 

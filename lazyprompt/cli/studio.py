@@ -18,9 +18,6 @@ from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.options import ReferenceOptions, reference_options
 from lazyprompt.errors import missing_extra
 from lazyprompt.inspect.signs import visible
-from lazyprompt.studio.guard import Tokens
-from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.workspace import Workspace
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -64,6 +61,9 @@ def command(**options: Unpack[_Options]) -> None:
         if find_spec(package) is None:
             raise WrongUseError("studio", str(missing_extra(package, "studio")))
     from lazyprompt.studio.app import studio_app  # noqa: PLC0415 - it needs the extra
+    from lazyprompt.studio.guard import Tokens  # noqa: PLC0415 - it needs the extra
+    from lazyprompt.studio.looking import Looking  # noqa: PLC0415 - 600 ms, not for --help
+    from lazyprompt.studio.workspace import Workspace  # noqa: PLC0415 - as above
 
     with blaming("DIR"):
         workspace = Workspace.of(Path(options["place"]))
