@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lazyprompt.cli import _cli  # pyright: ignore[reportPrivateUsage] - a command line has no other name
+from lazyprompt.cli.main import commands as group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def extras() -> Iterator[tuple[str, list[str]]]:
 
 def page() -> str:
     """The whole page."""
-    every = list(commands(_cli, click.Context(_cli, info_name="lazyprompt")))
+    every = list(commands(group, group.make_context("lazyprompt", [], resilient_parsing=True)))
     parts = [HEAD]
     parts += [f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(first_line(each.help))} |\n" for name, each in every]
     parts += [section(name, each) for name, each in every]

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import pytest
 from docs_models import models_at_hand
 
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -37,12 +37,7 @@ ROOMS = [
     ("inspect", "files", "compat"),
     ("batch",),
     ("studio",),
-    (
-        *("cli", "_cli_io", "_cli_prompt", "_cli_template", "_cli_tokens", "__main__"),
-        *("_cli_chat", "_cli_model", "_cli_run", "_cli_screen", "_cli_lib", "_cli_convert", "_cli_check"),
-        *("_cli_inputs", "_cli_file_model", "_cli_batch", "_cli_batch_run", "_cli_batch_shown"),
-        *("_cli_inspect", "_cli_python", "_cli_studio", "_cli_doctor", "_cli_doctor_extras"),
-    ),
+    ("cli", "__main__"),
 ]
 # Methods that hand over to a room above: there they are looked for, and imported when they are called.
 DOORS = {

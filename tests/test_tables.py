@@ -59,7 +59,7 @@ def test_a_figure_that_changed_changes_the_page() -> None:
 @pytest.mark.usefixtures("importing")
 def test_a_new_option_of_a_command_is_on_its_page() -> None:
     made = script("commands")
-    command = made["_cli"].get_command(made["click"].Context(made["_cli"]), "families")
+    command = made["group"].get_command(made["click"].Context(made["group"]), "families")
     added = made["click"].Option(["--new"], type=made["click"].Choice(["a", "b"]), help="Something | new.")
     changed = made["click"].Command("families", params=[*command.params, added], help=command.help)
     assert "| `--new` | Something \\| new. One of `a`, `b`. |\n" in made["section"]("lazyprompt families", changed)

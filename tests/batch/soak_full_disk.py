@@ -1,7 +1,7 @@
 """Fills a disk under a batch run, makes a little room each time, and compares what comes of it with a clean run.
 
 ``sudo python tests/batch/soak_full_disk.py`` mounts a disk in memory for it (tmpfs), which only root can. The disk
-begins with no room at all. ``test_cli_batch.py`` does the same with a limit of how large files may be.
+begins with no room at all. ``tests/cli/test_batch.py`` does the same with a limit of how large files may be.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ PROGRAM = """
 import sys
 from functools import partial
 from lazyprompt.batch import run
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 run.run_batch = partial(run.run_batch, seconds={seconds})
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

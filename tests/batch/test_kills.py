@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -5,9 +5,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_helpers import Ran, Terminal
 
-from lazyprompt.cli import main
+from cli.helpers import Ran, Terminal
+from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

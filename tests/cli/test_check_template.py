@@ -4,8 +4,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_helpers import Ran, fault, write
 
+from cli.helpers import Ran, fault, write
 from lazyprompt.chat_templates.template import ChatTemplate
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_helpers import ERROR, QA, Ran, fault
 
+from cli.helpers import ERROR, QA, Ran, fault
 from lazyprompt import ChatPrompter, __version__
 
 
@@ -63,7 +63,7 @@ def test_console_script_is_the_same() -> None:
 
 def test_rich_and_yaml_are_not_imported_for_plain_text() -> None:
     code = (
-        "import sys; from lazyprompt.cli import main; main(['render', '--input', 'x']); "
+        "import sys; from lazyprompt.cli.main import main; main(['render', '--input', 'x']); "
         "sys.exit(', '.join({'rich', 'yaml', 'jinja2', 'pydantic', 'tiktoken'} & sys.modules.keys()) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
@@ -94,7 +94,7 @@ def test_full_disk_is_one_line(argv: list[str]) -> None:
 def test_interrupt_ends_it_quietly() -> None:
     # The program says on a pipe of its own when it has come to reading, so that no interrupt hits its start.
     code = (
-        "import sys, lazyprompt._cli_io as io; from lazyprompt.cli import main; read = io.Stdin.read\n"
+        "import sys, lazyprompt.cli.reading as io; from lazyprompt.cli.main import main; read = io.Stdin.read\n"
         "def told(self, reader):\n"
         "    print('reading', flush=True)\n"
         "    return read(self, reader)\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
 
+from cli.helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
 from lazyprompt import AlpacaPrompter, ChatPrompter
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -279,3 +279,11 @@ def test_output_to_a_pipe_writes_into_it(run: Callable[..., Ran], tmp_path: Path
     reader.join(10)
     assert read == [ChatPrompter().generate_prompt("x").encode()]
     assert pipe.is_fifo()
+
+
+def test_a_payload_of_a_provider(run: Callable[..., Ran]) -> None:
+    argv = ("--instruction", "Greet.", "--system", "", "--input", "Hi", "--format", "gemini", "--model", "gemini-3-pro")
+    assert json.loads(run("render", *argv, "--json").out) == {
+        "system_instruction": "Greet.\n\n",
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+    }

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import tokenizers
-from cli_helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
 from vocabularies import vocabulary_folder
 
-from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers
+from cli.helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.tokens.openai import TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 HISTORY: list[dict[str, Any]] = [
@@ -201,7 +200,7 @@ def test_text_of_a_message_cannot_speak_to_the_terminal(run: Callable[..., Ran])
 
 
 def test_json_on_a_terminal_cannot_speak_to_it(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt._cli_tokens.goes_to_terminal", lambda path: path is None)
+    monkeypatch.setattr("lazyprompt.cli.output.goes_to_terminal", lambda path: path is None)
     ran = run("tokens", "--input", "\u202eb", "--format", "openai", "--json")
     assert b"\\u202eb" in ran.out
 
@@ -421,7 +420,7 @@ def test_tiktoken(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> N
         def __init__(self, *given: object) -> None:
             made.append(given)
 
-    monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
+    monkeypatch.setattr("lazyprompt.TiktokenCounter", Counter)
     ran = run("tokens", "--input", "x", "--counter", "tiktoken:gpt-4o", "--bpe-file", "o200k")
     assert re.match(rb"flat: \d+ tokens \(tiktoken:gpt-4o\)\n", ran.out)
     assert account(run("tokens", "--input", "x", "--counter", "tiktoken:o200k_base", "--json"))["counter"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
-from cli_helpers import ERROR, EXAMPLES, QA, TOOLS, Ran, fault, write
 
+from cli.helpers import ERROR, EXAMPLES, QA, TOOLS, Ran, fault, write
 from lazyprompt import ChatPrompter
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +151,7 @@ def test_interrupt_is_130(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPat
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lazyprompt._cli_prompt.json_list", interrupted)
+    monkeypatch.setattr("lazyprompt.cli.prompts.json_list", interrupted)
     assert run("render", "--input", "x").status == 130
 
 
@@ -176,5 +176,5 @@ def test_click_errors_without_an_option_name_the_command(
     def refuse(*_: object) -> None:
         raise click.ClickException("no")
 
-    monkeypatch.setattr("lazyprompt._cli_prompt.json_list", refuse)
+    monkeypatch.setattr("lazyprompt.cli.prompts.json_list", refuse)
     assert fault(run("render", "--input", "x")) == "COMMAND: no"

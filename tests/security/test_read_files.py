@@ -28,7 +28,7 @@ from lazyprompt import (
     TrainableModule,
 )
 from lazyprompt.batch.rows import fingerprint, read_rows
-from lazyprompt.cli import main
+from lazyprompt.cli.main import main
 from lazyprompt.errors import LazyPromptError, TokenizerError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.modules.llamacpp_server import main as serve

@@ -1,0 +1,214 @@
+"""The options that several commands share, each declared once, and the types of their values."""
+
+from __future__ import annotations
+
+from functools import partial
+from reprlib import repr as short
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from lazyprompt._base.json import well_formed
+from lazyprompt.cli.errors import WrongUseError
+from lazyprompt.errors import LazyPromptError
+from lazyprompt.prompters.prompter import FORMATS
+from lazyprompt.safety.policy import SAFETIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from lazyprompt.safety.policy import Safety
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+_OptionText: TypeAlias = "str | tuple[str, ...] | None"
+
+
+class ReferenceOptions(TypedDict):
+    """The options for the references in ``.prompty`` and ``.prompt`` files."""
+
+    params: dict[str, str]
+    roots: tuple[str, ...]
+
+
+class FileOptions(ReferenceOptions):
+    """The options of a prompt file."""
+
+    prompt_file: str | None
+
+
+class WordsOptions(FileOptions):
+    """The options of a prompt's words."""
+
+    kind: Literal["chat", "alpaca"] | None
+    instruction: str | None
+    user_instruction: str | None
+    system: str | None
+    extra_keys: tuple[str, ...]
+    values: dict[str, str]
+    text: str | None
+    history: str | None
+    tools: str | None
+
+
+class PromptOptions(WordsOptions):
+    """The options of a prompt: its words and its form."""
+
+    label: str | None
+    model: str | None
+    form: str
+    safety: Safety | None
+
+
+class SourceOptions(TypedDict):
+    """The options that name a model and its address."""
+
+    source: str | None
+    model: str | None
+    base_url: str | None
+    url: str | None
+
+
+class ModelOptions(SourceOptions):
+    """The options of a model that is asked."""
+
+    engine: str | None
+    max_tokens: int | None
+    temperature: float | None
+
+
+def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Combine options into one decorator; the help lists them in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def given_besides(allowed: Collection[str]) -> str | None:
+    """Find an option that was given on the command line, other than the allowed parameters.
+
+    Args:
+        allowed: The names of parameters.
+
+    Returns:
+        The option; None if there is none.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        if given and parameter.name not in allowed:
+            return max(parameter.opts, key=len)
+    return None
+
+
+def _check_utf8(_: click.Context, parameter: click.Parameter, value: _OptionText) -> _OptionText:
+    """Refuse bytes that are not UTF-8, which a shell may pass."""
+    for text in (value,) if isinstance(value, str) else value or ():
+        try:
+            well_formed(text, "the text", LazyPromptError)
+        except LazyPromptError as error:
+            raise WrongUseError(max(parameter.opts, key=len), "the text is not UTF-8") from error
+    return value
+
+
+def _parse_settings(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Parse the values ``NAME=VALUE`` of an option that may be given more than once."""
+    option = max(parameter.opts, key=len)
+    _check_utf8(context, parameter, given)
+    values: dict[str, str] = {}
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        if not (name and equals):
+            raise WrongUseError(option, f"{short(setting)} is not of the form name=value")
+        if name in values:
+            raise WrongUseError(option, f"{name!r} is given twice")
+        values[name] = value
+    return values
+
+
+text_option = partial(click.option, callback=_check_utf8)
+settings_option = partial(click.option, multiple=True, callback=_parse_settings)
+count_option = partial(click.option, type=click.IntRange(min=1), metavar="N")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+color_option = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
+)
+output_option = click.option("-o", "--output", metavar="FILE", help="Write to a file, in one step.")
+root_option = click.option(
+    "--root", "roots", multiple=True, metavar="DIRECTORY", help="Where ${file:...} and included files may lie as well."
+)
+_params_option = settings_option(
+    "--param", "params", metavar="NAME=VALUE", help="The value of ${params:NAME} in a file."
+)
+reference_options = with_options(_params_option, root_option)
+
+system_option = text_option("--system", help="The system text, in place of the model's own.")
+values_option = settings_option("--set", "values", metavar="NAME=VALUE", help="The value of a slot, or of an input.")
+tools_option = click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form.")
+words_options = with_options(
+    click.argument("prompt_file", required=False, metavar="[PROMPT_FILE]"),
+    click.option(
+        "--type", "kind", type=click.Choice(["chat", "alpaca"]), help="The form of the prompt.  [default: chat]"
+    ),
+    text_option("--instruction", help="What the model is told, with slots: 'Answer from {context}.'"),
+    text_option("--user-instruction", metavar="TEXT", help="An instruction in the user's turn."),
+    system_option,
+    text_option("--extra-key", "extra_keys", multiple=True, metavar="NAME", help="A further slot."),
+    values_option,
+    text_option("--input", "text", help="The user's text, or the value of the only open slot in the user's part."),
+    click.option("--history", metavar="FILE.json", help="Pairs or OpenAI messages."),
+    tools_option,
+    reference_options,
+)
+prompt_options = with_options(
+    words_options,
+    text_option("--label", help="The answer, in training data."),
+    text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt families)."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        metavar="FORM",
+        default="flat",
+        show_default=True,
+        help="flat, or a provider (see lazyprompt providers).",
+    ),
+    click.option(
+        "--safety", type=click.Choice(SAFETIES), help="For control sequences in values.  [default: neutralize]"
+    ),
+)
+
+counter_option = text_option(
+    "--counter",
+    default="approximate",
+    show_default=True,
+    metavar="NAME[:ARGUMENT]",
+    help="approximate, chars, tiktoken:MODEL or :ENCODING, huggingface:PATH; anthropic:MODEL and gemini:MODEL ask "
+    "the provider.",
+)
+budget_option = count_option("--max-tokens", help="Show what a budget of N tokens would leave.")
+
+source_option = text_option(
+    "--source", metavar="NAME", help="Who has the model; the end of lazyprompt run --help lists them."
+)
+base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
+url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+model_options = with_options(
+    source_option,
+    text_option(
+        "--model",
+        metavar="NAME",
+        help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
+        "its engine is started, and ended with the command.",
+    ),
+    base_url_option,
+    text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
+    url_option,
+    count_option("--max-tokens", help="The most tokens of an answer."),
+    click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
+)

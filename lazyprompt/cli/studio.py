@@ -1,0 +1,124 @@
+"""``lazyprompt studio``: a page on this machine that shows a prompt while it is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import webbrowser
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from lazyprompt._base.signs import visible
+from lazyprompt.cli.errors import WrongUseError, blaming
+from lazyprompt.cli.options import ReferenceOptions, reference_options
+from lazyprompt.errors import missing_extra
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+DEFAULT_PORT: Final = 7317
+_HOST: Final = "127.0.0.1"
+# The seconds that a request may take after the studio began to end.
+_GRACE_S: Final = 1
+
+
+class _Options(ReferenceOptions):
+    place: str
+    port: int | None
+    browser: bool
+
+
+@click.command("studio")
+@click.argument("place", default=".", metavar="[DIR|FILE]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help=f"Where it is served on this machine; 0 is any free port.  [default: {DEFAULT_PORT}, or a free one]",
+)
+@click.option("--browser/--no-browser", default=True, help="Open the page in a browser.  [default: --browser]")
+@reference_options
+def command(**options: Unpack[_Options]) -> None:
+    """Write a prompt, and see what every model gets of it.
+
+    DIR is a library of prompts, FILE one prompt file; left out, it is the current directory. The first line that
+    is written is the address of a page, which only this machine reaches, and only with the token in it. It shows the
+    prompt as it is sent: for each model family and provider, slot by slot, with what it costs and what a hostile value
+    becomes; and it saves files, unless they were changed meanwhile. Nothing is fetched from anywhere. Ctrl-C ends it.
+
+    \b
+    Examples:
+      lazyprompt studio prompts
+      lazyprompt studio support/refund.prompty --no-browser
+    """  # noqa: D301 - \b tells click not to wrap
+    for package in ("starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise WrongUseError("studio", str(missing_extra(package, "studio")))
+    from lazyprompt.studio.app import studio_app  # noqa: PLC0415 - it needs the extra
+    from lazyprompt.studio.guard import Tokens  # noqa: PLC0415 - it needs the extra
+    from lazyprompt.studio.looking import Looking  # noqa: PLC0415 - 600 ms, not for --help
+    from lazyprompt.studio.workspace import Workspace  # noqa: PLC0415 - as above
+
+    with blaming("DIR"):
+        workspace = Workspace.of(Path(options["place"]))
+    looking = Looking(workspace, options["params"], tuple(map(Path, options["roots"])))
+    # Ctrl-C ends it; the server has closed everything before the exception arrives here.
+    with suppress(KeyboardInterrupt), _listening(options["port"]) as listener:
+        port: int = listener.getsockname()[1]
+        tokens = Tokens.made()
+        # A request from now on waits until the server answers.
+        click.echo(f"http://{_HOST}:{port}/?token={tokens.token}")
+        taken = options["port"] is None and port != DEFAULT_PORT
+        elsewhere = f"port {DEFAULT_PORT} is taken, so this is another; " if taken else ""
+        click.echo(f"{elsewhere}{visible(str(workspace.root))}; Ctrl-C ends it", err=True)
+        if options["browser"]:
+            # Browsers in a terminal give control back when they are closed.
+            address = f"http://{_HOST}:{port}/?ticket={tokens.ticket}"
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        _serve(studio_app(looking, tokens, port), listener)
+
+
+def _listening(port: int | None) -> socket.socket:
+    """Open a socket that listens on this machine alone."""
+    if port is None:
+        try:
+            return socket.create_server((_HOST, DEFAULT_PORT))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise WrongUseError("--port", f"{DEFAULT_PORT}: {_why(error)}") from error
+            port = 0
+    try:
+        return socket.create_server((_HOST, port))
+    except OSError as error:
+        raise WrongUseError("--port", f"{port}: {_why(error)}; leave it out for a free one") from error
+
+
+def _why(error: OSError) -> str:
+    """Return the system's message, without the address that Python adds."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _serve(app: ASGIApp, listener: socket.socket) -> None:
+    """Answer requests until the process ends."""
+    import uvicorn  # noqa: PLC0415 - it needs the extra
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,  # it would hold the token
+        date_header=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,196 @@
+"""``lazyprompt tokens``: the tokens of a prompt, by slot and by message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Unpack
+
+import click
+from rich.cells import cell_len, set_cell_size
+
+from lazyprompt._base.signs import visible
+from lazyprompt.budget.budget import Budget
+from lazyprompt.budget.report import Tokens
+from lazyprompt.cli.counters import token_counter
+from lazyprompt.cli.errors import WrongUseError, blaming
+from lazyprompt.cli.options import (
+    PromptOptions,
+    budget_option,
+    counter_option,
+    given_besides,
+    json_option,
+    prompt_options,
+    text_option,
+)
+from lazyprompt.cli.output import Output, json_output
+from lazyprompt.cli.prompts import read_prompt
+from lazyprompt.cli.tables import table
+from lazyprompt.formatters.formatter import countable
+from lazyprompt.formatters.providers import profile_of
+from lazyprompt.messages.history import History
+from lazyprompt.tokens.media import media_in
+from lazyprompt.tokens.said import forms, said
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.cli.prompts import PromptRequest
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.tokens.said import Form
+
+# The rows of the report that are no slots.
+_NO_SLOTS = ("tools", "framing")
+# The cells of a message's beginning on a terminal, and the characters of its text that are read for it.
+_BEGINNING = 60
+_LOOKED_AT = 1_000
+
+
+class _Options(PromptOptions):
+    counter: str
+    bpe_file: str | None
+    max_tokens: int | None
+    download: str | None
+    as_json: bool
+
+
+class _Row(NamedTuple):
+    """A message: its role, how it begins, and its tokens; with a budget, also those after it."""
+
+    role: str
+    text: str
+    tokens: tuple[int, ...]
+
+
+@click.command("tokens")
+@prompt_options
+@counter_option
+@click.option("--bpe-file", metavar="FILE", help="The vocabulary of tiktoken, where its cache lacks it.")
+@budget_option
+@text_option("--download", metavar="NAME", help="Download the vocabulary of tiktoken for a model or encoding.")
+@json_option
+def command(**options: Unpack[_Options]) -> Output:
+    """Count the tokens of a prompt, by slot and by message.
+
+    The prompt is given as to lazyprompt render. Its slots, its tools and the framing around them add up to the total;
+    of flat text, the messages are those of the history.
+
+    \b
+    Examples:
+      lazyprompt tokens qa.yaml --set document=@report.txt --set question='Who?'
+      lazyprompt tokens --input Hi --format openai --counter tiktoken:gpt-4o
+      lazyprompt tokens --input Hi --history chat.json --max-tokens 4000
+      lazyprompt tokens --download o200k_base
+    """  # noqa: D301 - \b tells click not to wrap
+    if options["download"] is not None:
+        return _download(options["download"])
+    budget = Budget(options["max_tokens"], token_counter(options["counter"], options["bpe_file"]))
+    request = read_prompt(options, "count")
+    with request.blaming():
+        prompter = request.prompter.with_budget(budget)
+        prompt, report = prompter.fit(*request.call, format=request.form, model=request.model)
+        rows = _rows(request, budget, prompt, report)
+        if options["as_json"]:
+            return json_output(_as_dict(options, report, rows))
+        return Output("".join(f"{line}\n" for line in _lines(options, report, rows)))
+
+
+def _download(name: str) -> Output:
+    """Download a vocabulary, and return the path where it is."""
+    from lazyprompt.tokens.vocabulary import download_vocabulary  # noqa: PLC0415 - only a download needs it
+
+    if other := given_besides({"download"}):
+        raise WrongUseError("--download", f"it stands alone; leave out {other}")
+    with blaming("--download"):
+        return Output(f"{visible(str(download_vocabulary(name)))}\n")
+
+
+def _rows(
+    request: PromptRequest, budget: Budget, prompt: str | OpenAIPrompt | Payload, report: TrimReport
+) -> list[_Row]:
+    """List the messages of a payload as they are sent; of flat text those of the history, the prompter's own first."""
+    if not isinstance(prompt, str):
+        sent, _ = countable(prompt, profile_of(request.form))
+        return [
+            _Row(str(message.get("role") or message.get("type") or ""), _beginning(message), (budget.share(message),))
+            for message in sent
+        ]
+    given, history, tools, _ = request.call
+    messages = request.prompter.fill(given, history, tools).history.messages
+    # All turns that a .prompty or .prompt file makes are history; another prompter's own stand before what may go.
+    first = 0 if request.file is not None else len(messages) - len(History.of(history).messages)
+    gone = {first + at for at in report.dropped}
+    rows: list[_Row] = []
+    for at, message in enumerate(messages):
+        share = budget.share(message)
+        after = () if budget.limit is None else (0 if at in gone else share,)
+        rows.append(_Row(message.role, _beginning(message), (share, *after)))
+    return rows
+
+
+def _beginning(message: Msg | Form) -> str:
+    """Return the beginning of a message in one line: its media by kind, then its text."""
+    words: list[str] = []
+    for form in forms([message]):
+        texts, media = said({key: value for key, value in form.items() if key != "name"})
+        words += [f"[{medium.kind}]" for part in media for medium in media_in(part)]
+        words += [word for text in texts for word in text[:_LOOKED_AT].split()]
+    line = " ".join(words)
+    return line if cell_len(line) <= _BEGINNING else f"{set_cell_size(line, _BEGINNING - 1).rstrip()}…"
+
+
+def _as_dict(options: _Options, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
+    """Return the counts as JSON values; with a budget, also those after it."""
+    messages = [
+        {"index": at, "role": row.role, "text": row.text, **dict(zip(("tokens", "after"), row.tokens, strict=False))}
+        for at, row in enumerate(rows)
+    ]
+    found = {
+        "counter": options["counter"],
+        "approximate": options["counter"] == "approximate",
+        "format": options["form"],
+        **_sums(report, 0),
+        "messages": messages,
+    }
+    return found if options["max_tokens"] is None else found | {"after": _sums(report, 1), "report": report.as_dict()}
+
+
+def _sums(report: TrimReport, side: int) -> dict[str, object]:
+    """Return the total and its parts, before the budget (side 0) or after it (side 1)."""
+    slots = {slot: tokens[side] for slot, tokens in report.slots.items()}
+    others = {name: slots.pop(name, 0) for name in _NO_SLOTS}
+    return {"total": (report.before, report.after)[side], "slots": slots, **others}
+
+
+def _lines(options: _Options, report: TrimReport, rows: Sequence[_Row]) -> list[str]:
+    """Return the lines of the table."""
+    about = "about " if options["counter"] == "approximate" else ""
+    unit = "characters" if options["counter"] == "chars" else "tokens"
+    heading = f"{options['form']}: {about}{report.before:,} {unit} ({visible(options['counter'])})"
+    numbers = ("TOKENS",) if options["max_tokens"] is None else ("BEFORE", "AFTER")
+    # Tools and framing stand below the messages, just above the total.
+    slots = dict(report.slots)
+    ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
+    ends["total"] = Tokens(report.before, report.after)
+    counts = table(
+        [("SLOT", *numbers, "SHARE")]
+        + [
+            (name, *_cells(tokens[: len(numbers)]), f"{tokens.after / (report.after or 1):.0%}")
+            for name, tokens in (slots | ends).items()
+        ],
+        {1, 2, 3},
+    )
+    lines = [heading, "", *counts[: -len(ends)], ""]
+    if rows:
+        columns = numbers if len(rows[0].tokens) == len(numbers) else ("TOKENS",)
+        messages = [("#", "ROLE", *columns, "TEXT")] + [
+            (f"{at}", visible(row.role), *_cells(row.tokens), visible(row.text)) for at, row in enumerate(rows)
+        ]
+        lines += [*table(messages, {0, *range(2, 2 + len(columns))}), ""]
+    lines += counts[-len(ends) :]
+    return lines if options["max_tokens"] is None else [*lines, "", str(report)]
+
+
+def _cells(counts: Sequence[int]) -> list[str]:
+    return [f"{count:,}" for count in counts]

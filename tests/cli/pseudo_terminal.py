@@ -1,0 +1,114 @@
+"""The command line on a pseudo-terminal, as a person has it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECONDS = 60.0  # longer than anything takes, for a busy machine
+CTRL_D = "\x04"
+_CTRL_C = "\x03"
+_AGAIN = 1.0  # seconds
+
+# The session's leader opens the terminal by its name, which makes it the one whose keys are signals to it.
+_PROGRAM = (
+    "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); "
+    "from lazyprompt.cli.main import main; sys.exit(main())"
+)
+_UNSET = {"NO_COLOR", "FORCE_COLOR", "TERM", "INPUTRC"}
+
+
+class OnTerminal:
+    """The program on a terminal of its own; leaving the context kills it.
+
+    Args:
+        argv: The arguments of the program.
+        folder: A folder, for a file that keeps readline from sending escapes of its own.
+        env: Variables of its environment.
+    """
+
+    def __init__(self, *argv: str, folder: Path, **env: str) -> None:
+        settings = folder / "inputrc"
+        settings.write_text("set enable-bracketed-paste off\n", encoding="ascii")
+        clean = {name: value for name, value in os.environ.items() if name not in _UNSET}
+        self._end, theirs = pty.openpty()
+        self._running = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-c", _PROGRAM, *argv],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            env={**clean, "TERM": "xterm", "INPUTRC": str(settings), **env},
+        )
+        os.close(theirs)
+        self._shown = ""
+        self._looked_at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.kill()
+        self._running.wait()
+        os.close(self._end)
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._end, keys.encode())
+
+    def interrupt(self, text: str) -> None:
+        """Press Ctrl-C until a text is shown: Python misses a signal that comes just before it begins to wait.
+
+        What was typed before must be shown already: Ctrl-C makes the terminal forget what was not read, and readline
+        would wait for it.
+
+        Raises:
+            TimeoutError: The text is not shown.
+        """
+        patience = time.monotonic() + SECONDS
+        while True:
+            self.type(_CTRL_C)
+            try:
+                self.until(text, _AGAIN)
+            except TimeoutError:
+                if time.monotonic() > patience:
+                    raise
+            else:
+                return
+
+    def until(self, text: str, seconds: float = SECONDS) -> str:
+        """What is shown from where one looked last until a text, which is part of it.
+
+        Raises:
+            TimeoutError: The text is not shown.
+        """
+        patience = time.monotonic() + seconds
+        while (at := self._shown.find(text, self._looked_at)) < 0:
+            if not self._more(patience - time.monotonic()):
+                raise TimeoutError(f"{text!r} is not shown, but {self._shown!r}")
+        begin, self._looked_at = self._looked_at, at + len(text)
+        return self._shown[begin : self._looked_at]
+
+    def ended(self) -> tuple[int, str]:
+        """The exit status, and what was shown last."""
+        while self._more(SECONDS):
+            pass
+        return self._running.wait(SECONDS), self._shown[self._looked_at :]
+
+    def _more(self, seconds: float) -> bool:
+        """Whether something more is shown, after a while."""
+        ready, _, _ = select.select([self._end], [], [], max(0.0, seconds))
+        try:
+            chunk = os.read(self._end, 65536) if ready else b""
+        except OSError:  # Linux's way to say that the other end is closed
+            chunk = b""
+        self._shown += chunk.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(chunk)

@@ -1,0 +1,303 @@
+"""The command ``lazyprompt batch``."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import shlex
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from batch_call_helpers import Clocked
+
+from cli.helpers import Ran, fault, write
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.run import Progress
+from lazyprompt.cli.progress import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lazyprompt.batch.row import Row
+
+YAML = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here, and syncing costs milliseconds each time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """A command over 100 rows."""
+    write(tmp_path / "say.yaml", YAML)
+    write(tmp_path / "data.jsonl", "".join(f'{{"x": "{number}"}}\n' for number in range(1, 101)))
+    return ["batch", "say.yaml", "data.jsonl", "-o", "out.jsonl"]
+
+
+def spoil(directory: Path, number: int) -> None:
+    """Take the value out of a row."""
+    path = directory / "data.jsonl"
+    path.write_text(path.read_text().replace(f'{{"x": "{number}"}}', "{}"))
+
+
+def doing_at(number: int, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something while a row is worked on."""
+    line = RowPlan.line
+
+    def line_of(plan: RowPlan, at: int, row: Row) -> bytes:
+        if at == number:
+            action()
+        return line(plan, at, row)
+
+    monkeypatch.setattr(RowPlan, "line", line_of)
+
+
+def test_a_prompt_for_each_row(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+    ran = run(*command, "--format", "openai-batch", "--model", "m")
+    assert (ran.status, ran.out) == (0, b"")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 100 rows, ")
+    assert ran.err.endswith(" rows/s\n")
+    assert ran.err.count("\n") == 1
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["custom_id"] for line in lines] == [f"row-{number}" for number in range(1, 101)]
+    assert lines[6]["body"]["messages"][0] == {"role": "system", "content": "Say 7.\n\n"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "out.jsonl", "say.yaml"]
+
+
+def test_rows_without_a_line_are_written_down(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+    spoil(tmp_path, 7)
+    ran = run(*command, "--on-error", "skip")
+    assert ran.status == 3
+    assert ran.err.startswith("lazyprompt: out.jsonl: 99 rows, 1 rejected (out.rejects.jsonl), ")
+    (reject,) = map(json.loads, (tmp_path / "out.rejects.jsonl").read_text().splitlines())
+    assert (reject["row"], reject["data"]) == (7, {})
+    assert run(*command, "--rejects", "bad.jsonl").status == 3
+    assert (tmp_path / "bad.jsonl").read_bytes() == (tmp_path / "out.rejects.jsonl").read_bytes()
+
+
+def test_a_row_without_a_line_ends_it_and_what_is_said_goes_on(
+    run: Callable[..., Ran], tmp_path: Path, command: list[str]
+) -> None:
+    spoil(tmp_path, 70)
+    run(*command, "--restart")
+    ran = run(*command, "--restart")
+    assert (ran.status, ran.out) == (1, b"")
+    stopped, again = ran.err.splitlines()
+    assert stopped.startswith("lazyprompt: stopped: row 70: ")
+    advice = "lazyprompt: pass over such rows with: lazyprompt "
+    assert again == f"{advice}{shlex.join(command)} --on-error skip"
+    assert not (tmp_path / "out.jsonl").exists()
+    ran = run(*shlex.split(again.removeprefix(advice)))
+    assert ran.status == 3
+    assert ran.err.startswith("lazyprompt: out.jsonl: 99 rows, 1 rejected ")
+    numbers = [json.loads(line)["id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert numbers == [f"row-{number}" for number in range(1, 101) if number != 70]
+
+
+def test_another_run_is_refused_until_it_begins_anew(
+    run: Callable[..., Ran], tmp_path: Path, command: list[str]
+) -> None:
+    spoil(tmp_path, 70)
+    run(*command)
+    said = fault(run(*command, "--limit", "20"))
+    assert said.startswith("--output: out.jsonl: the run that was begun was asked for something else: --limit was not")
+    assert said.endswith("--restart begins anew")
+    write(tmp_path / "say.yaml", YAML.replace("Say", "Tell"))
+    assert "the run that was begun was asked for something else: prompt has changed; --restart" in fault(run(*command))
+    assert run(*command, "--limit", "20", "--restart").status == 0
+    assert (tmp_path / "out.jsonl").read_bytes().count(b"Tell") == 20
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGINT, "it was interrupted (Ctrl-C)"), (signal.SIGTERM, "it was told to end (SIGTERM)")],
+)
+def test_a_run_that_is_told_to_end_says_how_to_go_on(
+    run: Callable[..., Ran],
+    tmp_path: Path,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    said: str,
+) -> None:
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched:
+        doing_at(10, lambda: signal.raise_signal(number), patched)
+        ran = run(*command)
+    assert ran.status == 1
+    assert ran.err.splitlines() == [
+        f"lazyprompt: stopped: row 16 was the last: {said}",
+        f"lazyprompt: go on with: lazyprompt {shlex.join(command)}",
+    ]
+    assert signal.getsignal(number) == before
+    assert json.loads((tmp_path / "out.jsonl.state").read_bytes())["number"] == 16
+    assert run(*command).status == 0
+    assert len((tmp_path / "out.jsonl").read_bytes().splitlines()) == 100
+
+
+def test_a_second_interrupt_does_not_wait(
+    run: Callable[..., Ran], tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    doing_at(10, twice, monkeypatch)
+    assert run(*command).status == 130
+    assert (tmp_path / "out.jsonl.state").exists()
+
+
+def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # A script starts commands in its background so.
+    doing_at(10, lambda: signal.raise_signal(signal.SIGINT), monkeypatch)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert run(*command).status == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_disk_that_is_full(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+    # A limit of how large files may be is refused by the same calls as a disk without room, and needs no disk.
+    run(*command, "--format", "openai")
+    expected = (tmp_path / "out.jsonl").read_bytes()
+    (tmp_path / "out.jsonl").unlink()
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(expected) // 2, hard))
+    try:
+        ran = run(*command, "--format", "openai")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert ran.status == 1
+    stopped, again = ran.err.splitlines()
+    assert (
+        stopped == "lazyprompt: stopped: row 17: out.jsonl.part cannot be written: File too large; no row is safe yet"
+    )
+    assert again == f"lazyprompt: go on with: lazyprompt {shlex.join(command)} --format openai"
+    assert run(*command, "--format", "openai").status == 0
+    assert (tmp_path / "out.jsonl").read_bytes() == expected
+
+
+def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+    write(tmp_path / "data.csv", "what,key\n" + "".join(f"{number},k{number}\n" for number in range(30)))
+    argv = ["batch", "say.yaml", "data.csv", "-o", "out.jsonl", "--column", "x=what", "--column", "id=key"]
+    ran = run(*argv, "--sample", "5", "--seed", "3", "--format", "openai", "--tokens", "chars")
+    assert ran.status == 0
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        assert line["payload"]["messages"][0]["content"] == f"Say {line['custom_id'][1:]}.\n\n"
+    counted = sum(len(message["content"]) for line in lines for message in line["payload"]["messages"])
+    assert f"5 rows, {counted} tokens, " in ran.err
+    run(
+        *argv,
+        "--limit",
+        "4",
+        "--format",
+        "openai-batch",
+        "--model",
+        "m",
+        "--field",
+        "max_tokens=9",
+        "--field",
+        "user=me",
+    )
+    body = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[3])["body"]
+    assert (body["max_tokens"], body["user"]) == (9, "me")
+    assert command
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (["--format", "opnai"], "--format: format 'opnai' is unknown (did you mean 'openai'?)"),
+        (["--seed", "3"], "--seed: it says which rows a sample has; give --sample N"),
+        (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no row; leave out one"),
+        (["--tokens", "anthropic:m"], "--tokens: 'anthropic:m' counts no rows; give one of approximate, chars, "),
+        (["--tokens", "tiktoken"], "--tokens: tiktoken needs to know of what"),
+        (["-o", "data.jsonl"], "--output: the input cannot be written to (data.jsonl); give another"),
+        (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
+        (["--rejects", "no/x"], "--rejects: no/x: there is no directory no"),
+        (["--column", "x"], "--column: 'x' is not of the form name=value"),
+        (["--concurrency", "3"], "--concurrency: it says how a model is asked; give --run too"),
+        (["--run", "--engine", "ray"], "--engine: with --run one process asks; --concurrency says how much at once"),
+        (["--run", "--source", "openai", "--workers", "2"], "--workers: with --run one process asks; --concurrency"),
+        (["--run", "--source", "opnai"], "--source: "),
+        (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
+        (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
+        (["--param", "a=b"], "--param: it is for files whose names end with .prompty or .prompt"),
+    ],
+)
+def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], changed: list[str], said: str) -> None:
+    before = sorted(tmp_path.iterdir())
+    assert fault(run(*command, *changed)).startswith(said)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+    assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith("PROMPT_FILE: no.yaml:1:1: there is no")
+    assert fault(run("batch", "say.yaml", "no.jsonl", "-o", "o")).startswith("ROWS: no.jsonl cannot be read: No such")
+    assert fault(run("batch", "say.yaml", "data.txt", "-o", "o")).startswith("ROWS: data.txt ends in '.txt'")
+    assert fault(run("batch", "say.yaml", "data.jsonl")) == "--output: Missing option '-o' / '--output'."
+    assert command
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "say.yaml"]
+
+
+def test_outputs_of_an_earlier_run_are_told(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "out-00002.jsonl").touch()
+    ran = run(*command)
+    assert ran.status == 0
+    assert ran.err.splitlines()[1] == "lazyprompt: of an earlier run, and not of this one: out-00002.jsonl"
+
+
+def test_rows_are_asked_of_a_model(
+    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-a-test")
+    write(tmp_path / "data.jsonl", '{"x": "1"}\n{"x": "2"}\n{}\n')
+    with Clocked() as server:
+        argv = [*command, "--run", "--source", "openai", "--base-url", server.url("openai"), "--model", "m"]
+        ran = run(*argv, "--field", "max_tokens=7", "--on-error", "skip")
+    assert (ran.status, ran.out) == (3, b"")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 2 rows, 1 rejected (out.rejects.jsonl), 50 tokens, ")
+    assert {seen.body["max_tokens"] for seen in server.seen} == {7}
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(line["row"], line["model"]) for line in answers] == [(1, "m"), (2, "m")]
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_how_far_it_is(
+    run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(*command).status == 0
+    assert "100 of ~100 rows, " in screen.getvalue()
+    assert screen.getvalue().endswith(" rows/s\n")
+
+
+def test_how_far_it_is_in_words() -> None:
+    assert describe(Progress(1000, None, 0, 250.4, None, None)) == "1,000 rows, 250 rows/s"
+    assert describe(Progress(1000, 2000, 3, 250, 70_000, 3725.2)) == (
+        "1,000 of ~2,000 rows, 250 rows/s, 3 rejected, 70,000 tokens, 1:02:05 left"
+    )
+
+
+def test_help(run: Callable[..., Ran]) -> None:
+    out = run("batch", "--help").out.decode()
+    assert "\n    lazyprompt batch qa.yaml data.jsonl -o out.jsonl\n" in out
+    assert max(map(len, out.splitlines())) <= 80

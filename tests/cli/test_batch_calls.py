@@ -1,0 +1,114 @@
+"""``lazyprompt batch --run``: the answers of a model to the rows of a file."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from batch_call_helpers import Clocked, all_answered, lines, rows
+from client_scenes import KEY
+from model_server import Slow, Status
+
+from cli.helpers import fault, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cli.helpers import Ran
+
+COMMAND = ("batch", "qa.yaml", "data.jsonl", "-o", "out.jsonl")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clocked]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    write(tmp_path / "qa.yaml", "type: chat\ninstruction: 'Answer in {language}.'\n")
+    rows(tmp_path, 6)
+    with Clocked() as server:
+        yield server
+
+
+def at(server: Clocked, source: str = "openai") -> list[str]:
+    return ["--run", "--source", source, "--base-url", server.url(source), "--model", "m"]
+
+
+def test_the_answers_are_written_and_what_they_took_is_said(
+    run: Callable[..., Ran], server: Clocked, tmp_path: Path
+) -> None:
+    ran = run(*COMMAND, *at(server), "--field", "max_completion_tokens=9", "--concurrency", "2")
+    assert (ran.status, ran.out) == (0, b"")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 6 rows, 150 tokens, ")
+    assert all_answered(tmp_path / "out.jsonl", 6)
+    assert {seen.body["max_completion_tokens"] for seen in server.seen} == {9}
+    again = fault(run(*COMMAND, *at(server)))
+    assert again == "--output: out.jsonl is there already; give another output, or --restart to ask all rows again"
+
+
+def test_a_row_that_is_refused_stops_and_the_command_that_passes_over_it_is_said(
+    run: Callable[..., Ran], server: Clocked, tmp_path: Path
+) -> None:
+    server.misbehaves = lambda said: Status(400, "Too rude") if said == "4" else None
+    stopped = run(*COMMAND, *at(server), "--concurrency", "1")
+    assert stopped.status == 1
+    first, second = stopped.err.splitlines()
+    assert first.startswith("lazyprompt: stopped: row 4: openai: ")
+    assert first.endswith("; 3 rows have an answer")
+    assert second.startswith("lazyprompt: pass over such rows with: lazyprompt batch qa.yaml data.jsonl -o out.jsonl")
+    assert second.endswith("--concurrency 1 --on-error skip")
+    went_on = run(*second.partition("with: lazyprompt ")[2].split())
+    assert went_on.status == 3
+    assert [line["row"] for line in lines(tmp_path / "out.rejects.jsonl")] == [4]
+    assert sorted(server.said) == ["1", "2", "3", "4", "4", "5", "6"]
+
+
+def test_a_wrong_key_is_said_with_what_to_do(
+    run: Callable[..., Ran], server: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    ran = run(*COMMAND, *at(server))
+    assert ran.status == 1
+    assert "give a right key" in ran.err
+    assert "lazyprompt: go on with: lazyprompt batch qa.yaml data.jsonl" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--source", "openai"], "--source: it says how a model is asked; give --run too"),
+        (["--rpm", "5"], "--rpm: it says how a model is asked; give --run too"),
+        (["--run"], "--source: there is no model to ask"),
+        (["--run", "--source", "opanai"], "--source: there is no source 'opanai' (did you mean 'openai'?)"),
+        (["--run", "--source", "openai", "--workers", "2"], "--workers: with --run one process asks"),
+        (["--run", "--source", "openai", "--format", "openai"], "--format: with --run the output has answers"),
+        (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: it is for local models"),
+        (["--run", "--source", "openai", "--rpm", "0"], "--rpm: 0 is not in the range"),
+    ],
+)
+@pytest.mark.usefixtures("server")
+def test_wrong_use_is_said(run: Callable[..., Ran], tmp_path: Path, more: list[str], said: str) -> None:
+    assert fault(run(*COMMAND, *more)).startswith(said)
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal for one process")
+def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: Clocked, tmp_path: Path) -> None:
+    server.misbehaves = lambda said: Slow(first=0.5 if int(said) > 2 else 0)
+    command = [sys.executable, "-m", "lazyprompt", *COMMAND, *at(server, "ollama"), "--concurrency", "2"]
+    started = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
+    while len(server.came) < 4 and started.poll() is None:
+        time.sleep(0.005)
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=30)
+    assert started.returncode == 1
+    assert "stopped: it was interrupted (Ctrl-C); 4 rows have an answer\n" in err
+    assert "go on with: lazyprompt batch qa.yaml" in err
+    server.misbehaves = lambda _: None
+    done = subprocess.run(command, cwd=tmp_path, check=False)  # noqa: S603 - as above
+    assert done.returncode == 0
+    assert all_answered(tmp_path / "out.jsonl", 6)
+    assert sorted(server.said) == ["1", "2", "3", "4", "5", "6"]

@@ -1,0 +1,336 @@
+"""``lazyprompt chat``: line by line through pipes, and on a terminal with a person at it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from engine_helpers import eventually, running, tiny_model
+from model_server import Answer, Cut, ModelServer, Slow, Status
+
+from cli.helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
+from cli.pseudo_terminal import CTRL_D, SECONDS, OnTerminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from model_server import Seen
+
+KEY = "sk-a-secret-that-never-shows"
+# Ollama tells its tokens and thoughts in streams, and asks for no key.
+SOURCE = "ollama"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def talk(run: Callable[..., Ran], server: ModelServer) -> Callable[..., Ran]:
+    """Talk to the server through pipes."""
+
+    def piped(text: str | bytes, *argv: str) -> Ran:
+        return run("chat", *at(server), *argv, stdin=text.encode() if isinstance(text, str) else text)
+
+    return piped
+
+
+def at(server: ModelServer) -> list[str]:
+    return ["--source", SOURCE, "--base-url", server.url(SOURCE), "--model", "m"]
+
+
+def echo(seen: Seen) -> Answer:
+    """What was said last, said back."""
+    return Answer(f"<{seen.payload['messages'][-1]['content']}>", prompt_tokens=10, completion_tokens=2)
+
+
+def asked(server: ModelServer, number: int = -1) -> list[tuple[str, Any]]:
+    """What was sent: roles and contents."""
+    return [(message["role"], message.get("content")) for message in server.seen[number].payload["messages"]]
+
+
+# --- Through pipes -------------------------------------------------------------------------------------------------
+
+
+def test_each_line_is_a_turn(talk: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = echo
+    assert talk("\ufeff你好\r\n\n  \nand?") == Ran(0, "<你好>\n<and?>\n".encode(), "")
+    assert asked(server) == [("user", "你好"), ("assistant", "<你好>"), ("user", "and?")]
+    assert all(seen.streamed for seen in server.seen)
+
+
+def test_lines_with_a_backslash_go_on_in_the_next(talk: Callable[..., Ran], server: ModelServer) -> None:
+    talk("one\\\n\\\ntwo\nlast\\")
+    assert [turn[-1] for turn in (asked(server, 0), asked(server, 1))] == [("user", "one\n\ntwo"), ("user", "last")]
+
+
+def test_two_slashes_begin_text_with_one(talk: Callable[..., Ran], server: ModelServer) -> None:
+    talk("//usr/bin")
+    assert asked(server) == [("user", "/usr/bin")]
+
+
+def test_nothing_piped_in_asks_nothing(talk: Callable[..., Ran], server: ModelServer) -> None:
+    assert talk("") == Ran(0, b"", "")
+    assert not server.seen
+
+
+def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = Answer("\x1b[2J一\n", thinking="hm")
+    assert talk("hi\nhi\n").out == "\x1b[2J一\n\x1b[2J一\n".encode()
+
+
+def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -> None:
+    talk("谁？\n何时？\n", "--prompt", str(EXAMPLES / "document_qa.yaml"), "--set", "document=文")
+    assert [content for role, content in asked(server) if role == "user"] == [
+        "文档：\n文\n\n问题：谁？",
+        "文档：\n文\n\n问题：何时？",
+    ]
+
+
+def test_input_where_all_slots_are_set(talk: Callable[..., Ran], server: ModelServer) -> None:
+    talk("hi", "--prompt", str(EXAMPLES / "assistant.yaml"), "--set", "today=2026-11-20")
+    assert asked(server)[-1] == ("user", "hi")
+    assert "Today is 2026-11-20." in asked(server)[0][1]
+
+
+def test_system_of_an_option_and_of_a_command(talk: Callable[..., Ran], server: ModelServer) -> None:
+    assert talk("a\n/system Be {kind}.\\\nReally.\nb\n", "--system", "Be brief.").out == b"pong\npong\n"
+    assert asked(server, 0)[0] == ("system", "Be brief.")
+    assert asked(server, 1)[0] == ("system", "Be {kind}.\nReally.")
+    assert len(asked(server, 1)) == 4
+
+
+def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = echo
+    lines = talk("/tokens\none\ntwo\n/tokens\n").out.decode().splitlines()
+    assert lines == [
+        "history: about 0 tokens in 0 messages",
+        "<one>",
+        "<two>",
+        "last answer: 10 tokens sent, 2 answered",
+        "2 answers: 20 tokens sent, 4 answered",
+        "history: about 25 tokens in 4 messages",
+    ]
+
+
+def test_tokens_that_are_not_told(
+    run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    argv = ("chat", "--source", "openai", "--base-url", server.url("openai"))
+    told = run(*argv, stdin=b"one\n/tokens\n").out.decode().splitlines()[1]
+    assert told in ("last answer: the model did not tell its tokens", "last answer: 1 token sent, 1 answered")
+
+
+def test_saved_conversations_go_on(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+    assert talk("one\n/save my chat.json\n").out == b"pong\n"
+    assert json.loads((tmp_path / "my chat.json").read_text(encoding="utf-8"))["messages"]
+    assert talk("/load my chat.json\ntwo\n/reset\nthree\n").out == b"pong\npong\n"
+    assert asked(server, 1) == [("user", "one"), ("assistant", "pong"), ("user", "two")]
+    assert asked(server, 2) == [("user", "three")]
+
+
+def test_help_and_quit(talk: Callable[..., Ran], server: ModelServer) -> None:
+    lines = talk("/help\n/quit\nnever").out.decode().splitlines()
+    names = ["/tokens", "/save", "/load", "/system", "/tools", "/reset", "/help", "/quit"]
+    assert [line.split()[0] for line in lines[:-1]] == names
+    assert not server.seen
+
+
+def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+    answers = iter([Answer("so", calls=(("c1", "add", {"a": "中"}), ("c2", "add", {}))), Answer("it is 3"), Answer()])
+    server.answer = lambda _: next(answers)
+    tools = write(tmp_path / "t.json", TOOLS)
+    ran = talk("/tools\nwhat is it?\n3\n/tokens\n\nthanks\n", "--tools", tools)
+    lines = ran.out.decode().splitlines()
+    assert lines[:4] == ["add", "so", 'add({"a": "中"})', "add({})"]
+    assert lines[-2:] == ["it is 3", "pong"]
+    assert asked(server, 1)[-2:] == [("tool", "3"), ("tool", "")]
+    assert asked(server, 2)[-2:] == [("assistant", "it is 3"), ("user", "thanks")]
+    assert server.seen[2].payload["tools"]
+
+
+def test_no_tools(talk: Callable[..., Ran]) -> None:
+    assert talk("/tools").out == b"there are no tools\n"
+
+
+def test_an_answer_that_is_not_whole(talk: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = Answer("on and", finish="length")
+    cut = "lazyprompt: the answer ended at the limit of tokens; give a larger --max-tokens\n"
+    assert talk("hi") == Ran(0, b"on and\n", cut)
+
+
+@pytest.mark.parametrize("trouble", [Status(404), Cut(2)])
+def test_the_first_turn_without_an_answer_ends_it(
+    talk: Callable[..., Ran], server: ModelServer, trouble: Status | Cut
+) -> None:
+    server.answer = Answer("one two three")
+    server.faults = [None, trouble]
+    ran = talk("a\nb\nc\n")
+    assert ran.status == 1
+    assert ran.err.startswith(f"{ERROR}--source: ollama: ")
+    assert ran.err.count("\n") == 1
+    assert len(server.seen) == 2
+    assert ran.out.startswith(b"one two three\n")
+    assert ran.out.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"/sav x", "/sav: there is no such command (did you mean '/save'?); /help lists them, and // begins text"),
+        (b"/", "/: there is no such command; "),
+        (b"/save", "/save: give it FILE, as in /save FILE"),
+        (b"/system ", "/system: give it TEXT, as in /system TEXT"),
+        (b"/quit now", "/quit: it stands alone"),
+        (b"/save no/dir", "/save: no/dir: No such file or directory"),
+        (b"/load no.json", "/load: no.json: No such file or directory"),
+        (b"/load wrong.json", "/load: wrong.json holds no conversation"),
+        (b"a\xff", "stdin: a line is not UTF-8: it has the byte 0xff"),
+    ],
+)
+def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, message: str) -> None:
+    write(tmp_path / "wrong.json", "[]")
+    assert fault(talk(line + b"\nhi\n")).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "argv", "message"),
+    [
+        ("instruction: '{a} {b}'", [], "--set: no value for 'a', 'b'; the slots are 'a', 'b'"),
+        ("instruction: '{a}'", ["--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
+        ("type: alpaca\ninstruction: x", [], "--prompt: the Alpaca form has no turns; give a prompt file of the type"),
+        ("sytem: x", [], "PROMPT_FILE: p.yaml:1:1: unknown field 'sytem' (did you mean 'system'?)"),
+    ],
+)
+def test_wrong_prompts(
+    talk: Callable[..., Ran], server: ModelServer, tmp_path: Path, prompt: str, argv: list[str], message: str
+) -> None:
+    write(tmp_path / "p.yaml", prompt)
+    assert fault(talk("hi", "--prompt", "p.yaml", *argv)).startswith(message)
+    assert not server.seen
+
+
+# --- On a terminal -------------------------------------------------------------------------------------------------
+
+
+def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
+    server.answer = Answer("\x1b[2Jpo\x07ng", thinking="\x1b[31mhm")
+    with OnTerminal("chat", *at(server), folder=tmp_path) as shown:
+        assert shown.until("> ") == "\x1b[2mm at ollama; /help lists the commands, Ctrl-D ends the chat\x1b[0m\n> "
+        shown.type("hi\n")
+        assert shown.until("> ").replace("\x1b[0m\x1b[2;3m", "") == (
+            "hi\n\x1b[2;3m\\u001b[31mhm\x1b[0m\n\\u001b[2Jpo\\u0007ng\n> "
+        )
+        shown.type("a\\\n")
+        assert shown.until("... ") == "a\\\n... "
+        shown.type("b\n")
+        shown.until("ng\n> ")
+        shown.type(f"/save {tmp_path / 'x.json'}\n")
+        shown.until("(4 messages saved to ")
+        shown.until("> ")
+        shown.type(CTRL_D)
+        assert shown.ended() == (0, "\n")
+    assert asked(server)[-1] == ("user", "a\nb")
+
+
+@pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_is_no_escape(server: ModelServer, tmp_path: Path, plain: dict[str, str]) -> None:
+    server.answer = Answer("\x1b[2Jpong", thinking="hm", calls=(("c", "\x1b[1madd", {"a": "\x9b"}),))
+    with OnTerminal("chat", *at(server), folder=tmp_path, **plain) as shown:
+        shown.until("> ")
+        shown.type("hi\n")
+        said = shown.until("result of \\u001b[1madd> ")
+        assert 'hm\n\\u001b[2Jpong\n\\u001b[1madd({"a": "\\u009b"})\n' in said
+        assert "\x1b" not in said
+        shown.type("/quit\n")
+        assert shown.ended()[0] == 0
+
+
+def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_path: Path) -> None:
+    server.answer = Answer("word " * 1000)
+    server.faults = [Slow(first=0.0, between=0.1)]
+    with OnTerminal("chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
+        shown.until("> ")
+        shown.type("go on\n")
+        shown.until("word word")
+        shown.interrupt("\n(stopped; the conversation is as it was before)\n> ")
+        server.wait_for(1, SECONDS)
+        assert server.seen[0].client_left
+        server.answer = Answer("pong")
+        shown.type("ping\n")
+        shown.until("\npong\n> ")
+        shown.type("never sent")
+        shown.until("never sent")
+        shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
+        shown.type("more\\\n")
+        shown.until("... ")
+        shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
+        shown.type(CTRL_D)
+        assert shown.ended()[0] == 0
+    assert [asked(server, at) for at in range(1, len(server.seen))] == [[("user", "ping")]]
+
+
+def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) -> None:
+    server.faults = [Slow(first=SECONDS)]
+    with OnTerminal("chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
+        shown.until("> ")
+        shown.type("hi\n")
+        assert eventually(lambda: server.seen)
+        shown.interrupt("(stopped; the conversation is as it was before)\n> ")
+        shown.type(CTRL_D)
+        assert shown.ended()[0] == 0
+
+
+def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
+    server.answer = Answer("one two three")
+    server.faults = [Status(404, "\x1b[31mgone"), Cut(2), None]
+    with OnTerminal("chat", *at(server), folder=tmp_path) as shown:
+        shown.until("> ")
+        for keys, said in (
+            ("hi\n", "\x1b[31mollama: \\u001b[31mgone (HTTP 404); "),
+            ("hi\n", "\x1b[31mollama: "),
+            ("/sav\n", "\x1b[31m/sav: there is no such command"),
+            ("hi\n", "one two three\n"),
+        ):
+            shown.type(keys)
+            shown.until(said)
+            shown.until("> ")
+        shown.type("/quit\n")
+        assert shown.ended()[0] == 0
+    assert asked(server) == [("user", "hi")]
+
+
+# --- llama.cpp -----------------------------------------------------------------------------------------------------
+
+
+def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    argv = ("chat", "--model", str(model), "--max-tokens", "5", "--temperature", "0")
+    with OnTerminal(*argv, folder=tmp_path, NO_COLOR="1") as shown:
+        shown.until(f"{model} on llama.cpp; /help lists the commands, Ctrl-D ends the chat\n> ")
+        assert running(model)
+        for _ in range(2):
+            shown.type("hi\n")
+            shown.until("\n> ")
+        shown.type("/system Be brief.\n")
+        shown.until("\n> ")
+        shown.type("/tokens\n")
+        assert "\n2 answers: " in shown.until("history: about ")
+        shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
+        assert running(model)
+        shown.type(CTRL_D)
+        assert shown.ended()[0] == 0
+    assert not running(model)
+
+
+def test_a_local_model_of_a_terminal_that_is_gone(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    with OnTerminal("chat", "--model", str(model), folder=tmp_path) as shown:
+        shown.until("> ")
+        assert running(model)
+    assert eventually(lambda: not running(model))

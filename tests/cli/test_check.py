@@ -1,0 +1,338 @@
+"""The command ``lazyprompt check``: what it writes, how it ends, and the definition of its hook."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
+import pytest
+import yaml
+
+from cli.helpers import Ran, fault
+from lazyprompt.files.check.check import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., Ran]
+
+HOOKS = Path(__file__).parents[2] / ".pre-commit-hooks.yaml"
+WRONG = "system:\nBe kind.\nuser:\n{{ a | lowr }}\n"
+DOUBTFUL = "system:\nBe kind.\nasistant:\nHi.\n"
+RIGHT = "system:\nBe kind.\nuser:\nHi.\n"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.prompty").write_text(WRONG, encoding="utf-8")
+    Path("doubtful.prompty").write_text(DOUBTFUL, encoding="utf-8")
+    Path("right.prompty").write_text(RIGHT, encoding="utf-8")
+
+
+def found(ran: Ran) -> list[dict[str, Any]]:
+    findings: list[dict[str, Any]] = json.loads(ran.out)
+    return findings
+
+
+def test_nothing_found(run: Run) -> None:
+    assert run("check", "right.prompty") == Ran(0, b"nothing found in 1 file\n", "")
+
+
+def test_plain(run: Run) -> None:
+    ran = run("check", "wrong.prompty", "doubtful.prompty")
+    assert ran == Ran(
+        1,
+        b"wrong.prompty:4:8: LP052 there is no filter 'lowr' (did you mean 'lower'?); take one that Jinja has\n"
+        b"    {{ a | lowr }}\n"
+        b"           ^\n"
+        b"doubtful.prompty:3:1: LP030 'asistant' is no role (did you mean 'assistant'?): the line is text, and begins "
+        b"no section; write assistant:\n"
+        b"1 error, 1 warning in 2 files\n",
+        "",
+    )
+
+
+def test_json(run: Run) -> None:
+    ran = run("check", "wrong.prompty", "--format", "json")
+    assert ran.status == 1
+    (finding,) = found(ran)
+    assert list(finding) == ["code", "severity", "message", "file", "line", "column", "advice", "excerpt"]
+    assert (finding["code"], finding["line"], finding["column"]) == ("LP052", 4, 8)
+    assert run("check", "right.prompty", "--format", "json") == Ran(0, b"[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (("doubtful.prompty",), 0),
+        (("doubtful.prompty", "--strict"), 1),
+        (("doubtful.prompty", "--strict", "--ignore", "LP03"), 0),
+        (("right.prompty", "--strict"), 0),
+        (("wrong.prompty",), 1),
+        (("wrong.prompty", "right.prompty"), 1),
+        (("wrong.prompty", "--format", "json"), 1),
+        (("wrong.prompty", "--select", "LP030,lp031"), 0),
+        (("wrong.prompty", "--select", "LP05"), 1),
+        (("wrong.prompty", "--select", "LP05", "--ignore", "LP052"), 0),
+    ],
+)
+def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
+    ran = run("check", *argv)
+    assert (ran.status, ran.err) == (status, "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "blamed"),
+    [
+        (("no.prompty",), "FILE: no.prompty: there is no such file or directory"),
+        ((), "FILE...: Missing argument 'FILE...'"),
+        (("wrong.prompty", "--select", "LP9999"), "--select: 'LP9999' is no rule"),
+        (("wrong.prompty", "--ignore", ""), "--ignore: '' is no rule"),
+        (("wrong.prompty", "--ignore", "LP052,"), "--ignore: '' is no rule"),
+        (("wrong.prompty", "--dialect", "v3"), "--dialect: 'v3' is not one of"),
+        # A run that checked nothing was a success.
+        (("empty",), "FILE: nothing was checked: no prompt file is in empty"),
+        (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
+        (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
+        (("notes.txt",), "FILE: notes.txt: prompt files end with .prompty, .prompt, .yaml, .yml"),
+    ],
+)
+def test_wrong_use_is_one_line_and_status_2(run: Run, argv: tuple[str, ...], blamed: str) -> None:
+    Path("notes.txt").write_text("x", encoding="utf-8")
+    Path("empty").mkdir()
+    assert fault(run("check", *argv)).startswith(blamed)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "last"), [("right", 0, b"nothing found"), ("wrong", 1, b"1 error"), ("no", 2, b"")]
+)
+def test_a_process_ends_with_its_status(name: str, status: int, last: bytes) -> None:
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", "lazyprompt", "check", f"{name}.prompty"], capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == status
+    assert done.stdout.splitlines()[-1:] == ([last + b" in 1 file"] if last else [])
+    assert done.stderr.count(b"\n") == (status == 2)
+
+
+def test_directories_are_gone_through(run: Run) -> None:
+    Path("a/.git").mkdir(parents=True)
+    for name in ("a/x.prompty", "a/.git/y.prompty", "a/z.txt", "a/Y.PROMPTY"):
+        Path(name).write_text(DOUBTFUL, encoding="utf-8")
+    Path("a/compose.yaml").write_text("services: {web: {image: x}}\n", encoding="utf-8")
+    Path("a/broken.yaml").write_text("a: [", encoding="utf-8")
+    Path("a/qa.yaml").write_text("instruction: 7\n", encoding="utf-8")
+    # These two were passed over: they are meant as prompts, and one is no YAML.
+    Path("a/slip.yaml").write_text("instuction: Hi.\n", encoding="utf-8")
+    Path("a/torn.yml").write_text("type: chat\nsystem: [\n", encoding="utf-8")
+    ran = run("check", "a", "--format", "json")
+    assert [(Path(each["file"]).name, each["code"]) for each in found(ran)] == [
+        ("Y.PROMPTY", "LP030"),
+        ("qa.yaml", "LP001"),
+        ("slip.yaml", "LP001"),
+        ("torn.yml", "LP001"),
+        ("x.prompty", "LP030"),
+    ]
+    # Whoever names a file has it checked.
+    assert [each["code"] for each in found(run("check", "a/broken.yaml", "--format", "json"))] == ["LP001"]
+
+
+def test_a_file_that_is_named_twice_is_checked_once(run: Run) -> None:
+    assert run("check", "wrong.prompty", ".", "wrong.prompty").out.count(b"LP052") == 1
+
+
+def test_control_characters_are_shown_and_not_obeyed(run: Run) -> None:
+    Path("e.prompty").write_text("user:\n{{ a | lowr }} \x1b[2J\n", encoding="utf-8")
+    assert b"\x1b" not in run("check", "e.prompty").out
+
+
+def test_the_caret_of_a_long_line_with_wide_letters(run: Run) -> None:
+    Path("w.prompty").write_text(f"user:\n{'字' * 200}{{{{ a | lowr }}}}\n", encoding="utf-8")
+    _, line, caret, _ = run("check", "w.prompty").out.decode().splitlines()
+    assert line[: (caret.index("^") - 4 - 6) // 2 + 4 + 6].endswith("{{ a |")
+    assert len(line) <= 110
+
+
+def front(fields: str, body: str = "user:\nHi.\n") -> str:
+    return f"---\n{fields}\n---\n{body}"
+
+
+BOMB = "\n".join(
+    f"{name}: &{name} [{', '.join([of] * 9)}]"
+    for name, of in zip("abcdefg", ("x", "*a", "*b", "*c", "*d", "*e", "*f"), strict=True)
+)
+
+# What is broken, where that is said to be, how the message begins, and what the caret points at.
+BROKEN = {
+    "bad YAML": (front("name: a: b"), "2:8", "invalid frontmatter: mapping values are not allowed", ": b"),
+    "a tab": (front("model:\n\tid: x"), "3:1", "invalid frontmatter: ", " id: x"),
+    "duplicate keys": (
+        front("name: a\nname: b"),
+        "3:1",
+        "invalid frontmatter: 'name' stands here a second time",
+        "name: b",
+    ),
+    "unknown kinds": (
+        front("inputs:\n  - {name: a, kind: strng}"),
+        "3:21",
+        "inputs[0].kind is 'strng' (did you",
+        "strng}",
+    ),
+    "references leave the roots": (
+        front("name: ${file:../a.txt}"),
+        "2:7",
+        "'../a.txt' lies outside allowed roots",
+        "${f",
+    ),
+    "absolute references": (front("name: ${file:/etc/hostname}"), "2:7", "'/etc/hostname' lies outside allowed", "${f"),
+    "a reference to nothing": (front("name: ${file:no.txt}"), "2:7", "", "${f"),
+    "loops of references": (
+        front("name: ${file:loop.json}"),
+        "2:7",
+        "loop.json:1:1: the references of files go round",
+        "${f",
+    ),
+    "loops of includes": (
+        "user:\n{% include 'loop.md' %}\n",
+        "2:1",
+        "loop.md: the included files go round in a circle",
+        "{% ",
+    ),
+    "a YAML bomb": (front(BOMB), "7:8", "invalid frontmatter: more than 100000 values", "*"),
+    "NUL in the text": ("user:\nHi\0.\n", "2:3", "the file holds the character U+0000", "\\u0000."),
+    "NUL in the front matter": (front("name: a\0"), "2:8", "the file holds the character U+0000", "\\u0000"),
+    "undefined variables": (
+        front("inputs: [name: a]", "{{ a }} {{ b }}\n"),
+        "4:12",
+        "the template asks for 'b'",
+        "b }}",
+    ),
+    "Jinja": ("user:\nSay {{ a }} and {{ b + }}.\n", "2:17", "Jinja: unexpected 'end of print statement'", "{{ b"),
+    "a block that does not end": ("user:\n{% if a %}\n", "2:1", "Jinja: Unexpected end of template", "{% if"),
+    "a filter that there is not": ("user:\n{{ a | lowr }}\n", "2:8", "there is no filter 'lowr'", "lowr"),
+    "Mustache": (front("template: {format: mustache}", "Hi {{#a}}\n"), "4:4", "Mustache: ", "{{#a"),
+    "no end of the front matter": ("---\nname: a\nuser:\n", "1:1", "invalid frontmatter: it begins here", "---"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_file_is_pointed_at(run: Run, what: str) -> None:
+    text, place, message, pointed = BROKEN[what]
+    Path("loop.json").write_text('"${file:loop.json}"', encoding="utf-8")
+    Path("loop.md").write_text("{% include 'loop.md' %}", encoding="utf-8")
+    Path("b.prompty").write_text(text, encoding="utf-8")
+    ran = run("check", "b.prompty")
+    finding, line, caret, summed = ran.out.decode().splitlines()
+    assert (ran.status, ran.err, summed) == (1, "", "1 error in 1 file")
+    assert re.fullmatch(rf"b\.prompty:{place}: LP\d\d\d {re.escape(message)}.*", finding), finding
+    assert line[caret.index("^") :].startswith(pointed)
+
+
+# The fields of a hook, as pre-commit documents them.
+FIELDS = {
+    *("id", "name", "entry", "language", "files", "exclude", "types", "types_or", "exclude_types", "always_run"),
+    *("fail_fast", "verbose", "pass_filenames", "require_serial", "description", "language_version"),
+    *("minimum_pre_commit_version", "args", "stages"),
+}
+
+
+def test_the_hook() -> None:
+    (hook,) = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
+    assert set(hook) <= FIELDS
+    assert (hook["id"], hook["entry"], hook["language"]) == ("lazyprompt-check", "lazyprompt check", "python")
+    # Its names are given behind the entry, as pre-commit does where pass_filenames is not said.
+    assert hook.get("pass_filenames", True) is True
+    names = {"a.prompty": True, "b/c.prompt": True, "a.promptyx": False, "prompt.txt": False, "prompt": False}
+    assert {name: re.search(hook["files"], name) is not None for name in names} == names
+
+
+def test_workflow_commands_of_github(run: Run) -> None:
+    Path("a, 100%:b.prompty").write_text("system:\n<|im_start|>\n{{ a | lowr }}\n", encoding="utf-8")
+    ran = run("check", "a, 100%:b.prompty", "--format", "github")
+    assert ran.status == 1
+    *commands, last = ran.out.decode().splitlines()
+    assert [each.partition("::")[2].partition("::")[0] for each in commands] == [
+        "warning file=a%2C 100%25%3Ab.prompty,line=2,col=1,title=LP040 control-marker",
+        "error file=a%2C 100%25%3Ab.prompty,line=3,col=8,title=LP052 unknown-filter",
+    ]
+    assert last == "1 error, 1 warning in 1 file"
+
+
+def test_a_message_for_github_stays_one_command(run: Run) -> None:
+    """A line break or a percent sign in a name would end the command, or be read as an escape."""
+    Path("n.prompty").write_text('---\n"tempe%0Are\\n::error::x": 1\n---\nuser:\nHi.\n', encoding="utf-8")
+    lines = run("check", "n.prompty", "--format", "github").out.decode().splitlines()
+    assert len(lines) == 2
+    assert "tempe%250Are" in lines[0]
+
+
+# The parts of SARIF 2.1.0 that are written, as its schema has them.
+_TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+_LEVEL = {"enum": ["none", "note", "warning", "error"]}
+_WHOLE = {"type": "integer", "minimum": 1}
+
+
+def _object(**properties: object) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+_LOCATION = _object(
+    physicalLocation=_object(
+        artifactLocation=_object(uri={"type": "string", "format": "uri-reference"}),
+        region=_object(startLine=_WHOLE, startColumn=_WHOLE),
+    )
+)
+_RESULT = _object(
+    ruleId={"type": "string"},
+    ruleIndex={"type": "integer", "minimum": 0},
+    level=_LEVEL,
+    message=_TEXT,
+    locations={"type": "array", "items": _LOCATION, "minItems": 1},
+)
+_RULE = _object(
+    id={"type": "string"},
+    name={"type": "string"},
+    shortDescription=_TEXT,
+    help=_TEXT,
+    defaultConfiguration=_object(level=_LEVEL),
+)
+_DRIVER = _object(
+    name={"type": "string"},
+    version={"type": "string"},
+    rules={"type": "array", "items": _RULE, "uniqueItems": True},
+)
+_RUN = _object(
+    tool=_object(driver=_DRIVER),
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+    results={"type": "array", "items": _RESULT},
+)
+SARIF = _object(
+    **{"$schema": {"type": "string"}, "version": {"const": "2.1.0"}, "runs": {"type": "array", "items": _RUN}}
+)
+
+
+def test_sarif(run: Run) -> None:
+    Path("a b").mkdir()
+    Path("a b/é#1.prompty").write_text(WRONG + "human:\nHi.\n", encoding="utf-8")
+    ran = run("check", str(Path("a b").resolve()), "right.prompty", "--format", "sarif")
+    log = json.loads(ran.out)
+    jsonschema.validate(log, SARIF)
+    (each,) = log["runs"]
+    rules = each["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == [*RULES]
+    assert [(rules[one["ruleIndex"]]["id"], one["level"]) for one in each["results"]] == [
+        ("LP052", "error"),
+        ("LP030", "warning"),
+    ]
+    # The path is relative to the working directory, and an address.
+    places = [one["locations"][0]["physicalLocation"] for one in each["results"]]
+    assert {one["artifactLocation"]["uri"] for one in places} == {"a%20b/%C3%A9%231.prompty"}
+    assert [(one["region"]["startLine"], one["region"]["startColumn"]) for one in places] == [(4, 8), (5, 1)]
+    assert ran.status == 1
+    assert json.loads(run("check", "right.prompty", "--format", "sarif").out)["runs"][0]["results"] == []

@@ -1,0 +1,81 @@
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.helpers import Ran, fault, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+OLD = "---\nname: x # c\nsample: {q: '${env:LP_NONE:hi}'}\n---\nsystem:\n{{q}}\n"
+
+
+def test_a_file_is_written_in_another_form(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    path = write(tmp_path / "old.prompty", OLD)
+    ran = run("convert", path, "--to", "v2")
+    assert ran.status == 0
+    assert b"name: x # c\n" in ran.out
+    assert b"${env:LP_NONE:hi}" in ran.out
+    # What is said otherwise is told beside the text.
+    (note,) = ran.err.splitlines()
+    assert note.startswith(f"lazyprompt: note: {path}: 3:1: sample is the defaults of the inputs now")
+
+
+def test_into_a_file(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    path = write(tmp_path / "a.prompty", "\ufeffsystem:\r\nhi \u009b")
+    assert run("convert", path, "--to", "v2", "-o", "b.prompty") == Ran(0, b"", "")
+    assert (tmp_path / "b.prompty").read_bytes() == (tmp_path / "a.prompty").read_bytes()
+
+
+def test_a_yaml_prompt_file(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    # It was taken for a template, front matter and all.
+    path = write(tmp_path / "a.yaml", "type: chat\nmodel: qwen2.5\nsystem: ''\ninstruction: Say {x}.\n")
+    ran = run("convert", path, "--to", "v2")
+    assert ran.err == ""
+    assert ran.out.decode() == (
+        "---\nname: a\nmodel: qwen2.5\ninputs:\n  - name: x\n    kind: union\n    required: true\n"
+        "  - name: input\n    kind: string\n    description: What the user says.\n---\n"
+        '{% set newline = "\\n" %}\nsystem:\nSay {{ x }}.\n{{ newline }}\n\nuser:\n{{ input }}\n'
+    )
+
+
+def test_what_references_need_is_given(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    # A file with ${params:...} could not be converted at all.
+    (tmp_path / "more").mkdir()
+    write(tmp_path / "more" / "a.txt", "A")
+    path = write(tmp_path / "a.prompty", "---\nname: ${params:x}\ndescription: ${file:more/a.txt}\nx: 1\n---\nhi")
+    ran = run("convert", path, "--to", "agentschema", "--param", "x=1", "--root", str(tmp_path / "more"))
+    assert (ran.status, ran.out, ran.err) == (0, (tmp_path / "a.prompty").read_bytes(), "")
+    assert fault(run("convert", path, "--to", "v2")).startswith("FILE: ")
+
+
+def test_what_cannot_be_written(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    path = write(tmp_path / "a.prompty", "system:\n{{ x | upper }}")
+    assert fault(run("convert", path, "--to", "dotprompt")).startswith("FILE: line 2 of the template: a filter has no")
+    assert fault(run("convert", path, "--to", "v3")).startswith("--to: 'v3' is not one of")
+    assert fault(run("convert", path)).startswith("--to: ")
+    assert fault(run("convert", "none.prompty", "--to", "v2")) == "FILE: none.prompty:1:1: there is no such file"
+
+
+def test_help(run: "Callable[..., Ran]") -> None:
+    out = run("convert", "--help").out.decode()
+    assert "\n    lazyprompt convert old.prompty --to v2 -o new.prompty\n" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_prompts_that_langchain_saved(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
+    """Their JSON became the text of the prompt."""
+    path = write(tmp_path / "qa.json", '{"_type": "prompt", "template": "Say {x}.", "metadata": {"a": 1}}')
+    ran = run("convert", path, "--to", "v2")
+    assert ran.status == 0
+    assert ran.out.decode().endswith("---\nuser:\nSay {{ x }}.\n")
+    assert ran.err == f"lazyprompt: note: {path}: metadata is left out\n"
+    path = write(tmp_path / "qa.yaml", "_type: prompt\ntemplate: Say {x}.\n")
+    assert b"Say {x}." in run("convert", path, "--to", "langchain-json").out
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.prompty", "a.txt"])
+def test_other_json_is_no_prompt(run: "Callable[..., Ran]", tmp_path: "Path", name: str) -> None:
+    path = write(tmp_path / name, '{"messages": [{"role": "user", "content": "Hi."}]}')
+    assert "this is JSON, and no prompt that LangChain saved" in fault(run("convert", path, "--to", "v2"))

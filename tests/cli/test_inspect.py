@@ -1,0 +1,358 @@
+"""``lazyprompt inspect``: on a real pseudo-terminal, whose screen an emulator shows, and in a pipe."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from typing import TYPE_CHECKING, Any
+
+import pyte
+import pytest
+
+from cli.helpers import EXAMPLES, QA, TOOLS, fault, write
+from lazyprompt.prompters.prompter import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cli.helpers import Ran
+
+    Run = Callable[..., Ran]
+
+PROGRAM = "import sys; from lazyprompt.cli.main import main; sys.exit(main())"
+# A title, a cleared screen, a moved cursor, other colours, a bell, C1's way to say so; then what is turned or not seen.
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x1b[31mred\x07\x9b2J\x9d0;owned\x9c\x85\r\x08\x0e\x1bc"
+UNSEEN = "a\u202eb\u2066c\u200bd\xade\U000e0041f\ufe0fg\u2028h"
+WRITTEN = r"a\u202eb\u2066c\u200bd\u00ade\udb40\udc41f\ufe0fg\u2028h"
+PLAIN = ("--instruction", "Say {x} now", "--set", "x=Who?", "--input", "Hi", "--model", "qwen2.5")
+PYTHON = """
+from lazyprompt import ChatPrompter
+from lazyprompt.files.prompty import Prompty
+print("imported")
+answer = ChatPrompter("Answer {question}.")
+class Prompts:
+    answer = answer
+def made():
+    return Prompty.loads("---\\ninputs:\\n  n: {kind: number}\\n---\\nuser:\\n{{n}} apples\\n")
+def needs(x):
+    return answer
+def fails():
+    raise ValueError("no\\x1b luck")
+number = 3
+"""
+
+
+def written_to_terminal(*argv: str, columns: int = 100, **env: str) -> bytes:
+    """What the program writes to a terminal of so many columns."""
+    end, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
+    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-c", PROGRAM, "inspect", *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**clean, "TERM": "xterm-256color", **env},
+    ) as running:
+        os.close(theirs)
+        chunks: list[bytes] = []
+        try:
+            while chunk := os.read(end, 65536):
+                chunks.append(chunk)
+        except OSError:
+            pass  # Linux's way to say that the other end is closed
+        assert running.wait(60) == 0, b"".join(chunks)
+    os.close(end)
+    return b"".join(chunks)
+
+
+def screen_of(data: bytes, columns: int = 100) -> pyte.Screen:
+    """What a terminal shows of it."""
+    screen = pyte.Screen(columns, 200)
+    screen.set_mode(pyte.modes.LNM)
+    pyte.ByteStream(screen).feed(data)
+    return screen
+
+
+def lines(screen: pyte.Screen) -> list[str]:
+    return [line.rstrip() for line in screen.display]
+
+
+def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
+    screen = screen_of(written_to_terminal(*PLAIN, "--window", "1000"))
+    shown = lines(screen)
+    assert shown[0] == "flat · qwen2.5 · 48 of 1,000 tokens (about), 5%"
+    row = next(at for at, line in enumerate(shown) if line.startswith("Say Who? now"))
+    cells = screen.buffer[row]
+    assert (cells[0].fg, cells[0].underscore) == (cells[9].fg, False)
+    assert (cells[4].fg != cells[0].fg, cells[4].underscore) == (True, True)
+    table = shown.index(next(line for line in shown if line.startswith("SLOT")))
+    x = next(at for at in range(table, 200) if shown[at].startswith("x "))
+    assert screen.buffer[x][0].fg == cells[4].fg
+    assert re.search("[█▉▊▋▌▍▎▏]", shown[x])
+
+
+@pytest.mark.parametrize("form", ["flat", "openai"])
+def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) -> None:
+    hostile = f"{ESCAPES}{UNSEEN}<script>alert(1)</script>"
+    data = written_to_terminal("--instruction", "{x}", "--set", f"x={hostile}", "--format", form, columns=400)
+    screen = screen_of(data, 400)
+    text = "\n".join(lines(screen))
+    assert screen.title == ""
+    assert WRITTEN in text
+    assert "<script>alert(1)</script>" in text
+    assert r"\u001b]0;owned\u0007\u001b[2J\u001b[1;1H\u001b[31mred\u0007\u009b2J\u009d0;owned\u009c\u0085" in text
+    assert "U+001B" in text
+    assert lines(screen)[0].startswith(form)
+    # Nothing but colours, and the terminal's own ends of lines.
+    left = re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", data).decode()
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\xad\U000e0000-\U000e0fff]", left)
+
+
+def test_what_joins_letters_and_emoji_stays() -> None:
+    kept = "👨\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🇩🇪 می\u200cخواهم क्\u200dष"
+    assert kept.encode() in written_to_terminal("--instruction", "{x}", "--set", f"x={kept}")
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_without_colour_there_is_not_one_escape(env: dict[str, Any]) -> None:
+    data = written_to_terminal(*PLAIN, **env)
+    assert b"\x1b" not in data
+    assert "x           *+ Who?" in lines(screen_of(data))
+
+
+def test_forty_columns_are_enough() -> None:
+    shown = lines(screen_of(written_to_terminal(*PLAIN, columns=40), 40))
+    table = shown[shown.index(next(line for line in shown if line.startswith("SLOT"))) :]
+    assert [line.split()[0] for line in table if line] == [
+        "SLOT",
+        "system",
+        "instruction",
+        "x",
+        "input",
+        "markers",
+        "total",
+    ]
+
+
+def test_a_diff_on_a_terminal() -> None:
+    screen = screen_of(written_to_terminal(*PLAIN, "--diff-model", "llama3.1"))
+    shown = lines(screen)
+    assert (shown[0], shown[1]) == ("--- flat · qwen2.5 · 48 tokens (about)", "+++ flat · llama3.1 · 83 tokens (about)")
+    colors = {screen.buffer[at][0].fg for at, line in enumerate(shown) if line.startswith(("-<", "+<"))}
+    assert colors == {"red", "green"}
+
+
+# In a pipe.
+
+
+def test_a_pipe_gets_plain_lines(run: Run) -> None:
+    ran = run("inspect", *PLAIN)
+    assert (ran.status, ran.err) == (0, "")
+    text = ran.out.decode()
+    assert "\x1b" not in text
+    assert "\nx           *+ Who?\n" in text
+    assert "\x1b[" in run("inspect", *PLAIN, "--color", "always").out.decode()
+
+
+def test_json_is_the_whole_look(run: Run) -> None:
+    found: Any = run("inspect", *PLAIN, "--json", "--max-tokens", "500", "--counter", "chars").json
+    assert found["text"] == run("render", *PLAIN).out.decode()
+    assert (found["form"], found["model"], found["unit"], found["window"]) == ("flat", "qwen2.5", "characters", None)
+    assert found["total"] == len(found["text"])
+    assert found["trim"]["max_tokens"] == 500
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_form_is_what_render_gives(run: Run, form: str) -> None:
+    argv = (*QA, "--set", "question=Who?", "--set", "context=us", "--format", form)
+    found: Any = run("inspect", *argv, "--json").json
+    rendered = run("render", *argv).out.decode()
+    assert (found["text"] if form == "flat" else found["payload"]) == (
+        rendered if form == "flat" else json.loads(rendered)
+    )
+
+
+def test_prompt_files_are_looked_at_as_render_takes_them(run: Run) -> None:
+    found: Any = run("inspect", str(EXAMPLES / "translate.yaml"), "--input", "Save?", "--json").json
+    assert found["title"].endswith("translate.yaml")
+    assert found["text"] == run("render", str(EXAMPLES / "translate.yaml"), "--input", "Save?").out.decode()
+
+
+def test_the_same_is_wrong_as_for_render(run: Run) -> None:
+    for argv in (
+        (),
+        QA,
+        (*QA, "--set", "quetsion=1"),
+        (*QA, "--format", "anthropic", "--safety", "off"),
+        ("no.prompty",),
+    ):
+        said = fault(run("inspect", *argv))
+        assert said == fault(run("render", *argv)).replace("nothing to render", "nothing to look at")
+
+
+def test_a_budget_and_tools(run: Run, tmp_path: Path) -> None:
+    tools, history = write(tmp_path / "t.json", TOOLS), write(tmp_path / "h.json", [["Hi " * 50, "Yes"], ["a", "b"]])
+    argv = ("--input", "Hi", "--tools", tools, "--history", history, "--format", "openai", "--max-tokens", "70")
+    text = run("inspect", *argv).out.decode()
+    assert "2 dropped" in text
+    assert "- history[0] (user) dropped" in text
+    assert re.search(r"^tools +\d+ ", text, re.MULTILINE)
+
+
+# Prompters in Python.
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "pkg").mkdir()
+    write(tmp_path / "pkg" / "app_of_a_test.py", PYTHON)
+    monkeypatch.delitem(sys.modules, "pkg.app_of_a_test", raising=False)
+    monkeypatch.delitem(sys.modules, "pkg", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["pkg.app_of_a_test:answer", "pkg/app_of_a_test.py:answer", "pkg.app_of_a_test:Prompts.answer"]
+)
+def test_a_prompter_in_python(run: Run, app: Path, name: str) -> None:  # noqa: ARG001 - a fixture
+    ran = run("inspect", name, "--set", "question=Who?", "--json")
+    found: Any = json.loads(ran.out)
+    assert (ran.status, ran.err) == (0, "imported\n")
+    assert found["title"] == name
+    assert "Answer Who?." in found["text"]
+
+
+def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
+    found: Any = json.loads(run("inspect", "pkg/app_of_a_test.py:made", "--set", "n=3", "--json").out)
+    assert "3 apples" in found["text"]
+    ran = run("inspect", "pkg/app_of_a_test.py:made", "--set", "n=three")
+    assert ran.status == 2
+    assert "--set: n is 'three', and must be of the kind float" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "pkg.app_of_a_test:anser",
+            "pkg.app_of_a_test has no 'anser' (did you mean 'answer'?); prompters there are answer",
+        ),
+        ("pkg.app_of_a_test:number", "pkg.app_of_a_test:number is a int; name a prompter"),
+        ("pkg.app_of_a_test:needs", "TypeError: needs() missing 1 required positional argument: 'x'"),
+        ("pkg.app_of_a_test:fails", r"ValueError: no\u001b luck (app_of_a_test.py, line 13)"),
+        ("pkg.nowhere:answer", "pkg.nowhere: ModuleNotFoundError: No module named 'pkg.nowhere'"),
+        ("pkg/nowhere.py:answer", "pkg/nowhere.py: FileNotFoundError: "),
+        ("bad.py:x", "bad.py: SyntaxError: '(' was never closed (bad.py, line 1)"),
+        ("exits.py:x", "exits.py: SystemExit: 3 (exits.py, line 2)"),
+    ],
+)
+def test_what_is_wrong_in_python_is_one_line(run: Run, app: Path, name: str, said: str) -> None:
+    write(app / "bad.py", "x = (")
+    write(app / "exits.py", "import sys\nsys.exit(3)")
+    ran = run("inspect", name)
+    assert (ran.status, ran.out) == (2, b"")
+    assert said in ran.err.splitlines()[-1]
+    assert "Traceback" not in ran.err
+
+
+def test_only_inspect_runs_python(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
+    ran = run("render", "pkg.app_of_a_test:answer", "--set", "question=Who?")
+    assert ran.status == 2
+    assert "imported" not in ran.err
+
+
+# Saved payloads.
+
+SAVED = {"model": "gpt-4o", "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi\u202e"}]}
+
+
+def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", SAVED)
+    text = run("inspect", path).out.decode()
+    assert text.startswith(f"{path} · openai · gpt-4o · 15 of 128,000 tokens (about), 0%\n\n{{\n")
+    assert "! messages[1] (user): 1 sign(s) that nobody sees: U+202E" in text
+    piped = run("inspect", "-", stdin=json.dumps(SAVED).encode()).out.decode()
+    assert piped == text.replace(path, "the standard input")
+    batch = write(tmp_path / "a.jsonl", f"\n{json.dumps({'custom_id': '1', 'body': SAVED})}\nno JSON\n")
+    found: Any = run("inspect", batch, "--json", "--window", "20").json
+    assert (found["payload"], found["window"]) == (SAVED, 20)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("a.json", "--set", "a=b"), "--set: a saved payload is whole already; leave it out"),
+        (("a.json", "--max-tokens", "9"), "--max-tokens: a saved payload is whole already; leave it out"),
+        (
+            ("a.json", "--diff-model", "x"),
+            "--diff-model: a saved payload is made for one model; --diff names another prompt",
+        ),
+        (("none.json",), "PROMPT_FILE: none.json: No such file or directory"),
+        (
+            ("b.json",),
+            "PROMPT_FILE: b.json: a saved payload is JSON, and this is not: Expecting value: line 1 column 1 (char 0)",
+        ),
+        (("a.json", "--diff", "none.json"), "--diff: none.json: No such file or directory"),
+        (
+            ("a.json", "--format", "gemini"),
+            "PROMPT_FILE: a.json: a payload of gemini holds its messages in 'contents', and this has no 'contents'",
+        ),
+        (("a.json", "--json", "--color", "always"), "--color: JSON has no colour; leave out --json"),
+    ],
+)
+def test_what_is_wrong_of_saved_payloads(run: Run, tmp_path: Path, argv: tuple[str, ...], said: str) -> None:
+    write(tmp_path / "a.json", SAVED)
+    write(tmp_path / "b.json", "")
+    assert fault(run("inspect", *argv)) == said
+
+
+# Two prompts.
+
+
+def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
+    for name, instruction in (("a.yaml", "Answer {q}."), ("b.yaml", "Answer {q} from {text}.")):
+        write(tmp_path / name, f"type: chat\ninstruction: '{instruction}'\n")
+    # Each takes the values that it has slots for.
+    argv = ("--set", "q=Who?", "--set", "text=us")
+    found: Any = run("inspect", "a.yaml", "--diff", "b.yaml", *argv, "--json").json
+    states = {change["name"]: change["state"] for change in found["slots"]}
+    assert states == {"system": "same", "instruction": "changed", "q": "same", "text": "added", "markers": "same"}
+    assert found["before"]["title"] == "a.yaml"
+    assert found["after"]["text"] == run("render", "b.yaml", *argv).out.decode()
+    text = run("inspect", "b.yaml", "--diff", "a.yaml", *argv).out.decode()
+    assert "text: removed, 1\n@@ -1 +0,0 @@\n-us\n" in text
+    assert fault(run("inspect", "a.yaml", "--diff", "b.yaml", "--set", "q=Who?")).startswith(
+        "--diff: no value for 'text'"
+    )
+    assert "no slot named 'no'" in fault(
+        run("inspect", "a.yaml", "--diff", "b.yaml", *argv, "--set", "no=1", "--set", "nor=2")
+    )
+
+
+def test_both_prompts_read_what_is_piped_in(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.yaml", f"type: chat\ninstruction: 'Answer {{input}} {name}'\n")
+    found: Any = run("inspect", "a.yaml", "--diff", "b.yaml", "--json", stdin=b"Who?").json
+    assert [change["state"] for change in found["slots"] if change["name"] == "input"] == ["same"]
+
+
+def test_one_prompt_for_two_models(run: Run) -> None:
+    found: Any = run("inspect", *PLAIN, "--diff-model", "llama3.1", "--json").json
+    assert (found["before"]["model"], found["after"]["model"]) == ("qwen2.5", "llama3.1")
+    assert fault(run("inspect", *PLAIN, "--diff-model", "nobody")).startswith("--diff-model: ")
+
+
+def test_a_prompt_and_what_was_sent(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "sent.json", SAVED)
+    found: Any = run("inspect", "--input", "Hi", "--format", "openai", "--diff", path, "--json").json
+    assert (found["before"]["title"], found["after"]["title"]) == ("", path)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.helpers import Ran, fault
+from lazyprompt.cli.errors import WrongUseError
+from lazyprompt.cli.lib import command as lib
+from lazyprompt.cli.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FIRST = """---
+name: r
+model: {id: m, connection: {apiKey: sesame}}
+inputs: {q: hi}
+---
+system:
+{% include "tone.md" %}
+user:
+{{ q }}
+"""
+
+
+def said(*argv: str) -> str:
+    made: object = lib.main(list(argv), prog_name="lib", standalone_mode=False)
+    assert isinstance(made, Output)
+    return made.text
+
+
+@pytest.fixture
+def prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "tone.md").write_text("Be kind.\n")
+    (tmp_path / "s" / "refund@1.0.0.prompty").write_text(FIRST)
+    (tmp_path / "s" / "refund@2.0.0.prompty").write_text(FIRST.replace("user:", "Be brief.\nuser:"))
+    (tmp_path / "s" / "refund.zh-CN.prompty").write_text("user:\n你好\n", encoding="utf-8")
+    (tmp_path / "ask.yaml").write_text("instruction: Answer {question}.\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list(prompts: Path) -> None:
+    table = "KEY       LANGUAGES  VERSIONS\nask       -          -\ns/refund  - zh-CN    - 1.0.0 2.0.0\n"
+    assert said("list") == said("list", str(prompts)) == table
+    found: list[dict[str, Any]] = json.loads(said("list", "--json"))
+    assert [each["key"] for each in found] == ["ask", "s/refund"]
+    assert [(each["lang"], each["version"]) for each in found[1]["files"]] == [
+        ("", "1.0.0"),
+        ("", "2.0.0"),
+        ("zh-CN", None),
+    ]
+
+
+def test_show(prompts: Path) -> None:
+    text = said("show", "s/refund", "--version", "1.x", "--dir", str(prompts))
+    facts, _, template = text.partition("\n\n")
+    assert f"path: {prompts / 's' / 'refund@1.0.0.prompty'}\n" in facts
+    assert "version: 1.0.0\n" in facts
+    assert 'inputs: [{"name":"q","kind":"string","default":"hi"}]' in facts
+    assert template == "system:\nBe kind.\nuser:\n{{ q }}\n"
+    assert "sesame" not in text
+    assert json.loads(said("show", "s/refund", "--lang", "zh_cn", "--json"))["template"] == "user:\n你好\n"
+    yaml = json.loads(said("show", "ask", "--json"))
+    assert (yaml["inputs"], yaml["template"]) == (["question"], "instruction: Answer {question}.\n")
+
+
+def test_diff(prompts: Path) -> None:
+    assert prompts.is_dir()
+    lines = said("diff", "s/refund", "1.0.0", "^2").splitlines()
+    assert lines[:3] == ["s/refund@1.0.0 → s/refund@2.0.0", "sections", "  ~ system"]
+    assert lines[-1] == "      +Be brief."
+    assert json.loads(said("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["how"] == "changed"
+    assert said("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 say the same\n"
+
+
+def test_layers_and_params(prompts: Path) -> None:
+    team = prompts / "team"
+    team.mkdir()
+    (team / "tone.md").write_text("Be stern.")
+    (team / "p.prompty").write_text("---\nmodel: ${params:model}\n---\nHi")
+    assert "Be stern." in said("show", "s/refund", "--layer", "team")
+    assert '"id":"m1"' in said("show", "p", "--layer", "team", "--param", "model=m1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "where", "says"),
+    [
+        (("list", "nowhere"), "DIR", "nowhere: there is no such directory"),
+        (("show", "refund"), "KEY", "no prompt 'refund' (did you mean 's/refund'?)"),
+        (("show", "s/refund", "--dir", "./no/where"), "--dir", "not there"),
+        (("show", "s/refund", "--version", "x.y"), "KEY", "neither a version nor a range"),
+        (("show", "s/refund", "--param", "model"), "--param", "name=value"),
+        (("diff", "s/refund", "1.0.0", "9"), "KEY", "no version '9'"),
+        (("list", "--layer", "nowhere"), "DIR", "nowhere"),
+    ],
+)
+def test_wrong_use_names_the_option(prompts: Path, argv: tuple[str, ...], where: str, says: str) -> None:
+    assert prompts.is_dir()
+    with pytest.raises(WrongUseError) as error:
+        said(*argv)
+    assert error.value.where == where
+    assert says in error.value.message
+
+
+def test_the_library_is_named_in_one_way(prompts: Path) -> None:
+    # `lib list --dir` was no option, while `lib show --dir` was.
+    assert said("list", "--dir", str(prompts / "s")) == said("list", str(prompts / "s"))
+    assert said("list", "--dir", str(prompts)) == said("list")
+
+
+def test_references_may_lead_to_further_roots(prompts: Path) -> None:
+    (prompts / "s" / "p.prompty").write_text("---\ndescription: ${file:../tone.md}\n---\nHi")
+    assert "Be kind." in said("show", "p", "--dir", "s", "--root", ".")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("show",), "KEY: Missing argument 'KEY'."),  # it was "key: ", and no more
+        (("diff", "s/refund", "1.0.0"), "B: Missing argument 'B'."),
+        (("shwo",), "lib: No such command 'shwo'."),
+        (("show", "s/refund.zh-CN.prompty"), "KEY: there is no prompt 's/refund.zh-CN.prompty' (did you mean 's/ref"),
+        (("show", "broken"), "KEY: broken.prompty:3:1: "),
+        (("diff", "broken", "1", "2"), "KEY: there is no version '1' of the prompt 'broken'; its file has no version"),
+        (("show", "s/refund", "--lang", "french!"), "KEY: 'french!' is no language; "),
+    ],
+)
+def test_wrong_use_is_one_line(run: Callable[..., Ran], prompts: Path, argv: tuple[str, ...], message: str) -> None:
+    (prompts / "broken.prompty").write_text("---\nname: {\n---\nHi")
+    assert fault(run("lib", *argv)).startswith(message)
+
+
+def test_a_broken_file_hides_no_other(run: Callable[..., Ran], prompts: Path) -> None:
+    (prompts / "broken.prompty").write_text("---\nname: {\n---\nHi")
+    assert b"broken    " in run("lib", "list").out
+    assert run("lib", "show", "ask").status == 0
+
+
+def test_a_process_elsewhere_with_a_package_and_a_layer(tmp_path: Path) -> None:
+    for path, text in (
+        ("site/acme/prompts/a@1.0.0.prompty", 'user:\n{% include "tone.md" %}'),
+        ("site/acme/prompts/a@1.1.0.prompty", "user:\nHi"),
+        ("site/acme/prompts/tone.md", "Kind."),
+        ("team/tone.md", "Stern."),
+        ("elsewhere/x", ""),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    def lib_process(*argv: str) -> str:
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "lazyprompt", "lib", *argv, "--dir", "acme.prompts", "--layer", "../team"],
+            cwd=tmp_path / "elsewhere",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])},
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        return done.stdout
+
+    assert lib_process("list") == "KEY  LANGUAGES  VERSIONS\na    -          1.0.0 1.1.0\n"
+    assert lib_process("show", "a", "--version", "1.0.0").endswith("\n\nuser:\nStern.\n")
+    assert lib_process("diff", "a", "1.0.0", "1.1.0").endswith("-Stern.\n      +Hi\n")
+
+
+def test_help_of_each_command() -> None:
+    assert [*lib.commands] == ["list", "show", "diff"]
+    alone = CliRunner().invoke(lib, [])
+    assert (alone.exit_code, "Commands:" in alone.output) == (0, True)
+    for name in lib.commands:
+        ran = CliRunner().invoke(lib, [name, "--help"])
+        assert ran.exit_code == 0
+        assert "Examples:" in ran.output

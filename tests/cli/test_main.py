@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from cli.helpers import Ran
+from lazyprompt import __version__
+from lazyprompt.cli.main import COMMANDS, commands
+from lazyprompt.files.dialects.table import DIALECTS
+from lazyprompt.files.writing.convert import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def test_version(run: Callable[..., Ran]) -> None:
+    assert run("--version") == Ran(0, f"lazyprompt {__version__}\n".encode(), "")
+
+
+@pytest.mark.parametrize("argv", [(), ("--help",), ("-h",)])
+def test_help(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
+    ran = run(*argv)
+    assert (ran.status, ran.err) == (0, "")
+    assert b"render" in ran.out
+    assert b"families" in ran.out
+
+
+def test_help_of_render_has_examples_as_they_are_typed(run: Callable[..., Ran]) -> None:
+    out = run("render", "-h").out.decode()
+    assert "\n    cat report.txt | lazyprompt render summary.yaml --format openai\n" in out
+    assert "\b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each_and_imports_none(run: Callable[..., Ran]) -> None:
+    for name, summary in COMMANDS.items():
+        command = commands.get_command(click.Context(commands), name)
+        assert command is not None
+        assert (command.name, command.get_short_help_str(80)) == (name, summary)
+        assert f"  {name:14}  {summary}\n" in run("--help").out.decode()
+    code = (
+        "import sys; from lazyprompt.cli.main import main; main(['--help']); "
+        "sys.exit('lazyprompt.prompters.prompter' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_reads_no_files_package(name: str) -> None:
+    """The classes of files and the studio cost half a second."""
+    code = (
+        f"import sys; from lazyprompt.cli.main import main; main([{name!r}, '--help']); "
+        "sys.exit(', '.join({'yaml', 'jinja2', 'lazyprompt.files.prompty', 'starlette'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("name", "option", "table"), [("check", "dialect", DIALECTS), ("convert", "to", TARGETS)])
+def test_a_choice_lists_the_table_of_the_library(name: str, option: str, table: Mapping[str, object]) -> None:
+    """The options have the names themselves, because the tables cost time."""
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    (found,) = [each for each in command.params if each.name == option]
+    assert tuple(getattr(found.type, "choices", ())) == tuple(table)

@@ -1,0 +1,294 @@
+"""``lazyprompt run``: one answer, of sources as they speak and of llama.cpp."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from engine_helpers import eventually, running, tiny_model
+from model_server import Answer, Cut, Malformed, ModelServer, Status
+
+from cli.helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
+from cli.pseudo_terminal import OnTerminal
+from lazyprompt.modules.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+KEY = "sk-a-secret-that-never-shows"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with ModelServer() as server:
+        yield server
+
+
+def at(server: ModelServer, source: str = "openai") -> list[str]:
+    # litellm reads the provider out of the name.
+    return ["--source", source, "--base-url", server.url(source), "--model", "openai/m" if source == "litellm" else "m"]
+
+
+def failed(ran: Ran) -> str:
+    """What is said where there is no answer."""
+    assert ran.status == 1
+    assert ran.err.startswith(ERROR)
+    assert ran.err.count("\n") == 1
+    assert KEY not in ran.err
+    return ran.err.removeprefix(ERROR).removesuffix("\n")
+
+
+# --- What is asked and answered ------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # litellm's own
+@pytest.mark.parametrize("stream", [[], ["--stream"], ["--no-stream"]])
+@pytest.mark.parametrize("source", sorted(SOURCES))
+def test_answer_of_each_source_is_written_to_the_byte(
+    run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch, source: str, stream: list[str]
+) -> None:
+    for name in SOURCES[source].keys:
+        monkeypatch.setenv(name, f"{KEY}.x")
+    server.answer = Answer("一、\x1b[2J 🎈\n")
+    assert run("run", *at(server, source), "--input", "hi", *stream) == Ran(0, server.answer.text.encode(), "")
+    assert server.seen[0].streamed is (stream == ["--stream"])
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        ("--input", "hi"),
+        ("--instruction", "Answer {question}.", "--user-instruction", "Now.", "--set", "question=who", "--system", ""),
+        (str(EXAMPLES / "assistant.yaml"), "--set", "today=2026-11-20", "--input", "明天北京冷吗？"),
+        ("--input", "hi", "--history", "h.json", "--tools", "t.json"),
+        ("--type", "alpaca", "--instruction", "Add {a}.", "--extra-key", "b", "--set", "a=1", "--set", "b=2"),
+    ],
+)
+def test_sends_what_render_shows(
+    run: Callable[..., Ran], server: ModelServer, tmp_path: Path, prompt: tuple[str, ...]
+) -> None:
+    write(tmp_path / "h.json", [["a", "b"]])
+    write(tmp_path / "t.json", TOOLS)
+    assert run("run", *at(server), *prompt).status == 0
+    assert server.seen[0].payload == run("render", *prompt, "--format", "openai").json
+
+
+def test_what_is_piped_in_is_the_input(run: Callable[..., Ran], server: ModelServer) -> None:
+    assert run("run", *at(server), "--system", "", stdin=b"hi\n").out == b"pong"
+    assert server.seen[0].payload["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_parameters_arrive(run: Callable[..., Ran], server: ModelServer) -> None:
+    run("run", *at(server), "--input", "hi", "--max-tokens", "7", "--temperature", "0.5")
+    run("run", *at(server), "--input", "hi")
+    given, left = (seen.body for seen in server.seen)
+    assert (given["model"], given["temperature"]) == ("m", 0.5)
+    assert 7 in given.values()
+    assert set(left) == {"model", "messages"}
+
+
+def test_json_has_all_that_is_known(run: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = Answer("so", thinking="hm", calls=(("c1", "add", {"a": "中"}),), prompt_tokens=7)
+    ran = run("run", *at(server, "ollama"), "--input", "hi", "--json")
+    assert ran.out.count(b"\n") == 1
+    said = ran.json
+    assert said == {
+        "text": "so",
+        "thinking": "hm",
+        "tool_calls": [{"id": said["tool_calls"][0]["id"], "name": "add", "input": {"a": "中"}}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8},
+        "finish": "tool_calls",
+        "model": "m",
+    }
+
+
+def test_what_text_does_not_tell_is_said_beside_it(run: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = Answer("", calls=(("c1", "add", {}), ("c2", "s\x1bub", {})))
+    calls = "lazyprompt: the model calls add, s\\u001bub; --json gives the arguments\n"
+    assert run("run", *at(server), "--input", "hi") == Ran(0, b"", calls)
+    server.answer = Answer("on and", finish="length")
+    cut = "lazyprompt: the answer ended at the limit of tokens; give a larger --max-tokens\n"
+    assert run("run", *at(server), "--input", "hi") == Ran(0, b"on and", cut)
+
+
+def test_terminal_obeys_nothing_and_gets_the_answer_as_it_is_said(server: ModelServer, tmp_path: Path) -> None:
+    server.answer = Answer("\x1b[2Jab\x9b31m\r")
+    with OnTerminal("run", *at(server), "--input", "hi", folder=tmp_path) as shown:
+        assert shown.ended() == (0, "\\u001b[2Jab\\u009b31m\\u000d\n")
+    assert server.seen[0].streamed
+    with OnTerminal("run", *at(server), "--input", "hi", "--json", folder=tmp_path) as shown:
+        status, text = shown.ended()
+    assert status == 0
+    assert json.loads(text)["text"] == "\x1b[2Jab\x9b31m\r"
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+
+
+def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
+    code = (
+        f"import sys; from lazyprompt.cli.main import main; main({['run', *at(server), '--input', 'x']!r}); "
+        "sys.exit(', '.join({'yaml', 'jinja2', 'tiktoken', 'readline', 'anthropic'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"pong", b"")
+
+
+# --- No answer -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream", "--json"])
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (Status(401, f"{KEY} is wrong"), r"--source: openai: \*\*\* is wrong \(HTTP 401\); .*key"),
+        (Status(404), r"--source: openai: .*\(HTTP 404\); "),
+        (Malformed(page=True), r"--source: openai: "),
+        (Answer("no", finish="refusal"), r"--source: the model refused to answer"),
+        (Answer(""), r"--source: the model answered nothing"),
+    ],
+)
+def test_no_answer_is_one_line_and_status_1(
+    run: Callable[..., Ran], server: ModelServer, trouble: Status | Malformed | Answer, message: str, stream: str
+) -> None:
+    if isinstance(trouble, Answer):
+        server.answer = trouble
+    else:
+        server.faults = [trouble]
+    ran = run("run", *at(server), "--input", "hi", stream)
+    assert re.match(message, failed(ran))
+    assert ran.out in (b"", b"no" if stream == "--stream" else b"")
+
+
+def test_what_came_before_a_stream_was_cut_is_written(run: Callable[..., Ran], server: ModelServer) -> None:
+    server.answer = Answer("one two three four")
+    server.faults = [Cut(3)]
+    ran = run("run", *at(server), "--input", "hi", "--stream")
+    assert failed(ran).startswith("--source: openai: ")
+    assert ran.out
+    assert server.answer.text.encode().startswith(ran.out)
+
+
+def test_no_server(run: Callable[..., Ran]) -> None:
+    argv = ("run", "--model", "qwen2.5:0.5b", "--url", "http://127.0.0.1:9", "--input", "hi", "--max-tokens", "1")
+    assert failed(run(*argv)).startswith("--model: ollama: ")
+
+
+def test_client_that_is_not_installed(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    told = failed(run("run", "--source", "anthropic", "--input", "hi"))
+    assert told.startswith("--source: the package anthropic is not installed; install it with: pip install")
+
+
+def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    model.write_bytes(model.read_bytes()[:3000])
+    ran = run("run", "--model", str(model), "--input", "hi")
+    assert ran.status in {1, 2}  # whoever sees it first
+    assert ran.err.startswith(f"{ERROR}--model: ")
+    assert ran.err.count("\n") == 1
+    assert not running(model)
+
+
+# --- Wrong use -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "--source: there is no model to ask; give --source, or --model of a local one"),
+        (["--source", "opnai"], "--source: there is no source 'opnai' (did you mean 'openai'?); there are openai, "),
+        (["--source", "openai"], "--source: openai needs a key, and there is none: set OPENAI_API_KEY in the "),
+        (["--source", "ollama"], "--source: ollama has no model that goes without saying"),
+        (["--source", "openai", "--url", "http://x"], "--url: it is for local models; leave out --source"),
+        (["--source", "openai", "--engine", "vllm"], "--engine: it is for local models; leave out --source"),
+        (["--base-url", "http://x", "--model", "m"], "--base-url: it is the address of a source; give --source"),
+        (["--model", "no.gguf"], "--model: there is no file no.gguf"),
+        (["--model", "a/b", "--engine", "vlm"], "--engine: there is no engine 'vlm' (did you mean 'vllm'?)"),
+        (
+            ["--model", "a/no-such-family", "--engine", "vllm"],
+            "--model: the prompt format of 'a/no-such-family' is unknown",
+        ),
+        (["--source", "openai", "--max-tokens", "0"], "--max-tokens: 0 is not in the range x>=1."),
+        (["--source", "openai", "--temperature", "x"], "--temperature: 'x' is not a valid float range."),
+        (["--source", "openai", "--api-key", KEY], "--api-key: No such option"),
+        (["--source", "openai", "--set", "a"], "--set: 'a' is not of the form name=value"),
+        (["--source", "openai", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_use_is_one_line(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, command: str, argv: list[str], message: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    told = fault(run(command, *argv, *(["--input", "hi"] if command == "run" else [])))
+    assert told.startswith(message)
+    assert KEY not in told
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "PROMPT_FILE: nothing to run; give a prompt file, --instruction or --input"),
+        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
+        (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
+        (["--input", "x", "--json", "--stream"], "--stream: JSON is written when the answer is whole; leave out"),
+        (["--input", "x", "--tools", "t.json"], "--tools: t.json: must hold a JSON list, but holds an object"),
+        (["--input", "x", "--history", "h.json"], "--history: history[0]"),
+    ],
+)
+def test_wrong_prompts_send_nothing(
+    run: Callable[..., Ran], server: ModelServer, tmp_path: Path, argv: list[str], message: str
+) -> None:
+    write(tmp_path / "t.json", {})
+    write(tmp_path / "h.json", [5])
+    assert fault(run("run", *at(server), *argv)).startswith(message)
+    assert not server.seen
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_help_tells_where_keys_are(run: Callable[..., Ran], command: str) -> None:
+    text = run(command, "--help").out.decode()
+    assert "--api-key" not in text
+    for source in SOURCES.values():
+        assert re.search(rf"\n  {source.name} .*{' or '.join(source.keys)}", text)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\b" not in text
+
+
+# --- llama.cpp -----------------------------------------------------------------------------------------------------
+
+
+def test_local_model_is_started_asked_and_ended(run: Callable[..., Ran], tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    argv = ("run", "--model", str(model), "--input", "hi", "--max-tokens", "9", "--temperature", "0")
+    said = run(*argv, "--json").json
+    assert said["usage"]["completion_tokens"] <= 9  # type: ignore[call-overload]
+    assert said["text"]
+    whole, streamed = run(*argv), run(*argv, "--stream")
+    assert (whole.status, streamed.status) == (0, 0)
+    assert whole.out == streamed.out == str(said["text"]).encode()
+    assert not running(model)
+
+
+def test_interrupt_leaves_no_engine(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path)
+    command = [sys.executable, "-m", "lazyprompt", "chat", "--model", str(model), "--max-tokens", "3"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env={**os.environ, "PYTHONUTF8": "1"}, **pipes) as talk:  # type: ignore[call-overload]  # noqa: S603 - our own program
+        assert eventually(lambda: len(running(model)) > 1)
+        talk.stdin.write(b"hi\n")
+        talk.stdin.flush()
+        assert talk.stdout.readline()  # by now it waits for the next line
+        talk.send_signal(signal.SIGINT)
+        assert talk.wait(60) == 130
+        assert b"Error" not in talk.stderr.read()
+    assert eventually(lambda: not running(model))

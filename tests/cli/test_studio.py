@@ -1,0 +1,163 @@
+"""The studio as a process of its own, at a port of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from cli.helpers import Ran, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+TEXT = "---\nname: x\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nGreet {{who}}.\n"
+studio: Any = import_module("lazyprompt.cli.studio")
+
+
+class Studio(NamedTuple):
+    process: subprocess.Popen[str]
+    base: str
+    token: str
+
+    def ask(self, path: str, body: object = None, **headers: str) -> tuple[int, bytes]:
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urlopen(Request(f"{self.base}{path}", data, headers), timeout=20) as answer:  # noqa: S310 - our own server
+                return answer.status, answer.read()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+
+@contextmanager
+def running(*argv: str, **env: str) -> Generator[Studio]:
+    command = [sys.executable, "-m", "lazyprompt", "studio", *argv]
+    with subprocess.Popen(  # noqa: S603 - our own program
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **env}
+    ) as process:
+        try:
+            if process.stdout is None:
+                pytest.fail("no pipe")
+            found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=([\w-]{43})\n", process.stdout.readline())
+            assert found, process.communicate(timeout=20)
+            yield Studio(process, found[1], found[2])
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "x.prompty").write_text(TEXT)
+    return tmp_path
+
+
+def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
+    with running(str(root), "--no-browser", "--port", "0") as made:
+        ours = {"X-Studio-Token": made.token}
+        assert made.ask(f"/?token={made.token}")[0] == 200
+        for path in ("/", "/?token=guessed", "/api/workspace"):
+            assert made.ask(path)[0] == 403
+        assert made.ask("/api/workspace", **ours)[0] == 200
+        assert made.ask("/api/workspace", **ours, Host="evil.example")[0] == 403
+        assert made.ask("/api/workspace", **ours, Origin="http://evil.example")[0] == 403
+        look = {"path": "x.prompty", "text": TEXT, "inputs": {"who": "Ann"}}
+        status, body = made.ask("/api/look", look, **ours)
+        assert (status, "Greet Ann." in json.loads(body)["look"]["text"]) == (200, True)
+        with urlopen(f"{made.base}/static/index.html", timeout=20) as answer:  # noqa: S310 - our own server
+            assert not {"server", "date"} & {name.lower() for name in answer.headers}
+        made.process.send_signal(signal.SIGINT)
+        out, err = made.process.communicate(timeout=20)
+        assert made.process.returncode == 0
+        assert out == ""
+        # Nothing of what was asked is written: it would hold the token.
+        assert err == f"{root}; Ctrl-C ends it\n"
+
+
+def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
+    # The server would wait for the rest of it.
+    with running(str(root / "x.prompty"), "--no-browser", "--port", "0") as made:
+        host, _, port = made.base.removeprefix("http://").partition(":")
+        lines = (f"Host: {host}:{port}", f"X-Studio-Token: {made.token}", "Content-Length: 9", "", "")
+        head = "\r\n".join(("POST /api/look HTTP/1.1", *lines))
+        with socket.create_connection((host, int(port))) as held:
+            held.sendall(head.encode())
+            assert made.ask("/api/workspace", **{"X-Studio-Token": made.token})[0] == 200
+            made.process.send_signal(signal.SIGINT)
+            made.process.communicate(timeout=20)
+            assert made.process.returncode == 0
+
+
+def test_it_is_there_for_this_machine_alone(root: Path) -> None:
+    with running(str(root), "--no-browser", "--port", "0") as made:
+        port = int(made.base.rpartition(":")[2])
+        # Each address of 127/8 is this machine's; it answers at one of them.
+        with socket.socket() as other, pytest.raises(ConnectionRefusedError):
+            other.connect(("127.0.0.2", port))
+
+
+def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
+    with socket.socket() as taking:
+        taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taking.bind(("127.0.0.1", studio.DEFAULT_PORT))
+            taking.listen()
+        except OSError:
+            pass  # then somebody has it already
+        with running(str(root), "--no-browser") as made:
+            assert not made.base.endswith(f":{studio.DEFAULT_PORT}")
+            if made.process.stderr is None:
+                pytest.fail("no pipe")
+            said = made.process.stderr.readline()
+            assert said.startswith(f"port {studio.DEFAULT_PORT} is taken, so this is another; ")
+
+
+def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, tmp_path: Path) -> None:
+    # Other users of a machine see with what a browser is started.
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser.sh"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part && mv {seen}.part {seen}\n')
+    browser.chmod(0o755)
+    with running(str(root), "--port", "0", BROWSER=f"{browser} %s") as made:
+        while not seen.exists():
+            assert made.process.poll() is None
+        address = seen.read_text().strip()
+        assert made.token not in address
+        assert address.startswith(f"{made.base}/?ticket=")
+        assert made.ask(address.removeprefix(made.base))[0] == 200  # by way of the token
+        assert made.ask(address.removeprefix(made.base))[0] == 403
+
+
+def test_wrong_use(run: Callable[..., Ran], tmp_path: Path) -> None:
+    assert fault(run("studio", "nowhere")).startswith("DIR: nowhere: there is no such directory or file")
+    (tmp_path / "a.txt").touch()
+    assert fault(run("studio", "a.txt")).startswith("DIR: a.txt: this is no prompt file")
+    assert fault(run("studio", "--port", "70000")).startswith("--port: ")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = fault(run("studio", "--no-browser", "--port", str(port)))
+        assert said == f"--port: {port}: Address already in use; leave it out for a free one"
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    def spec(name: str) -> object:
+        return None if name == package else object()
+
+    monkeypatch.setattr(studio, "find_spec", spec)
+    said = fault(run("studio"))
+    assert said == f'studio: the package {package} is not installed; install it with: pip install "lazyprompt[studio]"'
