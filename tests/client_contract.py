@@ -27,12 +27,12 @@ from client_scenes import (
     said_in,
     until,
 )
-from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 from model_server import Answer, HalfCall, Misbehaviour, ModelServer, Slow, Status, Unknown
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.modules.client import Request, Settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from model_server import Answer, Cut, Drop, Ends, Fails, Malformed, Misbehaviour, Seen, Status
+
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

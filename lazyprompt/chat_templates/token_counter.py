@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.files import read_regular
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.messages import without_none
+from lazyprompt.chat_templates.source_files import read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 from lazyprompt.tokens.media import media_in, media_tokens
 from lazyprompt.tokens.said import forms, json_text, said
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
     import tokenizers
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.chat_templates.source import ChatSource
     from lazyprompt.messages.msg import Msg
     from lazyprompt.tokens.said import Form
@@ -66,8 +68,6 @@ class HuggingFaceTokenCounter:
 
     def __init__(self, tokenizer: str | Path, *, chat_template: str | None = None) -> None:
         # Jinja costs as much to import as all of the rest.
-        from lazyprompt.chat_templates.jinja import ChatJinja  # noqa: PLC0415
-        from lazyprompt.chat_templates.source_files import read_chat_source  # noqa: PLC0415
 
         self.tokenizer = tokenizer
         self.chat_template = chat_template
@@ -128,8 +128,6 @@ class HuggingFaceTokenCounter:
 
     def _chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
         """What the template makes of messages; where it refuses them, of each of them."""
-        from lazyprompt.chat_templates.messages import without_none  # noqa: PLC0415 - with Jinja
-
         shown = without_none(_shown(message, chat) for message in given)
         whole = self._rendered(chat, shown, tools)
         return self._one_by_one(chat, given, shown, tools) if whole is None else whole
