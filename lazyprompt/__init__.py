@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from lazyprompt._moved import MovedModules
 
 if TYPE_CHECKING:
     from lazyprompt._base.secret import Secret
@@ -253,6 +256,9 @@ _HOMES = {
     "rendering.prompt_template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate neutralize restore",
     "_base.trusted": "Trusted",
 }
+if MovedModules not in sys.meta_path:
+    sys.meta_path.append(MovedModules)
+
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 

@@ -1,1 +1,1 @@
-"""What a local model wrote, read back: text, thinking and tool calls, whole or while it is being written."""
+"""Answers of local models: text, thoughts and tool calls, read whole or piece by piece. Read parser.py first."""

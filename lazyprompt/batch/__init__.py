@@ -1,1 +1,1 @@
-"""Bulk work: rows of data in, a line of output for each."""
+"""Rows of data in bulk: a line of output for each, or a model's answer. Read render.py first."""

@@ -1,1 +1,1 @@
-"""Budgets: what of a conversation has to go so that it fits, and an account of it."""
+"""Budgets: which parts of a conversation are dropped so that it fits, and a report. Read budget.py first."""

@@ -1,1 +1,1 @@
-"""TODO: chat_templates."""
+"""A model's own chat template, rendered with its text and values told apart. Read template.py first."""

@@ -1,1 +1,1 @@
-"""The command line: one file per command, which turns options into library calls; read ``main.py`` first."""
+"""The command line: one file for each command. Read main.py first."""

@@ -1,1 +1,1 @@
-"""The names of other packages over this one, for programs written for them."""
+"""Names of other libraries over this package, for programs written for them. Read agentscope.py first."""

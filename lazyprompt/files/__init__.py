@@ -1,1 +1,1 @@
-"""Prompts kept in files."""
+"""Prompts in files: loaded, checked, filled, converted. Read prompty.py first."""

@@ -1,1 +1,1 @@
-"""Every provider's payload from one list of messages."""
+"""Payloads of providers from one list of messages, and messages from answers. Read formatter.py first."""

@@ -1,1 +1,1 @@
-"""A rendered prompt shown to people."""
+"""Views of a prompt for people: in a terminal, a notebook, as JSON. Read look.py first."""

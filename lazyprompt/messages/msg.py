@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._base.display import html_of
@@ -19,6 +20,7 @@ from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from dataclasses import Field
     from pathlib import Path
 
     from lazyprompt._base.roles import Role
@@ -239,6 +241,11 @@ class ToolResultBlock(_Block):
         for key, value in (("id", id), ("name", name), ("output", output), ("type", type), ("is_error", is_error)):
             object.__setattr__(self, key, value)
         super(ToolResultBlock, self).__post_init__()
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        # Pickles made before there was is_error end with the type.
+        for each, value in zip_longest(fields(self), state, fillvalue=False):
+            object.__setattr__(self, cast("Field[object]", each).name, value)
 
     @property
     def text(self) -> str:

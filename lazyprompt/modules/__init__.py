@@ -1,1 +1,1 @@
-"""Adapters to models: at providers, and on engines of one's own."""
+"""Models to ask: at providers, and on local engines. Read online.py first."""

@@ -1,1 +1,1 @@
-"""A page on this machine that shows a prompt while it is written."""
+"""A page on this machine that shows a prompt while it is written. Read app.py first."""

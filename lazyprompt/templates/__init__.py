@@ -1,1 +1,1 @@
-"""TODO: templates."""
+"""Templates: slots, Jinja, Mustache and Handlebars, and instructions made of them. Read instruction.py first."""

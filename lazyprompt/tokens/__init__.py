@@ -1,1 +1,1 @@
-"""Token counters: what a budget measures with."""
+"""Token counters, and the context windows of known models. Read counter.py first."""

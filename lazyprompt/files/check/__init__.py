@@ -1,1 +1,1 @@
-"""What is wrong with a prompt file, or may be."""
+"""Checks of prompt files: faults, and risks. Read check.py first."""

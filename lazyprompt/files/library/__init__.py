@@ -1,1 +1,1 @@
-"""Prompts by their keys, languages and versions."""
+"""Libraries of prompt files: keys, languages, versions. Read library.py first."""

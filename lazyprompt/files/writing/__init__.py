@@ -1,1 +1,1 @@
-"""Prompt files written, changed, and said in other forms."""
+"""Prompt files written: changed fields, and other forms. Read convert.py first."""

@@ -1,1 +1,1 @@
-"""TODO: histories."""
+"""Readers of histories, one file for each form. Read read.py first."""

@@ -1,1 +1,1 @@
-"""The official clients, one file each: what is theirs alone."""
+"""The official clients of providers, one file each. Read openai.py first."""
