@@ -82,7 +82,7 @@ def test_files_and_reports_go_on() -> None:
     assert isinstance(file, Prompty)
     assert "why?" in file.render({"q": "why?"})
     assert trim[0][-1] == {"role": "user", "content": "z"}
-    assert trim[1].dropped == (0, 1)
+    assert trim[1].dropped == (0,)
 
 
 def test_nothing_else_has_an_old_name() -> None:

@@ -1,4 +1,4 @@
-"""The package as a whole: its public names, its imports, its direction."""
+"""The package as a whole: its public names, and what importing it costs."""
 
 import ast
 import subprocess
@@ -16,41 +16,6 @@ MODULES = {
     for path in PACKAGE.rglob("*.py")
 }
 HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml", "asyncio", "ssl", "urllib3")
-
-# The rooms, the lowest first; docs/architecture.md draws them. A module uses rooms below its own, and its own.
-ROOMS = [
-    ("errors", "_version", "secret", "trusted"),
-    ("_json", "_files", "_frozen", "client_objects"),
-    ("messages", "openai_form", "histories", "history", "tools"),
-    ("encoding",),
-    ("prompt",),
-    ("training",),
-    ("text",),
-    ("answers",),
-    ("tokens",),
-    ("budget",),
-    ("formatters",),
-    ("prompt_maker", "budgeted"),
-    ("prompter",),
-    ("prompters",),
-    ("modules",),
-    ("inspect", "files", "compat"),
-    ("batch",),
-    ("studio",),
-    ("cli", "__main__"),
-]
-# Methods that hand over to a room above: there they are looked for, and imported when they are called.
-DOORS = {
-    ("lazyprompt.prompters.prompter", "batch"),
-    ("lazyprompt.files.prompty", "batch"),
-    # What notebooks ask for: _repr_html_.
-    *((f"lazyprompt.{module}", "inspect") for module in ("prompt", "messages", "budget.report", "modules.reply")),
-}
-FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
-
-
-def room_of(module: str) -> str:
-    return module.split(".")[1]
 
 
 def test_the_public_names_are_listed_sorted_and_there() -> None:
@@ -85,19 +50,6 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
     check = f"{code}\nimport sys\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)  # noqa: S603
     assert done.stdout == "[]\n"
-
-
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if name != "lazyprompt"))
-def test_imports_go_one_way(module: str) -> None:
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
-        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-        for name in names:
-            if name.startswith("lazyprompt.") and (module, room_of(name)) not in DOORS:
-                assert FLOOR[room_of(name)] <= FLOOR[room_of(module)], f"{module} imports {name}"
-
-
-def test_every_module_has_a_room() -> None:
-    assert {room_of(module) for module in MODULES if module != "lazyprompt"} == set(FLOOR)
 
 
 def test_no_check_vanishes_under_optimisation() -> None:

@@ -184,7 +184,7 @@ class RowPlan:
 
     def _is_file(self) -> bool:
         """Whether the prompter is a prompt file's."""
-        return self.prompter.has_defaults
+        return self.prompter.made_of.instruction.input_form.has_defaults
 
     @property
     def settings(self) -> JsonObject:

@@ -175,7 +175,7 @@ class ChatTemplate:
             return self._continued(jinja, tagged(data, field), given, policy)
         return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
 
-    def derived_markers(self) -> Markers:
+    def __markers__(self) -> Markers:
         """Return markers that lay out plain chats as the template does, in a fraction of its time.
 
         Raises:

@@ -65,6 +65,7 @@ class _FileInstruction(InstructionTemplate):
 
     def __init__(self, template: Template) -> None:
         super().__init__()
+        self.input_form = self.input_form._replace(has_defaults=True)
         self.slots = template.slots
         self._literals = template.literals
 
@@ -149,11 +150,6 @@ class FilePrompter(Prompter):
             named: Mapping[str, object] = cast("Mapping[str, object]", given or {})
             return {**called(self._fixed, named), **named}
         return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
-
-    @property
-    def has_defaults(self) -> bool:
-        """Whether slots have values of their own: inputs may."""
-        return True
 
     @property
     def response_format(self) -> JsonObject | None:

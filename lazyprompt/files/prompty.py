@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.answer import read_answer
+from lazyprompt.files.content_hash import content_hash
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.file_prompter import FilePrompter
 from lazyprompt.files.filling import Filling, shown
 from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.neutral import neutral
-from lazyprompt.files.prompt_source import PromptSource
 from lazyprompt.files.reading import read
 from lazyprompt.files.references import References
 from lazyprompt.files.segments import check_strict, segments_of
@@ -33,11 +33,15 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filled
+    from lazyprompt.files.properties import Property
     from lazyprompt.files.reading import Undefined
     from lazyprompt.files.segments import TemplateSegment
+    from lazyprompt.files.spec import Spec, ToolSpec
     from lazyprompt.files.writing.rewriting import Changes
+    from lazyprompt.files.yaml_nodes import Node
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.history import HistoryLike
@@ -61,8 +65,30 @@ _MADE = frozenset(("template", "_prompter", "_filling", "hash"))
 
 
 @dataclass(frozen=True, repr=False)
-class Prompty(PromptSource):
-    """A prompt in a file; made by :meth:`load` or :meth:`loads`; its fields are those of its source."""
+class Prompty:
+    """A prompt in a file; made by :meth:`load` or :meth:`loads`.
+
+    Args:
+        spec: What its front matter says.
+        instructions: Its template.
+        dialect: The dialect that it is written in.
+        text: The file as it is written.
+        path: Where it is; None where it was given as text.
+        undefined: Whether a variable that is nowhere is an ``error``, or ``empty``.
+        references: Where its references lead.
+        seen: The fields of its front matter, with all references looked up.
+        notes: What another dialect says otherwise, or could not be carried over; each with its line and column.
+    """
+
+    spec: Spec
+    instructions: str
+    dialect: str
+    text: str
+    path: Path | None = None
+    undefined: Undefined = "error"
+    references: References = field(default_factory=References)
+    seen: Mapping[str, Node] = field(default_factory=dict[str, "Node"], compare=False)
+    notes: tuple[Note, ...] = field(default=(), compare=False)
 
     @classmethod
     def load(
@@ -171,6 +197,54 @@ class Prompty(PromptSource):
         held = text_of_file(str(path)) if text is None else text
         return cls._made(held, str(path), path, references, None, undefined)
 
+    @property
+    def name(self) -> str | None:
+        """Its name."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str | None:
+        """What it is for."""
+        return self.spec.description
+
+    @property
+    def metadata(self) -> JsonObject:
+        """What else is said of it."""
+        return deepcopy(dict(self.spec.metadata))
+
+    @property
+    def model(self) -> JsonObject:
+        """The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty where none is named."""
+        return deepcopy(dict(self.spec.model))
+
+    @property
+    def inputs(self) -> tuple[Property, ...]:
+        """What it takes."""
+        return self.spec.inputs
+
+    @property
+    def outputs(self) -> tuple[Property, ...]:
+        """What it gives."""
+        return self.spec.outputs
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools of its front matter."""
+        return self.spec.tools
+
+    @cached_property
+    def hash(self) -> str:
+        """What it says as SHA-256, in every process the same; its first 12 signs will do for logs.
+
+        Counted are the values of its front matter (but for ``model.connection``), its template and what it includes;
+        not where the file is, or when it was written.
+        """
+        return content_hash(self.dialect, self.to_dict())
+
+    def to_dict(self) -> JsonObject:
+        """What the file says, in the canonical form of Prompty v2, with its template as ``instructions``."""
+        return {**self.spec.to_dict(), "instructions": self.instructions}
+
     @cached_property
     def template(self) -> Template:
         """Its template, parsed once."""
@@ -178,7 +252,7 @@ class Prompty(PromptSource):
 
     @cached_property
     def _filling(self) -> Filling:
-        return Filling(self.spec, self.template, dialect_named(self.dialect), self.called)
+        return Filling(self.spec, self.template, dialect_named(self.dialect), self._called)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -491,7 +565,7 @@ class Prompty(PromptSource):
         from lazyprompt.files.writing.rewriting import checked_copy, rewritten  # noqa: PLC0415 - it is seldom asked for
 
         made = self._made(
-            rewritten(self, changes), self.called, self.path, self.references, self.dialect, self.undefined
+            rewritten(self, changes), self._called, self.path, self.references, self.dialect, self.undefined
         )
         return checked_copy(made, changes)
 
@@ -507,7 +581,7 @@ class Prompty(PromptSource):
         """
         if to is None:
             return self.text
-        from lazyprompt.files.writing.convert import converted_whole  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.targets import converted_whole  # noqa: PLC0415 - it is seldom asked for
 
         return converted_whole(self, to)
 
@@ -524,6 +598,10 @@ class Prompty(PromptSource):
         """
         write_whole(Path(path), self.dumps(to).encode())
 
+    @property
+    def _called(self) -> str:
+        return str(self.path or self.name or "<string>")
+
     def __hash__(self) -> int:
         return hash(self.text)
 
@@ -531,4 +609,4 @@ class Prompty(PromptSource):
         return {name: value for name, value in vars(self).items() if name not in _MADE}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.called!r}, dialect={self.dialect!r})"
+        return f"{type(self).__name__}({self._called!r}, dialect={self.dialect!r})"

@@ -15,7 +15,7 @@ from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
 from lazyprompt.messages.history import History
-from lazyprompt.modules._base import Model
+from lazyprompt.modules.chat import ChatModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ class _Told(NamedTuple):
     answer: list[int]
 
 
-class Bridged(Model):
+class Bridged(ChatModule):
     """A local model in one conversation; not to be used by several threads at once.
 
     Args:

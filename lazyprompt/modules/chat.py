@@ -34,7 +34,7 @@ _BLOCKS = get_args(Block)
 class _Continues(Protocol):
     """A model whose conversations can go on with what its engine knows of them."""
 
-    def continued(self) -> Model:
+    def continued(self) -> ChatModule:
         """What is asked in its place."""
         ...
 
@@ -57,7 +57,7 @@ class Chat:
 
     def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
         self.module = module
-        self._asked: Model = module.continued() if isinstance(module, _Continues) else module
+        self._asked: ChatModule = module.continued() if isinstance(module, _Continues) else module
         self._tools = None if tools is None else ToolSet.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
 

@@ -154,7 +154,7 @@ class OnlineChatModule(ChatModule):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
-        """Ask the model; see :meth:`Model.__call__`."""
+        """Ask the model; see :meth:`ChatModule.__call__`."""
         if not self._streams:
             return super().__call__(input, history, tools, response_format=response_format, **params)
         stream = self.stream(input, history, tools, response_format=response_format, **params)

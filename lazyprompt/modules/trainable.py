@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules._base import Call, Model
+    from lazyprompt.modules._base import Call
     from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
@@ -264,7 +264,7 @@ class TrainableModule(ChatModule):
         fitted = self.layout.fitted(prompter)
         return fitted if self._budget is None else fitted.with_budget(self._budget)
 
-    def continued(self) -> Model:
+    def continued(self) -> ChatModule:
         """The model for one conversation: each prompt goes on with the ids that the engine was given and said before.
 
         Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer

@@ -75,11 +75,6 @@ class Prompter(PromptMaker):
         return name_of_text(form, {*given, *dict(form.fixed)})
 
     @property
-    def has_defaults(self) -> bool:
-        """Whether slots have values of their own, as the inputs of a prompt file have."""
-        return False
-
-    @property
     def response_format(self) -> JsonObject | None:
         """The JSON Schema that answers are to be of; None for any answer."""
         return None

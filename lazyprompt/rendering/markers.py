@@ -20,10 +20,10 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
 
-class HasMarkers(Protocol):
-    """A chat template."""
+class ChatTemplate(Protocol):
+    """A chat template, as :class:`lazyprompt.ChatTemplate` is one."""
 
-    def derived_markers(self) -> Markers:
+    def __markers__(self) -> Markers:
         """Return the markers that lay out plain chats as the template does."""
         ...
 
@@ -124,7 +124,7 @@ class Markers:
         return _of_model(name)
 
     @classmethod
-    def from_chat_template(cls, template: HasMarkers) -> Markers:
+    def from_chat_template(cls, template: ChatTemplate) -> Markers:
         """Markers that take the place of a model's chat template for plain chats, in a fraction of its time.
 
         They are found by trying the template out, and proven on other chats. Tools, calls and thoughts they do not
@@ -139,7 +139,7 @@ class Markers:
         Raises:
             TemplateError: No markers say what the template does; the message says why.
         """
-        return template.derived_markers()
+        return template.__markers__()
 
     @classmethod
     def families(cls) -> tuple[str, ...]:

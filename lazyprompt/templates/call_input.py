@@ -27,6 +27,7 @@ class InputForm(NamedTuple):
         takes_text: True if text beside the slots is the user's; else all text goes into slots, as in Alpaca.
         fixed: Slots with the values that they have where an input leaves them out, or functions that give these.
         literals: The text of an instruction with slots, in which ``{{name}}`` has become ``{name}``.
+        has_defaults: True if slots may have values of their own, as the inputs of a prompt file have.
     """
 
     slots: tuple[str, ...]
@@ -34,6 +35,7 @@ class InputForm(NamedTuple):
     takes_text: bool = True
     fixed: Fixed = ()
     literals: tuple[str, ...] = ()
+    has_defaults: bool = False
 
     @property
     def has_input(self) -> bool:

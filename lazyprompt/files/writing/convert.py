@@ -1,30 +1,17 @@
-"""Prompt files in other forms: what a form cannot say is told, and nothing is lost in silence."""
+"""Prompt files in other forms: notes tell what a form cannot say."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.writing.conversion import Converted, Original
-from lazyprompt.files.writing.to_dialects import to_agentschema, to_v2
-from lazyprompt.files.writing.to_dotprompt import to_dotprompt
-from lazyprompt.files.writing.to_langchain import to_langchain
+from lazyprompt.files.writing.targets import converted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from lazyprompt.files.prompt_source import PromptSource
-
-TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {
-    "v2": to_v2,
-    "agentschema": to_agentschema,
-    "dotprompt": to_dotprompt,
-    "langchain-json": to_langchain,
-}
-"""The forms, by their names."""
+    from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.writing.conversion import Converted
 
 
-def convert(prompty: PromptSource, to: str) -> Converted:
+def convert(prompty: Prompty, to: str) -> Converted:
     """Write a prompt file in another form.
 
     References stay references, so that no secret is written. Within the dialects of Prompty, what is the same in both
@@ -41,26 +28,4 @@ def convert(prompty: PromptSource, to: str) -> Converted:
     Raises:
         FormatError: There is no such form; or the template says what it has no words for: the message names the line.
     """
-    if to not in TARGETS:
-        raise FormatError(f"there is no form {to!r}{did_you_mean(to, TARGETS)}; there are {', '.join(TARGETS)}")
-    if to == prompty.dialect:
-        return Converted(prompty.text)
-    return TARGETS[to](Original(prompty))
-
-
-def converted_whole(prompty: PromptSource, to: str) -> str:
-    """The text of :func:`convert`, where the form says all of it.
-
-    Args:
-        prompty: The prompt file.
-        to: The form.
-
-    Raises:
-        FormatError: As of :func:`convert`; or there is something that the form cannot say. What was read otherwise than
-            it is written is none of it: :attr:`Prompty.notes` tells of that.
-    """
-    made = convert(prompty, to)
-    read = {*map(str, prompty.notes)}
-    if lost := [note for note in made.notes if note not in read]:
-        raise FormatError(f"{to} cannot say all of it, and convert() gives the rest: {'; '.join(lost)}")
-    return made.text
+    return converted(prompty, to)

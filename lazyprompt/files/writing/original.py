@@ -10,6 +10,7 @@ from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.front_matter import split
+from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.writing.rewriting import put_together
 from lazyprompt.files.writing.yaml_edit import Field
 from lazyprompt.files.yaml_nodes import Source
@@ -36,7 +37,7 @@ class OriginalText:
     @cached_property
     def source(self) -> Source:
         """Its text."""
-        return Source(self.prompty.text, self.prompty.called)
+        return Source(self.prompty.text, name_of(self.prompty))
 
     @cached_property
     def parts(self) -> Parts:

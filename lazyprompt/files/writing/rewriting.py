@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 from lazyprompt._base.json import checked
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.front_matter import split
+from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.properties import Property, PropertyReader
 from lazyprompt.files.spec import FIELDS
 from lazyprompt.files.writing.yaml_edit import Field, edited, written
@@ -62,7 +63,7 @@ def rewritten(prompty: PromptSource, changes: Changes) -> str:
             raise TypeError(
                 f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
             )
-    source = Source(prompty.text, prompty.called)
+    source = Source(prompty.text, name_of(prompty))
     foreign = [name for name in changes if name in _SAID_OTHERWISE and prompty.dialect not in _OF_V2]
     if foreign:
         raise PromptFileError(
@@ -104,7 +105,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
         # What a reference leads to is another value, may be another by now, and is told nobody.
         if got.get(name) != wanted and "${" not in str(own):
             what = f"{name} cannot be changed so in this file, of the dialect {made.dialect}: it would say"
-            raise PromptFileError(f"{made.called}: {what} {got.get(name)!r}, not {wanted!r}")
+            raise PromptFileError(f"{name_of(made)}: {what} {got.get(name)!r}, not {wanted!r}")
     return made
 
 

@@ -1,0 +1,126 @@
+"""The layers of docs/architecture.md: every import of the package by itself goes down, and no files form a circle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+import lazyprompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(lazyprompt.__file__).parent
+PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+FILES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+}
+ROW = re.compile(r"^\| (\d+) \| `(\w+)/` \| (.+?) \| `([\w/]+\.py)` \|$", re.MULTILINE)
+LAYERS = {folder: int(layer) for layer, folder, _, _ in ROW.findall(PAGE)}
+DOOR = re.compile(r"^- `([\w/]+\.py)` → `(\w+)/`: ", re.MULTILINE)
+
+
+class Arrow(NamedTuple):
+    """An import of one file of the package by another."""
+
+    source: str
+    target: str
+    is_deferred: bool
+    is_door: bool
+
+
+def arrows_of(name: str) -> Iterator[Arrow]:
+    """All imports of a file: at its top, under TYPE_CHECKING and inside functions."""
+    text = FILES[name].read_text(encoding="utf-8")
+    lines, tree = text.splitlines(), ast.parse(text)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    deferred = {id(node) for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [each if each in FILES else node.module for each in names]
+        else:
+            continue
+        for target in {each for each in names if each in FILES and each != name}:
+            yield Arrow(name, target, id(node) in deferred, "# door: " in lines[node.lineno - 1])
+
+
+# The public names of lazyprompt/__init__.py are a table for type checkers.
+ARROWS = [arrow for name in FILES if name != "lazyprompt" for arrow in arrows_of(name)]
+
+
+def folder_of(name: str) -> str | None:
+    """The folder of a file; None at the root."""
+    parts = FILES[name].relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("arrow", [arrow for arrow in ARROWS if not arrow.is_door], ids=str)
+def test_an_import_goes_down_or_stays_in_its_folder(arrow: Arrow) -> None:
+    source, target = folder_of(arrow.source), folder_of(arrow.target)
+    if source is None or source == target:
+        return
+    if target is None:
+        assert arrow.target in {"lazyprompt", "lazyprompt.errors", "lazyprompt._version"}
+        assert arrow.target != "lazyprompt" or source == "cli"
+    else:
+        assert LAYERS[target] < LAYERS[source]
+
+
+def test_no_files_form_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for arrow in ARROWS:
+        if not arrow.is_door:
+            graph.setdefault(arrow.source, set()).add(arrow.target)
+    # A circle is a graphlib.CycleError that names its files.
+    assert [*TopologicalSorter(graph).static_order()]
+
+
+def test_the_doors_are_those_of_the_page() -> None:
+    doors = [arrow for arrow in ARROWS if arrow.is_door]
+    assert all(arrow.is_deferred for arrow in doors)
+    found = {(FILES[arrow.source].relative_to(PACKAGE).as_posix(), folder_of(arrow.target)) for arrow in doors}
+    assert found == {*DOOR.findall(PAGE)}
+    assert len(doors) <= 5
+
+
+def test_most_imports_stand_at_the_top() -> None:
+    deferred = {arrow[:2] for arrow in ARROWS if arrow.is_deferred and not arrow.is_door}
+    assert len(deferred - {arrow[:2] for arrow in ARROWS if not arrow.is_deferred}) <= 50
+
+
+def test_the_table_has_every_folder_with_its_own_sentence_and_the_file_to_read_first() -> None:
+    assert {*LAYERS} == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert max(LAYERS.values()) <= 11
+    for _, folder, sentence, first in ROW.findall(PAGE):
+        doc = import_module(f"lazyprompt.{folder}").__doc__ or ""
+        assert f"{sentence} Read {first.removeprefix(f'{folder}/')} first." == " ".join(doc.split())
+        assert (PACKAGE / first).exists()
+
+
+def test_little_is_at_the_root() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == {
+        "__init__.py",
+        "__main__.py",
+        "_moved.py",
+        "_version.py",
+        "errors.py",
+    }
+
+
+@pytest.mark.parametrize("step", sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE))), ids=":".join)
+def test_the_steps_of_the_routes_are_there(step: tuple[str, str]) -> None:
+    file, function = step
+    found: object = import_module("lazyprompt." + file.removesuffix(".py").replace("/", "."))
+    for name in function.split("."):
+        found = getattr(found, name)
+    assert callable(found)
