@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
-settings.register_profile("dev", deadline=None, max_examples=40)
+settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("deep", settings.get_profile("dev"), max_examples=1000)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.cli.errors import blaming
 from lazyprompt.cli.options import json_option
 from lazyprompt.cli.output import Output, json_output
@@ -47,6 +46,8 @@ def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.exists():
         return None
+    from lazyprompt.chat_templates.token_counter import read_tokenizer  # noqa: PLC0415 - as above
+
     try:
         return read_tokenizer(file)
     except MissingExtraError:

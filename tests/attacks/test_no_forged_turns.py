@@ -97,7 +97,7 @@ def flat(case: Case, family: str | None, prompter: ChatPrompter | None = None) -
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_no_text_forges_anything_in_a_prompt_of_any_family(family: str) -> None:
-    cases = share(FAMILY_NAMES.index(family), 8)
+    cases = share(FAMILY_NAMES.index(family), 16)
     assert beaten(lambda case: flat(case, family), layout_of(family), cases) == {}
 
 
@@ -141,7 +141,7 @@ def test_no_text_forges_anything_in_a_models_own_template(name: str) -> None:
         chat = [turn for turn in history_with(case.text)[:3] if turn["content"].strip()]
         return [Message("", template(name).render(chat).text)]
 
-    cases = ((attack, case) for attack, case in share([*TEMPLATES].index(name), 3) if attack not in UNWRITABLE)
+    cases = ((attack, case) for attack, case in share([*TEMPLATES].index(name), 6) if attack not in UNWRITABLE)
     assert beaten(make, TEMPLATES[name], cases) == {}
 
 

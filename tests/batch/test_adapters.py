@@ -32,7 +32,7 @@ PROMPTERS: dict[str, tuple[Callable[[], Prompter | Prompty], int]] = {
     "plain": (lambda: ChatPrompter("Answer {q}"), 1700),
     "tools": (lambda: ChatPrompter("Answer {q}", tools=[weather]), 2300),
     "history": (lambda: ChatPrompter("Answer {q}", history=TALK), 2300),
-    "family": (lambda: ChatPrompter("Answer {q}").with_markers("qwen2.5"), 2000),
+    "family": (lambda: ChatPrompter("Answer {q}").with_markers("qwen2.5"), 2200),
     "hook": (lambda: ChatPrompter("Answer {q}").pre_hook(shout), 1800),
     "budget": (lambda: ChatPrompter("Answer {q}", history=TALK, budget=Budget(400, CharTokenCounter())), 3500),
     "chat template": (lambda: ChatPrompter("Answer {q}").with_chat_template(ChatTemplate.load(TEMPLATE)), 2300),

@@ -15,7 +15,7 @@ from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter
 from lazyprompt.formatters.providers import PROVIDERS
 
 # So many through each formatter of a provider; ``--hypothesis-profile=deep`` has more.
-CONVERSATIONS = max(600, 10 * settings().max_examples)
+CONVERSATIONS = max(400, 10 * settings().max_examples)
 FORMATTERS = [
     pytest.param(kind, provider, id=f"{provider}-{kind.__name__}")
     for kind in (ChatFormatter, MultiAgentFormatter)
