@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from lazyprompt.rendering.family_names import bare, known
+from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
+
 # The fields of Markers, by name.
 MarkerFields: TypeAlias = Mapping[str, object]
 
-TOOLS_SECTION: Final = "### Function-call Tools. \n\n{tools}\n\n"
-"""The general description of tools."""
-
-# The general description of tools stands behind the system text, so it begins on a line of its own.
-_FAMILY: MarkerFields = {"exact": True, "tools": "\n\n" + TOOLS_SECTION.rstrip()}
+__all__ = ["FAMILIES", "bare", "known", "tokens_of_calls", "tokens_of_tokenizer"]
 
 
 def _with(family: MarkerFields, **more: object) -> MarkerFields:
@@ -37,7 +36,7 @@ def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistan
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)
-    return _with(_FAMILY, **{"sos": sos, "eos": after, "soh": soh, "eoh": after, "soa": soa, "eoa": after, **more})
+    return _with({}, **{"sos": sos, "eos": after, "soh": soh, "eoh": after, "soa": soa, "eoa": after, **more})
 
 
 _CHATML = _turns("<|im_start|>{role}\n{text}<|im_end|>\n", stop=("<|im_end|>",))
@@ -115,7 +114,7 @@ _PHI_3 = _turns("<|{role}|>\n{text}<|end|>\n", stop=("<|end|>",))
 
 # Each round of calls and of results has markers around the whole of it, and no turn of the assistant after it.
 _DEEPSEEK = _with(
-    _FAMILY, bos="<｜begin▁of▁sentence｜>", soh="<｜User｜>", soa="<｜Assistant｜>", eoa="<｜end▁of▁sentence｜>"
+    {}, bos="<｜begin▁of▁sentence｜>", soh="<｜User｜>", soa="<｜Assistant｜>", eoa="<｜end▁of▁sentence｜>"
 )
 # The model card of R1 advises against any system text.
 _DEEPSEEK_R1 = _with(_DEEPSEEK, generation="<｜Assistant｜><think>\n", system="")
@@ -142,7 +141,7 @@ _GLM_4_5 = _with(
 # All of Mistral's tools are out of reach: calls carry ids, and tools stand before the last user turn or behind the
 # system turn.
 _MISTRAL = _with(
-    _FAMILY,
+    {},
     bos="<s>",
     eos="\n\n",
     soh="[INST] ",
@@ -246,7 +245,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "tulu-3": _turns("<|{role}|>\n{text}\n", eoa="<|end_of_text|>\n"),
     # FastChat is where Vicuna's format is defined.
     "vicuna": _with(
-        _FAMILY,
+        {},
         eos=" ",
         soh="USER: ",
         eoh=" ",
@@ -307,7 +306,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         eoe="</tool_response>",
         result_join="</tool_response><tool_response>",
     ),
-    "baichuan2": _with(_FAMILY, soh="<reserved_106>", soa="<reserved_107>", stop=("<reserved_106>",)),
+    "baichuan2": _with({}, soh="<reserved_106>", soa="<reserved_107>", stop=("<reserved_106>",)),
     "yi": _CHATML,
     "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text bare
     "kimi-k2": _KIMI_K2,

@@ -10,9 +10,6 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import TemplateError, did_you_mean
-from lazyprompt.rendering.families import FAMILIES, TOOLS_SECTION
-from lazyprompt.rendering.family_names import bare, known
-from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
@@ -78,7 +75,7 @@ class Markers:
     system: str | None = None
     bos: str = ""
     generation: str | None = None
-    tools: str = TOOLS_SECTION
+    tools: str = "### Function-call Tools. \n\n{tools}\n\n"
     tool_join: str | None = None
     result_join: str | None = None
     exact: bool = False
@@ -144,6 +141,8 @@ class Markers:
     @classmethod
     def families(cls) -> tuple[str, ...]:
         """The names of the known families."""
+        from lazyprompt.rendering.families import FAMILIES  # noqa: PLC0415 - as below
+
         return tuple(FAMILIES)
 
     @classmethod
@@ -199,13 +198,17 @@ def tokens_in(*markers: str) -> frozenset[str]:
 
 @lru_cache
 def _family(name: str) -> Markers:
-    fields = cast("dict[str, Any]", FAMILIES[name])
+    from lazyprompt.rendering.families import FAMILIES, tokens_of_calls, tokens_of_tokenizer  # noqa: PLC0415 - many name no model
+
+    fields: dict[str, Any] = {**_FAMILY, **FAMILIES[name]}
     controls = (*fields.get("controls", ()), *tokens_of_calls(name), *tokens_of_tokenizer(name))
     return Markers(**{**fields, "family": name, "controls": controls})
 
 
 @lru_cache(maxsize=256)
 def _of_model(name: str) -> Markers:
+    from lazyprompt.rendering.families import FAMILIES, bare, known  # noqa: PLC0415 - as above
+
     if (exact := name.strip().lower()) in FAMILIES:
         return _family(exact)
     if (found := known(name)) is not None:
@@ -228,10 +231,12 @@ def _of_model(name: str) -> Markers:
 
 @lru_cache(maxsize=1)
 def _known_sequences() -> frozenset[str]:
+    from lazyprompt.rendering.families import FAMILIES, tokens_of_calls  # noqa: PLC0415 - as above
+
     return frozenset(
         text
         for name, fields in FAMILIES.items()
-        for text in (*Markers(**cast("dict[str, Any]", fields)).control_sequences, *tokens_of_calls(name))
+        for text in (*Markers(**{**_FAMILY, **fields}).control_sequences, *tokens_of_calls(name))
         if not text[0].isalnum()
     )
 
@@ -241,6 +246,10 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _LONGEST_PLAIN_MARKER = 24
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
+
+# What all families have in common, before their own. The general description of tools stands behind the system text, so
+# it begins on a line of its own.
+_FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip()}
 
 # What ChatPrompter uses where no model is named.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
