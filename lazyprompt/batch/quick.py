@@ -11,6 +11,7 @@ own.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lazyprompt.batch.writing import json_bytes, text_bytes
@@ -61,7 +62,7 @@ class Plan(Protocol):
         """The prompt file, or None."""
         ...
 
-    @property
+    @cached_property
     def cells(self) -> Cells:
         """The places of values in a row."""
         ...

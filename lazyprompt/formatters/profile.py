@@ -31,9 +31,11 @@ class Form(Protocol):
     @property
     def messages_key(self) -> str:
         """The key of the payload that holds the conversation."""
+        ...
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """The payload of turns that keep the provider's rules, tools apart; fresh all through."""
+        ...
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Tools in the provider's form.
@@ -41,18 +43,23 @@ class Form(Protocol):
         Raises:
             FormatError: A tool has no form there.
         """
+        ...
 
     def shape(self, profile: Profile) -> Check:
         """What a payload must look like, whatever it says."""
+        ...
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions that a payload declares, each with its place."""
+        ...
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The messages of a payload for the rules; what has no known shape is passed over."""
+        ...
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The provider's answer as a message."""
+        ...
 
 
 @read_only

@@ -8,13 +8,13 @@ chat template itself says all (``ChatTemplate``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lazyprompt.rendering.family_names import bare, known
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
 # The fields of Markers, by name.
-MarkerFields: TypeAlias = Mapping[str, object]
+MarkerFields: TypeAlias = Mapping[str, Any]
 
 __all__ = ["FAMILIES", "bare", "known", "tokens_of_calls", "tokens_of_tokenizer"]
 

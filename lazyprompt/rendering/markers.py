@@ -202,7 +202,8 @@ def _family(name: str) -> Markers:
 
     fields: dict[str, Any] = {**_FAMILY, **FAMILIES[name]}
     controls = (*fields.get("controls", ()), *tokens_of_calls(name), *tokens_of_tokenizer(name))
-    return Markers(**{**fields, "family": name, "controls": controls})
+    fields |= {"family": name, "controls": controls}
+    return Markers(**fields)
 
 
 @lru_cache(maxsize=256)
