@@ -8,11 +8,8 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from batch_call_helpers import Clocked, all_answered, answer_line, calls_of, rows
-from batch_run_helpers import job_of, left, rows_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from model_server import Status
 
 from lazyprompt.batch.answer_log import AnswerLog
 from lazyprompt.batch.calls import call_batch
@@ -20,6 +17,9 @@ from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.run import run_batch
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import BatchError
+from support.batch_calls import Clocked, all_answered, answer_line, calls_of, rows
+from support.batch_runs import job_of, left, rows_file
+from support.model_server.server import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
-from batch_run_helpers import left
 
 from lazyprompt._base import locks
 from lazyprompt.batch import journal as module
@@ -17,6 +16,7 @@ from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.state import BatchStoppedError, Files
 from lazyprompt.errors import BatchError
+from support.batch_runs import left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -9,8 +9,8 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from conversations import JPEG, PDF
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     HI,
     KINDS,
@@ -25,9 +25,6 @@ from formatter_helpers import (
     result,
     said,
 )
-from media_helpers import PNG as PNG_BYTES
-from media_helpers import Site, served
-
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -40,6 +37,9 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import JPEG, PDF
+from support.media import PNG as PNG_BYTES
+from support.media import Site, served
 
 if TYPE_CHECKING:
     import socket

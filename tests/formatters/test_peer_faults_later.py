@@ -15,8 +15,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from conversations import PNG, Maker
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     CALLING,
     HI,
@@ -35,9 +35,6 @@ from formatter_helpers import (
     said,
     texts,
 )
-from media_helpers import PNG as PNG_BYTES
-from media_helpers import Site, served
-
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -53,6 +50,9 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import PNG, Maker
+from support.media import PNG as PNG_BYTES
+from support.media import Site, served
 
 if TYPE_CHECKING:
     import socket
@@ -324,7 +324,7 @@ def test_f24_a_sound_of_another_type_is_no_crash(provider: str) -> None:
 
 SAME = """
 from random import Random
-from conversations import Maker
+from support.conversations import Maker
 from lazyprompt import ChatFormatter, MultiAgentFormatter
 from lazyprompt.formatters.providers import PROVIDERS
 for kind in (ChatFormatter, MultiAgentFormatter):

@@ -7,8 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from model_server import Answer, Cut, Ends, ModelServer, Slow, Status
-from talk_helpers import BARE, KINDS, WAYS, closed, module_of, sent, spoken, weather, words
 
 from lazyprompt import (
     AlpacaPrompter,
@@ -20,6 +18,8 @@ from lazyprompt import (
     TrainableModule,
 )
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
+from modules.talks import BARE, KINDS, WAYS, closed, module_of, sent, spoken, weather, words
+from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from local_helpers import MAKES, Make, posted, served
-from model_server import Answer, ModelServer
-from serving import Serving
-from talk_helpers import BARE, TOOL_TEMPLATE, WAYS, spoken, weather
 
 from lazyprompt import (
     Budget,
@@ -22,6 +18,10 @@ from lazyprompt import (
 )
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.bridged import Bridged
+from modules.local_models import MAKES, Make, posted, served
+from modules.talks import BARE, TOOL_TEMPLATE, WAYS, spoken, weather
+from support.model_server.server import Answer, ModelServer
+from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

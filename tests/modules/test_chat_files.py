@@ -6,9 +6,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from conversations import Maker
-from model_server import Answer, ModelServer
-from talk_helpers import KINDS, module_of, sent, words
 
 from lazyprompt import (
     Base64Source,
@@ -23,6 +20,9 @@ from lazyprompt import (
     TrainableModule,
 )
 from lazyprompt.errors import HistoryError
+from modules.talks import KINDS, module_of, sent, words
+from support.conversations import Maker
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

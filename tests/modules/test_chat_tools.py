@@ -6,9 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_helpers import MAKES
-from model_server import Answer, ModelServer
-from talk_helpers import KINDS, TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
 
 from lazyprompt import (
     ChatPrompter,
@@ -23,6 +20,9 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.errors import HistoryError, ModuleError
+from modules.local_models import MAKES
+from modules.talks import KINDS, TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

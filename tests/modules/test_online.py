@@ -9,9 +9,17 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import WEATHER
-from model_server import Answer, ModelServer
-from online_scenes import (
+
+from lazyprompt import (
+    AlpacaPrompter,
+    ChatPrompter,
+    EmptyPrompter,
+    HistoryError,
+    Msg,
+    TemplateError,
+    ToolResultBlock,
+)
+from modules.online_scenes import (
     ASKED,
     FEW,
     LITELLM,
@@ -27,16 +35,8 @@ from online_scenes import (
     ways,
     written,
 )
-
-from lazyprompt import (
-    AlpacaPrompter,
-    ChatPrompter,
-    EmptyPrompter,
-    HistoryError,
-    Msg,
-    TemplateError,
-    ToolResultBlock,
-)
+from support.client_scenes import WEATHER
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,20 @@ from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import KEY
-from model_server import ModelServer
-from online_scenes import (
+
+from lazyprompt import (
+    Budget,
+    CharTokenCounter,
+    ChatPrompter,
+    MissingExtraError,
+    ModuleError,
+    Msg,
+    OnlineChatModule,
+    TextBlock,
+    ThinkingBlock,
+)
+from lazyprompt.modules.sources import SOURCES, Source
+from modules.online_scenes import (
     ASKED,
     COMMON,
     FEW,
@@ -28,19 +39,8 @@ from online_scenes import (
     ways,
     written,
 )
-
-from lazyprompt import (
-    Budget,
-    CharTokenCounter,
-    ChatPrompter,
-    MissingExtraError,
-    ModuleError,
-    Msg,
-    OnlineChatModule,
-    TextBlock,
-    ThinkingBlock,
-)
-from lazyprompt.modules.sources import SOURCES, Source
+from support.client_scenes import KEY
+from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine_helpers import QUICK as LITTLE
-from engine_helpers import eventually, is_free, running, script_engine, tiny_model
-from local_helpers import WORDS, ask_by
-from model_server import ModelServer
 
 from lazyprompt import CallRecord, ChatPrompter, Secret, TrainableModule
 from lazyprompt.errors import EngineError, ModuleError, TokenizerError
 from lazyprompt.modules.process import EngineProcess
+from modules.local_models import WORDS, ask_by
+from support.engines import QUICK as LITTLE
+from support.engines import eventually, is_free, running, script_engine, tiny_model
+from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_helpers import MAKES
-from tiny_model import CHATML, write_model
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TrainableModule
 from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
 from lazyprompt.modules._layout import opens_thought
 from lazyprompt.modules.engines import ENGINES
+from modules.local_models import MAKES
+from support.tiny_model import CHATML, write_model
 
 NOWHERE = "http://127.0.0.1:9"
 SHOUTING = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}\n{% endfor %}ASSISTANT:"

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_helpers import MAKES
-from model_server import ModelServer
-from tiny_model import CHATML, write_model
 
 from lazyprompt import ToolsError, TrainableModule
 from lazyprompt.errors import BudgetError, EngineError, HistoryError
 from lazyprompt.modules.engines import ENGINES
+from modules.local_models import MAKES
+from support.model_server.server import ModelServer
+from support.tiny_model import CHATML, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
