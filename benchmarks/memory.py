@@ -28,7 +28,7 @@ from work import ORDERS, SLOTS, TOOLS, TURNS  # noqa: E402 - the same
 
 from lazyprompt import ChatFormatter, ChatPrompter  # noqa: E402 - the same
 from lazyprompt.messages.tools import ToolSet  # noqa: E402 - the same
-from support.cache_bounds import table  # noqa: E402 - found on the path that is made above
+from support.caches import table  # noqa: E402 - found on the path that is made above
 
 if TYPE_CHECKING:
     from collections.abc import Callable

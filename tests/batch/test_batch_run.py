@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 SPLIT = Limits(requests=400)
 
 
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 def numbers(data: bytes) -> list[int]:
     return [int(line.partition(b":")[0]) for line in data.splitlines()]
 

@@ -28,12 +28,6 @@ ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
 NO_LIMITS = Limits()
 
 
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 class Killed(BaseException):
     """The process was killed: nothing of it runs any more."""
 

@@ -39,11 +39,11 @@ from lazyprompt import (
 from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import JPEG, PDF
 from support.media import PNG as PNG_BYTES
-from support.media import Site, served
+from support.media import Site
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from lazyprompt import Payload
@@ -55,11 +55,6 @@ LOADED = b64encode(PNG_BYTES).decode()
 BLIND = ("ollama", "ollama-generate", "moonshot")
 FETCHING = tuple(name for name in SEES if name not in BLIND)
 PORTRAIT = "https://example.com/a.png"
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
 
 
 @pytest.fixture

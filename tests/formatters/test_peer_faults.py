@@ -47,21 +47,16 @@ from lazyprompt import (
 from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import JPEG, MP3, MP4, PNG, WAV
 from support.media import PNG as PNG_BYTES
-from support.media import Site, served
+from support.media import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt._base.roles import Role
 
 # They take a picture from the user only, not within a tool's result.
 USERS_ONLY = tuple(name for name in SEES if name not in ("anthropic", "openai-responses"))
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama-generate"])

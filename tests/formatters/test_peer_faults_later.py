@@ -52,7 +52,7 @@ from lazyprompt import (
 from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import PNG, Maker
 from support.media import PNG as PNG_BYTES
-from support.media import Site, served
+from support.media import Site
 
 if TYPE_CHECKING:
     import socket
@@ -61,11 +61,6 @@ if TYPE_CHECKING:
 
 TWO_CALLS = calling(call("c1"), call("c2", "g"))
 TWO_PICTURES = answering(result("c1", IMAGE), result("c2", PHOTO, name="g"))
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
 
 
 def test_f10_deepseek_keeps_a_message_of_thoughts_alone() -> None:

@@ -15,13 +15,6 @@ from lazyprompt.messages.msg import URLSource
 from support.media import JPEG, MP4, PNG, WHERE, fault, load, source
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "root"
-    path.mkdir()
-    return path
-
-
 def test_a_file_in_a_root_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "below").mkdir()
     path = root / "below" / "a b%20#ü.png"

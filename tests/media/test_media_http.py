@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
-
-
-@pytest.fixture
 def safe_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """The same over TLS, as localhost."""
     made = Site()
@@ -43,13 +38,6 @@ def safe_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]
     made.url = f"https://localhost:{made.server_port}"
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     yield from served(made)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "root"
-    path.mkdir()
-    return path
 
 
 def dns(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:

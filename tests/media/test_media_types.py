@@ -37,13 +37,6 @@ http://１２７.0.0.1/ http://127。0。0。1/ http://münchen.de/ http://[v1.a
 http://a..b/ http://-h/ http://h_/x\y http://h.com\@127.0.0.1/ ftp://h/ a.png data:,"""
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "root"
-    path.mkdir()
-    return path
-
-
 @pytest.mark.parametrize(("media_type", "head"), [(kind, head) for kind, heads in HEADS.items() for head in heads])
 def test_bytes_tell_their_type(media_type: str, head: bytes) -> None:
     assert sniffed(head) == media_type

@@ -26,7 +26,6 @@ from modules.online_scenes import (
     NAMES,
     PROMPTER,
     as_sent,
-    close_all,
     common_for,
     looped,
     module,
@@ -39,7 +38,7 @@ from support.client_scenes import WEATHER
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
@@ -70,13 +69,6 @@ ADDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         ("deepseek", "moonshot", "xai", "vllm"), ({}, {"stream": True, "stream_options": {"include_usage": True}})
     ),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-        close_all()
 
 
 def weather(city: str, days: int) -> str:

@@ -32,7 +32,7 @@ from modules.online_scenes import (
     ways,
 )
 from support.client_scenes import KEY, TIMEOUT, WHOLE
-from support.model_server.odd import odd_server
+from support.model_server.http import odd_server
 from support.model_server.server import (
     PATHS,
     Answer,

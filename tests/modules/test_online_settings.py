@@ -32,7 +32,6 @@ from modules.online_scenes import (
     NAMES,
     OTHERS,
     PROMPTER,
-    close_all,
     common_for,
     module,
     settings_in,
@@ -43,20 +42,11 @@ from support.client_scenes import KEY
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt.modules.client import Client, Settings
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-        close_all()
 
 
 @ALL

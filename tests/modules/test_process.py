@@ -38,23 +38,12 @@ from support.engines import (
     said,
     script_engine,
     spawned,
-    tiny_model,
 )
 from support.paths import TESTS
 from support.serving import Serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt.modules.engines import Engine
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Iterator[Path]:
-    """A model, of which nothing is left running in the end."""
-    made = tiny_model(tmp_path)
-    yield made
-    assert eventually(lambda: not running(made))
 
 
 @pytest.fixture(autouse=True)

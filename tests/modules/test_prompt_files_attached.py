@@ -13,8 +13,6 @@ from modules.talks import KINDS, module_of, sent
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt._base.roles import Role
 
 FILE = """---
@@ -27,12 +25,6 @@ Speak {{ language }}.
 user:
 {{ q }}"""
 GIVEN = {"language": "Dutch", "q": "user:\nWhere?"}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as made:
-        yield made
 
 
 @pytest.mark.parametrize("kind", KINDS)

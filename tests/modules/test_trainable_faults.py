@@ -19,7 +19,7 @@ from lazyprompt.errors import EngineError, ModuleError, TokenizerError
 from lazyprompt.modules.process import EngineProcess
 from modules.local_models import WORDS, ask_by
 from support.engines import QUICK as LITTLE
-from support.engines import eventually, is_free, running, script_engine, tiny_model
+from support.engines import eventually, is_free, running, script_engine
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 QUICK: dict[str, Any] = {**LITTLE}
 GREEDY: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}}
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Iterator[Path]:
-    """A model, of which nothing is left running in the end."""
-    made = tiny_model(tmp_path)
-    yield made
-    assert eventually(lambda: not running(made))
 
 
 @pytest.fixture(scope="module")

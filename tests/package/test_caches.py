@@ -1,8 +1,7 @@
 from pathlib import Path
 from textwrap import dedent
 
-from support.cache_bounds import BOUNDS, CONSTANTS, ONE_CALL, lasting, owner, table
-from support.cache_finder import Kept, kept
+from support.caches import BOUNDS, CONSTANTS, ONE_CALL, Kept, kept, lasting, owner, table
 from support.paths import DOCS
 
 MOST = 1_024
@@ -25,7 +24,7 @@ def test_each_function_that_remembers_has_a_bound() -> None:
 def test_whatever_else_lasts_has_a_bound_that_is_written_down() -> None:
     unknown = [each.place for each in lasting() if each.kind != "function" and each.place not in BOUNDS]
     assert not unknown, (
-        "this is kept and may grow: bound it and say so in BOUNDS of tests/support/cache_bounds.py, "
+        "this is kept and may grow: bound it and say so in BOUNDS of tests/support/caches.py, "
         "or name its class in ONE_CALL there, if its objects go with a call"
     )
 

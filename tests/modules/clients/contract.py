@@ -375,3 +375,24 @@ class Contract:
     def test_errors_of_others_are_none_of_the_clients(self, client: Client) -> None:
         assert client.fault(KeyError("x")) is None
         assert client.fault(RuntimeError("x")) is None
+
+
+def ways(client: Client, request: Request) -> Iterator[Callable[[], object]]:
+    """The four ways to ask a client: functions that give the answer, or the list of events."""
+
+    async def asend() -> object:
+        try:
+            return await client.asend(request)
+        finally:
+            await client.aclose()
+
+    async def astream() -> list[object]:
+        try:
+            return [event async for event in client.astream(request)]
+        finally:
+            await client.aclose()
+
+    yield lambda: client.send(request)
+    yield lambda: list(client.stream(request))
+    yield lambda: asyncio.run(asend())
+    yield lambda: asyncio.run(astream())

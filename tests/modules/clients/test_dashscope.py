@@ -14,10 +14,9 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import dashscope
-from modules.clients.contract import Contract
-from modules.clients.ways import ways
+from modules.clients.contract import Contract, ways
 from support.client_scenes import ANSWERS, KEY
-from support.model_server.odd import odd_server
+from support.model_server.http import odd_server
 from support.model_server.server import Answer, Drop, Fails, Malformed, ModelServer, Slow, Status
 from support.providers.types import sdk
 

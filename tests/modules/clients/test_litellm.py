@@ -38,7 +38,7 @@ from modules.clients.openai_form import (
 from support.model_server.server import Answer, HalfCall, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from lazyprompt.modules.client import Client, FaultKind
     from support.model_server.server import Seen
@@ -59,12 +59,6 @@ HIDDEN: dict[tuple[str, str], FaultKind] = {
     ("anthropic", "page"): "cut",
     ("anthropic", "cut"): "connection",  # the first events of Anthropic's say nothing
 }
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 @pytest_asyncio.fixture

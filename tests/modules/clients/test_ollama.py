@@ -17,10 +17,9 @@ from lazyprompt.errors import MediaError, MissingExtraError, ModuleError
 from lazyprompt.messages.msg import Msg, ToolResultBlock
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import ollama
-from modules.clients.contract import Contract
-from modules.clients.ways import ways
+from modules.clients.contract import Contract, ways
 from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE
-from support.model_server.odd import odd_server
+from support.model_server.http import odd_server
 from support.model_server.server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
 
 if TYPE_CHECKING:

@@ -41,7 +41,6 @@ from support.model_server.server import Answer, Cut, Drop, ModelServer, Slow, St
 from support.tiny_model import CHATML, llama_cpp, write_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lazyprompt.modules.client import Client, FaultKind
@@ -54,12 +53,6 @@ STRICT: dict[str, Any] = {
     "required": ["n"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 def client_for(server: ModelServer, provider: str, **settings: Any) -> Client:

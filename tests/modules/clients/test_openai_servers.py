@@ -13,19 +13,12 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
 from modules.clients.openai_form import KEY, PATIENCE, ask, read, settings_for, streamed
-from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from support.model_server.server import ModelServer
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 STRICT = {**OBJECT, "additionalProperties": False}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 @pytest.mark.parametrize(

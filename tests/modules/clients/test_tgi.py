@@ -20,11 +20,10 @@ from lazyprompt.messages.msg import Msg
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import tgi
 from modules.clients import contract
-from modules.clients.contract import Contract
-from modules.clients.ways import ways
+from modules.clients.contract import Contract, ways
 from support.client_scenes import ANSWERS, KEY, TIMEOUT, opened_sockets, until
 from support.model_server.errors import FORMS, REFUSALS
-from support.model_server.odd import odd_server
+from support.model_server.http import odd_server
 from support.model_server.parts import Ask, Event, Refusal, Voice, encoded, pieces
 from support.model_server.server import PATHS, Answer, Drop, Fails, Malformed, ModelServer, Status
 from support.model_server.voices import VOICES

@@ -39,16 +39,8 @@ from modules.clients.openai_form import (
 from support.model_server.server import Answer, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt.modules.client import Client, FaultKind
     from support.model_server.server import Misbehaviour, Seen
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 def client_for(server: ModelServer, **settings: Any) -> Client:

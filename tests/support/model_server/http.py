@@ -5,10 +5,13 @@ from __future__ import annotations
 import select
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.client import responses
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias, cast
+
+from support.serving import Serving
 
 
 class Script(NamedTuple):
@@ -146,3 +149,16 @@ def _head(script: Script) -> bytes:
     fields = {"content-type": script.media_type, **framing, **(script.headers or {})}
     lines = [f"HTTP/1.1 {script.status} {responses.get(script.status, 'Unknown')}"]
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in fields.items()), "", ""]).encode()
+
+
+@contextmanager
+def odd_server(body: bytes, media_type: str = "application/json", status: int = 200) -> Iterator[str]:
+    """Serve one answer, whatever is asked: for what no server should say.
+
+    Yields:
+        The URL of the server.
+    """
+    server = ScriptServer(lambda *_: (Script(status, media_type, (body,)), lambda _: None))
+    with Serving(server):
+        yield f"http://127.0.0.1:{server.server_port}"
+    assert server.errors == []
