@@ -9,18 +9,20 @@ from unittest.mock import patch
 
 import gguf
 import openai
+import pytest
 from gguf import TokenType
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from lazyprompt.errors import EngineError
 from lazyprompt.modules.process import EngineProcess
 from support.engines import QUICK
 from support.tiny_model import CHATML, TOKENS, LlamaCpp, write_model
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from lazyprompt import TrainableModule
@@ -143,3 +145,10 @@ def ask_by(module: TrainableModule, way: str) -> str:
             await module.aclose()
 
     return asyncio.run(asked())
+
+
+def failing(call: Callable[[], object]) -> EngineError:
+    """The error that a call ends with."""
+    with pytest.raises(EngineError) as told:
+        call()
+    return told.value

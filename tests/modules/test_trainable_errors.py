@@ -8,21 +8,12 @@ import pytest
 
 from lazyprompt import TrainableModule
 from lazyprompt.errors import EngineError, ModuleError
-from modules.local_models import ask_by
+from modules.local_models import ask_by, failing
 from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lazyprompt.modules.client import FaultKind
     from support.model_server.server import Misbehaviour
-
-
-def failing(call: Callable[[], object]) -> EngineError:
-    """The error that a call ends with."""
-    with pytest.raises(EngineError) as told:
-        call()
-    return told.value
 
 
 def asked(server: ModelServer, **more: Any) -> TrainableModule:
@@ -50,7 +41,7 @@ def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed:
         module = asked(server)
         for way, expected in (("call", kind), ("stream", streamed), ("acall", kind), ("astream", streamed)):
             server.faults = [fault]
-            error = failing(lambda way=way: ask_by(module, way))  # type: ignore[misc]  # bound now
+            error = failing(lambda way=way: ask_by(module, way))  # bound now
             assert (error.kind, way) == (expected, way)
             assert str(error).startswith("other: ")
             if isinstance(fault, Cut | Ends) and "stream" in way:

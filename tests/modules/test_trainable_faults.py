@@ -17,13 +17,13 @@ import pytest
 from lazyprompt import CallRecord, ChatPrompter, Secret, TrainableModule
 from lazyprompt.errors import EngineError, ModuleError, TokenizerError
 from lazyprompt.modules.process import EngineProcess
-from modules.local_models import WORDS, ask_by
+from modules.local_models import WORDS, ask_by, failing
 from support.engines import QUICK as LITTLE
 from support.engines import eventually, is_free, running, script_engine
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 QUICK: dict[str, Any] = {**LITTLE}
@@ -43,13 +43,6 @@ def local(model: Path, **more: Any) -> TrainableModule:
 
 def port_of(module: TrainableModule) -> int:
     return int(module.url.rpartition(":")[2])
-
-
-def failing(call: Callable[[], object]) -> EngineError:
-    """The error that a call ends with."""
-    with pytest.raises(EngineError) as told:
-        call()
-    return told.value
 
 
 # --- its life

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 import traceback
-from contextlib import aclosing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing, suppress
+from math import inf
 from stat import S_ISSOCK
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+
+import pytest
 
 from lazyprompt._base.secret import Secret
+from lazyprompt.errors import MissingExtraError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.modules.client import Fault, Request, Settings
 from support.model_server.server import (
@@ -21,6 +28,7 @@ from support.model_server.server import (
     HalfCall,
     Malformed,
     Misbehaviour,
+    ModelServer,
     Slow,
     Status,
     Unknown,
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.client import Client, FaultKind
-    from support.model_server.server import ModelServer
+    from support.model_server.server import Seen
 
 KEY = "sk-test-0123456789abcdef"
 PATIENCE = 30.0  # seconds; for what is to happen soon, on a machine that has other things to do
@@ -230,3 +238,102 @@ def closed(before: int) -> bool:
     while open_sockets() > before and monotonic() < until:
         sleep(0.01)
     return open_sockets() <= before
+
+
+def echo(seen: Seen) -> Answer:
+    """An answer that quotes the question."""
+    return Answer(f"you said {seen.body['messages'][0]['content']}")
+
+
+class Shared:
+    """Tests of every client for OpenAI's form. Whoever inherits says which provider, and how its client is made.
+
+    Attributes:
+        provider: The provider whose server is asked.
+        package: The official client.
+        extra: The extra that installs it.
+        retries: How often a thread tries again when fifty share a client.
+        most_sockets: How many sockets a client may open at most.
+    """
+
+    provider: ClassVar[str]
+    package: ClassVar[str]
+    extra: ClassVar[str]
+    retries: ClassVar[int] = 0
+    most_sockets: ClassVar[float] = inf
+
+    def client_for(self, server: ModelServer, **settings: Any) -> Client:
+        raise NotImplementedError
+
+    def content(self, answer: object) -> object:
+        return read(self.provider, answer).content
+
+    def test_a_key_that_a_server_quotes_shows_nowhere(self, server: ModelServer) -> None:
+        server.faults = [Status(400, f"I do not like {KEY} at all")] * 2
+        with closing(self.client_for(server)) as client:
+            for stream in (False, True):
+                error, told = failed(client, ask(), stream=stream)
+                assert told.message == "I do not like *** at all"
+                assert KEY not in shown(error, told, client, settings_for(server, self.provider))
+
+    @pytest.mark.asyncio
+    async def test_closing_a_stream_closes_the_connection(self, server: ModelServer) -> None:
+        server.faults = [Slow(0.0, PATIENCE)] * 2
+        client = self.client_for(server)
+        first_of(client, ask()).close()
+        await (await afirst_of(client, ask())).aclose()
+        await asyncio.to_thread(server.wait_for, 2, PATIENCE / 2)
+        client.close()
+        await client.aclose()
+
+        assert [seen.client_left for seen in server.seen] == [True, True]
+
+    def test_fifty_threads_share_a_client(self) -> None:
+        with (
+            ModelServer(echo, judges=False) as server,
+            closing(self.client_for(server, retries=self.retries)) as client,
+            ThreadPoolExecutor(50) as pool,
+        ):
+            whole = list(pool.map(lambda n: self.content(client.send(ask(f"n {n}"))), range(100)))
+            parts = list(pool.map(lambda n: streamed(client, ask(f"s {n}")).said, range(100)))
+        assert whole == [f"you said n {n}" for n in range(100)]
+        assert parts == [f"you said s {n}" for n in range(100)]
+
+    @pytest.mark.asyncio
+    async def test_a_hundred_tasks_share_a_client_on_no_more_lines_than_there_may_be(self) -> None:
+        with ModelServer(echo, judges=False) as server:
+            client, before = self.client_for(server), open_sockets()
+            whole = await asyncio.gather(*(client.asend(ask(f"n {n}")) for n in range(100)))
+            parts = await asyncio.gather(*(astreamed(client, ask(f"s {n}")) for n in range(100)))
+            assert open_sockets() - before <= self.most_sockets
+            await client.aclose()
+        assert [self.content(each) for each in whole] == [f"you said n {n}" for n in range(100)]
+        assert [each.said for each in parts] == [f"you said s {n}" for n in range(100)]
+
+    def test_closing_leaves_nothing_open_and_what_was_closed_opens_again(self, server: ModelServer) -> None:
+        client, before = self.client_for(server), open_sockets()
+
+        async def ask_once() -> None:
+            inside = open_sockets()
+            await astreamed(client, ask())  # whose connection may be closed, as it is not read to the very end
+            await client.asend(ask())
+            assert open_sockets() > inside
+            await client.aclose()
+            assert await asyncio.to_thread(closed, inside)
+
+        for _ in range(2):
+            streamed(client, ask())
+            client.send(ask())
+            assert open_sockets() > before
+            client.close()
+            assert closed(before)
+            asyncio.run(ask_once())
+        client.close()  # there is nothing left to close
+        assert len(server.seen) == 8
+
+    def test_a_client_that_is_not_installed_names_the_extra(
+        self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, self.package, None)
+        with pytest.raises(MissingExtraError, match=rf"lazyprompt\[{self.extra}\]"):
+            self.client_for(server).send(ask())

@@ -28,6 +28,7 @@ from modules.clients.openai_form import (
     astreamed,
     ataken,
     checked,
+    echo,
     failed,
     first_of,
     read,
@@ -35,13 +36,12 @@ from modules.clients.openai_form import (
     shown,
     streamed,
 )
-from support.model_server.server import Answer, HalfCall, ModelServer, Slow, Status
+from support.model_server.server import HalfCall, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from lazyprompt.modules.client import Client, FaultKind
-    from support.model_server.server import Seen
 
 # Pydantic's, of LiteLLM's own code, which makes errors of the server of them.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -238,12 +238,8 @@ async def test_closing_a_stream_closes_the_connection(server: ModelServer, provi
     assert [seen.client_left for seen in server.seen] == [True, True]
 
 
-def _echo(seen: Seen) -> Answer:
-    return Answer(f"you said {seen.body['messages'][0]['content']}")
-
-
 def test_fifty_threads_share_a_client() -> None:
-    with ModelServer(_echo, judges=False) as server, ThreadPoolExecutor(50) as pool:
+    with ModelServer(echo, judges=False) as server, ThreadPoolExecutor(50) as pool:
         client = client_for(server)
         whole = list(
             pool.map(lambda n: read("litellm", client.send(request_for(content=f"n {n}"))).content, range(100))
@@ -256,7 +252,7 @@ def test_fifty_threads_share_a_client() -> None:
 @pytest.mark.asyncio
 @pytest.mark.usefixtures("closing_all")
 async def test_a_hundred_tasks_share_a_client() -> None:
-    with ModelServer(_echo, judges=False) as server:
+    with ModelServer(echo, judges=False) as server:
         client = client_for(server)
         whole = await asyncio.gather(*(client.asend(request_for(content=f"n {n}")) for n in range(100)))
         parts = await asyncio.gather(*(astreamed(client, request_for(content=f"s {n}")) for n in range(100)))

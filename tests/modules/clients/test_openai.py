@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt._base.secret import Secret
-from lazyprompt.errors import MissingExtraError, ModuleError
+from lazyprompt.errors import ModuleError
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
 from modules.clients.openai_form import (
@@ -21,17 +19,14 @@ from modules.clients.openai_form import (
     KEY,
     PATIENCE,
     WRONG,
+    Shared,
     afailed,
-    afirst_of,
     arrived,
     ask,
     astreamed,
     ataken,
     checked,
-    closed,
     failed,
-    first_of,
-    open_sockets,
     read,
     settings_for,
     shown,
@@ -44,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt.modules.client import Client, FaultKind
-    from support.model_server.server import Misbehaviour, Seen
+    from support.model_server.server import Misbehaviour
 
 CHATS = ("openai", "deepseek", "moonshot", "xai", "siliconflow", "vllm")
 STRICT: dict[str, Any] = {
@@ -58,6 +53,13 @@ STRICT: dict[str, Any] = {
 def client_for(server: ModelServer, provider: str, **settings: Any) -> Client:
     made = settings_for(server, provider, **settings)
     return connect_completions(made, "llama.cpp") if provider == "completions" else connect(made, provider)
+
+
+class TestOpenAIForm(Shared):
+    provider = package = extra = "openai"
+
+    def client_for(self, server: ModelServer, **settings: Any) -> Client:
+        return client_for(server, "openai", **settings)
 
 
 def request_for(provider: str, content: str = "ping", model: str = "m") -> Request:
@@ -176,16 +178,6 @@ def test_refusals_are_recognised_by_each_server_s_words(server: ModelServer, pro
         assert failed(client, request_for(provider, "OVERFLOW"), stream=True)[1].kind == "overflow"
 
 
-def test_a_key_that_a_server_quotes_shows_nowhere(server: ModelServer) -> None:
-    server.faults = [Status(400, f"I do not like {KEY} at all")] * 2
-    settings = settings_for(server, "openai")
-    with closing(connect(settings)) as client:
-        for stream in (False, True):
-            error, told = failed(client, ask(), stream=stream)
-            assert told.message == "I do not like *** at all"
-            assert KEY not in shown(error, told, client, settings)
-
-
 @pytest.mark.parametrize("key", ["sk-\nnew line", "schlüssel", "sk-tab\there"])
 def test_a_key_that_is_none_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(ModuleError) as refused:
@@ -271,68 +263,6 @@ async def test_cancelling_closes_the_connection(server: ModelServer, *, stream: 
     assert server.seen[0].client_left
 
 
-@pytest.mark.asyncio
-async def test_closing_a_stream_closes_the_connection(server: ModelServer) -> None:
-    server.faults = [Slow(0.0, PATIENCE)] * 2
-    client = client_for(server, "openai")
-    first_of(client, ask()).close()
-    await (await afirst_of(client, ask())).aclose()
-    await asyncio.to_thread(server.wait_for, 2, PATIENCE)
-    client.close()
-    await client.aclose()
-
-    assert [seen.client_left for seen in server.seen] == [True, True]
-
-
-def _echo(seen: Seen) -> Answer:
-    return Answer(f"you said {seen.body['messages'][0]['content']}")
-
-
-def test_fifty_threads_share_a_client() -> None:
-    with (
-        ModelServer(_echo, judges=False) as server,
-        closing(client_for(server, "openai")) as client,
-        ThreadPoolExecutor(50) as pool,
-    ):
-        whole = list(pool.map(lambda n: read("openai", client.send(ask(f"n {n}"))).content, range(100)))
-        parts = list(pool.map(lambda n: streamed(client, ask(f"s {n}")).said, range(100)))
-    assert whole == [f"you said n {n}" for n in range(100)]
-    assert parts == [f"you said s {n}" for n in range(100)]
-
-
-@pytest.mark.asyncio
-async def test_a_hundred_tasks_share_a_client() -> None:
-    with ModelServer(_echo, judges=False) as server:
-        client = client_for(server, "openai")
-        whole = await asyncio.gather(*(client.asend(ask(f"n {n}")) for n in range(100)))
-        parts = await asyncio.gather(*(astreamed(client, ask(f"s {n}")) for n in range(100)))
-        await client.aclose()
-    assert [read("openai", each).content for each in whole] == [f"you said n {n}" for n in range(100)]
-    assert [each.said for each in parts] == [f"you said s {n}" for n in range(100)]
-
-
-def test_closing_leaves_nothing_open_and_what_was_closed_opens_again(server: ModelServer) -> None:
-    client, before = client_for(server, "openai"), open_sockets()
-
-    async def ask_once() -> None:
-        inside = open_sockets()
-        await astreamed(client, ask())  # whose connection the client closes, as it does not read to the very end
-        await client.asend(ask())
-        assert open_sockets() > inside
-        await client.aclose()
-        assert await asyncio.to_thread(closed, inside)
-
-    for _ in range(2):
-        streamed(client, ask())
-        client.send(ask())
-        assert open_sockets() > before
-        client.close()
-        assert closed(before)
-        asyncio.run(ask_once())
-    client.close()  # there is nothing left to close
-    assert len(server.seen) == 8
-
-
 def test_no_server_is_a_connection_that_failed() -> None:
     with closing(connect(Settings("http://127.0.0.1:9/v1", Secret(KEY), PATIENCE, 0, {}))) as client:
         _, told = failed(client, ask(), stream=False)
@@ -345,12 +275,6 @@ def test_a_bug_is_no_fault(server: ModelServer) -> None:
         with pytest.raises(TypeError, match="temprature") as wrong:
             client.send(ask(temprature=1))
         assert client.fault(wrong.value) is None
-
-
-def test_a_client_that_is_not_installed_names_the_extra(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r"lazyprompt\[openai\]"):
-        client_for(server, "openai").send(ask())
 
 
 def test_llama_cpp_itself(tmp_path: Path) -> None:
