@@ -50,9 +50,10 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from support.conversations import PNG, Maker
+from support.conversations import PNG
 from support.media import PNG as PNG_BYTES
 from support.media import Site
+from support.paths import TESTS
 
 if TYPE_CHECKING:
     import socket
@@ -337,7 +338,7 @@ def test_f24_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
             [sys.executable, "-c", SAME],
             check=True,
             capture_output=True,
-            cwd=os.path.dirname(sys.modules[Maker.__module__].__file__ or ""),  # noqa: PTH120 - of the helpers
+            cwd=TESTS,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("0", "1")
