@@ -28,9 +28,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+from recorded import record, recorded  # noqa: E402 - the same
+
 from attacks.attacks import attacks, honest  # noqa: E402 - found on the path that is made above
 from attacks.judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, forged, readings  # noqa: E402 - the same
-from recorded import record, recorded  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from browser_helpers import ARGS
 from playwright.sync_api import sync_playwright
-from studio_helpers import Screen, served
+
+from studio.helpers import Screen, served
+from support.browser import ARGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent)]
 
-from cache_bounds import table  # noqa: E402 - found on the path that is made above
 from figures import PAGE, between  # noqa: E402 - the same
 from work import ORDERS, SLOTS, TOOLS, TURNS  # noqa: E402 - the same
 
 from lazyprompt import ChatFormatter, ChatPrompter  # noqa: E402 - the same
 from lazyprompt.messages.tools import ToolSet  # noqa: E402 - the same
+from support.caches import table  # noqa: E402 - found on the path that is made above
 
 if TYPE_CHECKING:
     from collections.abc import Callable

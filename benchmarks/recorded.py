@@ -2,7 +2,7 @@
 
 python benchmarks/forged_turns.py --write    what attacks forge, here and in other libraries
 python benchmarks/templates.py --write       chat templates beside transformers and Jinja
-python benchmarks/modules.py --write         what a module adds to a call
+python benchmarks/module_calls.py --write    what a module adds to a call
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH"))))
 sys.path.insert(1, str(HERE.parent))
 
-from vocabularies import vocabulary_folder  # noqa: E402 - found on the path that is made above
+from support.vocabularies import vocabulary_folder  # noqa: E402 - found on the path that is made above
 
 VOCABULARIES = vocabulary_folder()
 os.environ["TIKTOKEN_CACHE_DIR"] = str(VOCABULARIES)

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from chat_judges import deepseek, templates, tokenizer_in
 from recorded import Templates, record, recorded, span
 
 from lazyprompt import ChatTemplate
 from lazyprompt.errors import TemplateError
+from support.chat_judges import deepseek, templates, tokenizer_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

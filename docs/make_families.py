@@ -96,7 +96,7 @@ class Proof(NamedTuple):
 
 def proofs() -> dict[str, list[Proof]]:
     """What the tests render for each family: the first arguments of each ``Real(...)``."""
-    tree = ast.parse((TESTS / "text" / "test_families.py").read_text(encoding="utf-8"))
+    tree = ast.parse((TESTS / "rendering" / "test_families.py").read_text(encoding="utf-8"))
     names: dict[str, object] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
@@ -140,7 +140,7 @@ def page() -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     beyond = [f"| {models} | {why} |" for models, (_, why) in BEYOND.items()]
-    carriers = runpy.run_path(str(TESTS / "real_templates.py"))
+    carriers = runpy.run_path(str(TESTS / "support" / "real_templates.py"))
     packages = [
         f"- {wanted}" for wanted in (*(row.wanted for row in carriers["PACKAGES"].values()), carriers["FASTCHAT"])
     ]

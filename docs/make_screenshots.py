@@ -24,8 +24,8 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser_helpers import ARGS  # noqa: E402 - found by the line above
-from studio_helpers import PARAMS, Screen, examples, library, served  # noqa: E402 - as above
+from studio.helpers import PARAMS, Screen, examples, library, served  # noqa: E402 - as above
+from support.browser import ARGS  # noqa: E402 - found by the line above
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,8 @@ settings.register_profile("deep", settings.get_profile("dev"), max_examples=1000
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 # Helpers are no test modules, but their asserts are to show values all the same.
-pytest.register_assert_rewrite("browser_helpers", "cli.helpers", "studio_helpers", "tools_helpers")
+for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.helpers", "support.browser"):
+    pytest.register_assert_rewrite(helpers)
 
 
 @pytest.fixture(scope="module", autouse=True)

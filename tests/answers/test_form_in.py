@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from real_templates import _templates as templates_of  # pyright: ignore[reportPrivateUsage]  # their text, uncompiled
 
 from lazyprompt import ResponseParser
 from lazyprompt.answers.forms import FORMS, form_in
+from support.real_templates import _templates as templates_of  # pyright: ignore[reportPrivateUsage]  # their text, uncompiled
 
 # Models' own templates by their names in their packages, and the form; those that show no calls and no thoughts of a
 # model's own are read as Hermes'.

@@ -4,8 +4,8 @@ import itertools
 import pickle
 
 import pytest
-from answer_helpers import EXAMPLES, TOOLS, adds_up, calls, said, streamed
 
+from answers.helpers import EXAMPLES, TOOLS, adds_up, calls, said, streamed
 from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser

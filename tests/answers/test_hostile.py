@@ -5,10 +5,10 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from answer_helpers import calls, said
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers.helpers import calls, said
 from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser

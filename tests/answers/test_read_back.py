@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from answer_helpers import TOOLS, adds_up, calls, said, streamed
-from chat_judges import SPECIAL
-from real_templates import TRL_WHEEL, real_template, wheel
 
+from answers.helpers import TOOLS, adds_up, calls, said, streamed
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.messages.msg import TextBlock
+from support.chat_judges import SPECIAL
+from support.real_templates import TRL_WHEEL, real_template, wheel
 
 ARGUMENTS = {
     "city": 'Köln <b> & "x"\nzwei {y}',

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from answer_helpers import EXAMPLES, adds_up, cut, said, streamed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers.helpers import EXAMPLES, adds_up, cut, said, streamed
 from lazyprompt.answers.forms import FORMS
 from lazyprompt.answers.parser import Delta, ResponseParser
 from lazyprompt.errors import FormatError

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import pytest
-from answer_helpers import TOOLS, calls, said
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers.helpers import TOOLS, calls, said
 from lazyprompt.answers._literals import gemma_object, literal, python_calls
 from lazyprompt.answers.parser import ResponseParser
 

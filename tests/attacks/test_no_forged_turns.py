@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from chat_judges import SPECIAL, deepseek, templates
 from hypothesis import settings
 from tokenizers import Tokenizer
 
@@ -38,6 +37,7 @@ from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.formatters._merge import STYLES
 from lazyprompt.formatters.providers import PROVIDERS
+from support.chat_judges import SPECIAL, deepseek, templates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

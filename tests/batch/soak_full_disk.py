@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from soak_kills import DONE_WITH_REJECTS, outputs, started, write_data
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from batch.soak_kills import DONE_WITH_REJECTS, outputs, started, write_data
 
 ROWS = 30_000
 STOPPED = 1

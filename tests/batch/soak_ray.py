@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import cluster_helpers as scene
-
+import batch.clusters as scene
 from lazyprompt.batch.adapters import columns_map, daft_lines, spark_lines
 from lazyprompt.batch.ray_engine import run_on_ray
 from lazyprompt.batch.run import run_batch

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cluster_helpers import asking, expected, plan, rows, weather
 
+from batch.clusters import asking, expected, plan, rows, weather
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Prompter, Prompty
 from lazyprompt.batch.adapters import ArrowLines, columns_map
 from lazyprompt.batch.render import RowPlan

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
-from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
-from provider_judges import in_order
-from provider_types import MisfitError, fits, many, sdk, strictly
 
 from lazyprompt import AlpacaPrompter, ChatPrompter
 from lazyprompt.batch.forms import FORMS, BatchForm, form_of
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.errors import BatchError, FormatError
 from lazyprompt.formatters.providers import PROVIDERS
+from support.paths import GOLDEN
+from support.providers.judges import in_order
+from support.providers.types import MisfitError, fits, many, sdk, strictly
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "batch_lines.txt"
+LINES = GOLDEN / "batch_lines.txt"
 TOOLS = [
     {
         "type": "function",
@@ -131,7 +131,7 @@ def judge(name: str, line: dict[str, Any]) -> None:
 
 def test_lines_are_what_they_were() -> None:
     """To write the file anew, after looking at the difference: python tests/batch/test_batch_forms.py."""
-    assert written() == GOLDEN.read_text(encoding="utf-8")
+    assert written() == LINES.read_text(encoding="utf-8")
 
 
 def written() -> str:
@@ -259,4 +259,4 @@ def test_forms_are_values_that_travel() -> None:
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(written(), encoding="utf-8")
+    LINES.write_text(written(), encoding="utf-8")

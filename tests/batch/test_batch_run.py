@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from batch_run_helpers import Deadly, SmallPlan, job_of, left, rows_file
 
 from lazyprompt.batch import choice
 from lazyprompt.batch.choice import Choice
@@ -23,6 +22,7 @@ from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.batch.workers import Work
 from lazyprompt.errors import BatchError
 from lazyprompt.tokens.counter import CharTokenCounter
+from support.batch_runs import Deadly, SmallPlan, job_of, left, rows_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from lazyprompt.batch.row import Kind, Row
 
 SPLIT = Limits(requests=400)
-
-
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def numbers(data: bytes) -> list[int]:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from batch_call_helpers import Clocked, all_answered, answer_line, calls_of, lines, rows
-from model_server import Answer, ModelServer, Slow, Status
 
 from lazyprompt import ChatPrompter, TrainableModule
 from lazyprompt.batch import journal as journal_module
@@ -26,14 +24,15 @@ from lazyprompt.batch.run import BatchJob
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import BatchError
 from lazyprompt.tokens.counter import CharTokenCounter
+from support.batch_calls import Clocked, all_answered, answer_line, calls_of, lines, rows
+from support.model_server.server import Answer, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from model_server import Misbehaviour
-
     from lazyprompt.batch.run import Progress
+    from support.model_server.server import Misbehaviour
 
 # Seconds that a request may be late by the server's clock, so that the next seems early.
 _LATE = 0.3

@@ -1,6 +1,6 @@
 """docs/clusters.md, block by block: those that name an engine run where it is installed.
 
-``tests/test_docs.py`` runs the blocks that name none.
+``tests/docs/test_docs.py`` runs the blocks that name none.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.paths import DOCS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 # The engines, and what they import, warn of each other's versions.
 pytestmark = pytest.mark.filterwarnings("default")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "clusters.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [(match[1], match[2], match[3]) for match in BLOCK.finditer(PAGE)]
 PROMPT = 'type: chat\nsystem: Be brief.\ninstruction: "Answer in {language}: {question}"\n'

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from batch_call_helpers import Clocked, all_answered, answer_line, calls_of, rows
-from batch_run_helpers import job_of, left, rows_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from model_server import Status
 
 from lazyprompt.batch.answer_log import AnswerLog
 from lazyprompt.batch.calls import call_batch
@@ -20,6 +16,9 @@ from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.run import run_batch
 from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import BatchError
+from support.batch_calls import Clocked, all_answered, answer_line, calls_of, rows
+from support.batch_runs import job_of, left, rows_file
+from support.model_server.server import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 KINDS = ("null", "true", "0", "-1.5", '"x"', "[]", "[null]", "{}", '{"row": 1}')
 SAME_DIRECTORY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 REJECT = b'{"row": 4, "line": 4, "reason": "late", "data": {}}\n'
-
-
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
-from batch_run_helpers import left
 
 from lazyprompt._base import locks
 from lazyprompt.batch import journal as module
@@ -17,6 +16,7 @@ from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.state import BatchStoppedError, Files
 from lazyprompt.errors import BatchError
+from support.batch_runs import left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
 NO_LIMITS = Limits()
-
-
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class Killed(BaseException):

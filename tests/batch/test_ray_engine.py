@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cluster_helpers import Killer, alone, asking, by_id, expected, job, plan, rows, written
 
+from batch.clusters import Killer, alone, asking, by_id, expected, job, plan, rows, written
 from lazyprompt.batch.choice import Choice
 from lazyprompt.batch.ray_engine import run_on_ray
 from lazyprompt.batch.run import run_batch

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cluster_helpers import job
 
+from batch.clusters import job
 from lazyprompt.batch import shards
 from lazyprompt.batch.ray_engine import ShardLines, run_on_ray, unpacked
 from lazyprompt.batch.rows import RowFile, read_rows, row_file

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from budget_helpers import CHARS, Form, Greedy, Json, said, talk
 
+from budget.helpers import CHARS, Form, Greedy, Json, said, talk
 from lazyprompt import (
     Budget,
     BudgetError,

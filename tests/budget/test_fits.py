@@ -7,13 +7,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from budget_helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected, units
-from conversations import Maker
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from budget.helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected, units
 from lazyprompt import Budget, BudgetError, ChatFormatter, FormatError
 from lazyprompt.messages.openai_form import to_openai
+from support.conversations import Maker
 
 if TYPE_CHECKING:
     from lazyprompt.budget.budget import Policy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from budget_helpers import CHARS, said, talk
 
+from budget.helpers import CHARS, said, talk
 from lazyprompt import Budget, BudgetError, ChatFormatter, ChatPrompter, Msg, OnlineChatModule, messages_from
 
 CALL = {"functionCall": {"id": "1", "name": "f", "args": {}}}

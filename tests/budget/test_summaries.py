@@ -7,8 +7,8 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from budget_helpers import CHARS, Form, Json, said, talk
 
+from budget.helpers import CHARS, Form, Json, said, talk
 from lazyprompt import Budget, BudgetError, Msg
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "prompts"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 QA = ("--instruction", "Answer {question} from {context}.")
 ERROR = "lazyprompt: error: "
 TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}]

@@ -12,12 +12,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from batch_call_helpers import Clocked
 
 from cli.helpers import Ran, fault, write
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.progress import describe
+from support.batch_calls import Clocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

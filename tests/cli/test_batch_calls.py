@@ -9,11 +9,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from batch_call_helpers import Clocked, all_answered, lines, rows
-from client_scenes import KEY
-from model_server import Slow, Status
 
 from cli.helpers import fault, write
+from support.batch_calls import Clocked, all_answered, lines, rows
+from support.client_scenes import KEY
+from support.model_server.server import Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

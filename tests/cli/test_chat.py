@@ -6,17 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine_helpers import eventually, running, tiny_model
-from model_server import Answer, Cut, ModelServer, Slow, Status
 
-from cli.helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
+from cli.helpers import ERROR, TOOLS, Ran, fault, write
 from cli.pseudo_terminal import CTRL_D, SECONDS, OnTerminal
+from support.engines import eventually, running, tiny_model
+from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from model_server import Seen
+    from support.model_server.server import Seen
 
 KEY = "sk-a-secret-that-never-shows"
 # Ollama tells its tokens and thoughts in streams, and asks for no key.
@@ -84,7 +85,7 @@ def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[...
 
 
 def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("谁？\n何时？\n", "--prompt", str(EXAMPLES / "document_qa.yaml"), "--set", "document=文")
+    talk("谁？\n何时？\n", "--prompt", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
     assert [content for role, content in asked(server) if role == "user"] == [
         "文档：\n文\n\n问题：谁？",
         "文档：\n文\n\n问题：何时？",
@@ -92,7 +93,7 @@ def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -
 
 
 def test_input_where_all_slots_are_set(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("hi", "--prompt", str(EXAMPLES / "assistant.yaml"), "--set", "today=2026-11-20")
+    talk("hi", "--prompt", str(PROMPTS / "assistant.yaml"), "--set", "today=2026-11-20")
     assert asked(server)[-1] == ("user", "hi")
     assert "Today is 2026-11-20." in asked(server)[0][1]
 

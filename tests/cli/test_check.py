@@ -15,13 +15,14 @@ import yaml
 
 from cli.helpers import Ran, fault
 from lazyprompt.files.check.check import RULES
+from support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Run = Callable[..., Ran]
 
-HOOKS = Path(__file__).parents[2] / ".pre-commit-hooks.yaml"
+HOOKS = ROOT / ".pre-commit-hooks.yaml"
 WRONG = "system:\nBe kind.\nuser:\n{{ a | lowr }}\n"
 DOUBTFUL = "system:\nBe kind.\nasistant:\nHi.\n"
 RIGHT = "system:\nBe kind.\nuser:\nHi.\n"

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyte
 import pytest
 
-from cli.helpers import EXAMPLES, QA, TOOLS, fault, write
+from cli.helpers import QA, TOOLS, fault, write
 from lazyprompt.prompters.prompter import FORMATS
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,9 +183,9 @@ def test_each_form_is_what_render_gives(run: Run, form: str) -> None:
 
 
 def test_prompt_files_are_looked_at_as_render_takes_them(run: Run) -> None:
-    found: Any = run("inspect", str(EXAMPLES / "translate.yaml"), "--input", "Save?", "--json").json
+    found: Any = run("inspect", str(PROMPTS / "translate.yaml"), "--input", "Save?", "--json").json
     assert found["title"].endswith("translate.yaml")
-    assert found["text"] == run("render", str(EXAMPLES / "translate.yaml"), "--input", "Save?").out.decode()
+    assert found["text"] == run("render", str(PROMPTS / "translate.yaml"), "--input", "Save?").out.decode()
 
 
 def test_the_same_is_wrong_as_for_render(run: Run) -> None:

@@ -6,14 +6,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from model_server import Answer, ModelServer
 
-from cli.helpers import EXAMPLES, Ran, fault, write
+from cli.helpers import Ran, fault, write
 from lazyprompt.cli.file_models import file_model
 from lazyprompt.cli.options import ModelOptions
 from lazyprompt.errors import ModuleError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.modules.sources import SOURCES
+from support.model_server.server import Answer, ModelServer
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -174,7 +175,7 @@ def test_text_alone_is_for_the_input_that_must_be_given(run: Callable[..., Ran],
 def test_text_alone_is_for_the_slot_that_has_no_value(run: Callable[..., Ran]) -> None:
     # As in a chat: a YAML prompt file refused it.
     argv = ("--set", "document=D", "--input", "Q?", "--format", "openai")
-    assert said(run("render", str(EXAMPLES / "document_qa.yaml"), *argv)).endswith("Q?")
+    assert said(run("render", str(PROMPTS / "document_qa.yaml"), *argv)).endswith("Q?")
 
 
 def test_a_thread_is_a_history(run: Callable[..., Ran], order: str, tmp_path: Path) -> None:
@@ -254,7 +255,7 @@ def test_params_and_roots(run: Callable[..., Ran], tmp_path: Path) -> None:
     )
     assert run("render", file, "--param", "m=x", "--root", ".").status == 0
     assert fault(run("render", "--input", "x", "--param", "m=x")).startswith("--param: it is for files whose names end")
-    assert fault(run("render", str(EXAMPLES / "translate.yaml"), "--root", ".")).startswith("--root: it is for files")
+    assert fault(run("render", str(PROMPTS / "translate.yaml"), "--root", ".")).startswith("--root: it is for files")
 
 
 # --- What models are told ------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
+from cli.helpers import QA, TOOLS, Ran, fault, write
 from lazyprompt import AlpacaPrompter, ChatPrompter
 from lazyprompt.cli.main import main
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,14 +159,14 @@ def test_process_without_a_standard_input(run: Callable[..., Ran], monkeypatch: 
 
 
 def test_prompt_file(run: Callable[..., Ran]) -> None:
-    ran = run("render", str(EXAMPLES / "document_qa.yaml"), "--set", "document=合同", "--set", "question=谁？")
+    ran = run("render", str(PROMPTS / "document_qa.yaml"), "--set", "document=合同", "--set", "question=谁？")
     text = ran.out.decode()
     assert text.startswith("<|im_start|>system\n")
     assert text.endswith("文档：\n合同\n\n问题：谁？<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_prompt_file_with_examples(run: Callable[..., Ran]) -> None:
-    made = run("render", str(EXAMPLES / "translate.yaml"), "--format", "openai", stdin=b"Save {x}?\n").json
+    made = run("render", str(PROMPTS / "translate.yaml"), "--format", "openai", stdin=b"Save {x}?\n").json
     said = [turn["content"] for turn in made["messages"]]
     assert said[1:3] == ["Are you sure you want to delete {file_name}?", "确定要删除 {file_name} 吗？"]
     assert said[-1] == "Save {x}?"
@@ -174,7 +175,7 @@ def test_prompt_file_with_examples(run: Callable[..., Ran]) -> None:
 
 def test_prompt_file_with_tools(run: Callable[..., Ran]) -> None:
     given = ("--set", "today=2026-11-20", "--input", "明天北京冷吗？", "--format", "openai")
-    made = run("render", str(EXAMPLES / "assistant.yaml"), *given).json
+    made = run("render", str(PROMPTS / "assistant.yaml"), *given).json
     assert [turn["role"] for turn in made["messages"]] == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert made["tools"][0]["type"] == "function"
 
@@ -192,7 +193,7 @@ def test_options_that_override_a_prompt_file(run: Callable[..., Ran], tmp_path: 
     "option", [("--instruction", ""), ("--user-instruction", "u"), ("--type", "chat"), ("--extra-key", "k")]
 )
 def test_options_that_a_prompt_file_leaves_no_room_for(run: Callable[..., Ran], option: tuple[str, str]) -> None:
-    message = fault(run("render", str(EXAMPLES / "translate.yaml"), *option))
+    message = fault(run("render", str(PROMPTS / "translate.yaml"), *option))
     assert message == f"{option[0]}: the prompt file says that; give one of the two"
 
 

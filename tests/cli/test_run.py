@@ -11,12 +11,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from engine_helpers import eventually, running, tiny_model
-from model_server import Answer, Cut, Malformed, ModelServer, Status
 
-from cli.helpers import ERROR, EXAMPLES, TOOLS, Ran, fault, write
+from cli.helpers import ERROR, TOOLS, Ran, fault, write
 from cli.pseudo_terminal import OnTerminal
 from lazyprompt.modules.sources import SOURCES
+from support.engines import eventually, running, tiny_model
+from support.model_server.server import Answer, Cut, Malformed, ModelServer, Status
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ def test_answer_of_each_source_is_written_to_the_byte(
     [
         ("--input", "hi"),
         ("--instruction", "Answer {question}.", "--user-instruction", "Now.", "--set", "question=who", "--system", ""),
-        (str(EXAMPLES / "assistant.yaml"), "--set", "today=2026-11-20", "--input", "明天北京冷吗？"),
+        (str(PROMPTS / "assistant.yaml"), "--set", "today=2026-11-20", "--input", "明天北京冷吗？"),
         ("--input", "hi", "--history", "h.json", "--tools", "t.json"),
         ("--type", "alpaca", "--instruction", "Add {a}.", "--extra-key", "b", "--set", "a=1", "--set", "b=2"),
     ],

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import tokenizers
-from vocabularies import vocabulary_folder
 
-from cli.helpers import EXAMPLES, QA, TOOLS, Ran, fault, write
+from cli.helpers import QA, TOOLS, Ran, fault, write
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.tokens.openai import TiktokenCounter
+from support.paths import PROMPTS
+from support.vocabularies import vocabulary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -594,7 +595,7 @@ def test_both_commands_take_the_same_prompts(run: Callable[..., Ran]) -> None:
 
 def test_prompt_files_are_counted(run: Callable[..., Ran]) -> None:
     given = ("--set", "today=2026-11-20", "--input", "明天北京冷吗？")
-    found = account(run("tokens", str(EXAMPLES / "assistant.yaml"), *given, "--format", "openai", "--json", *CHARS))
+    found = account(run("tokens", str(PROMPTS / "assistant.yaml"), *given, "--format", "openai", "--json", *CHARS))
     assert found["slots"]["today"] == 10
     assert found["tools"] > 0
     roles = [message["role"] for message in found["messages"]]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from cli.helpers import ERROR, EXAMPLES, QA, TOOLS, Ran, fault, write
+from cli.helpers import ERROR, QA, TOOLS, Ran, fault, write
 from lazyprompt import ChatPrompter
 from lazyprompt.cli.main import main
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +117,7 @@ def test_history_for_alpaca(run: Callable[..., Ran], tmp_path: Path) -> None:
 def test_tools_given_twice(run: Callable[..., Ran], tmp_path: Path) -> None:
     write(tmp_path / "t.json", TOOLS)
     message = fault(
-        run("render", str(EXAMPLES / "assistant.yaml"), "--set", "today=x", "--input", "y", "--tools", "t.json")
+        run("render", str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y", "--tools", "t.json")
     )
     assert message.startswith("--tools: this prompter has the tools get_weather")
 

@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,12 +40,13 @@ from lazyprompt.compat.agentscope import (
 from lazyprompt.errors import BudgetError, FormatError
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.media.resolver import MediaResolver
+from support.paths import EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from types import ModuleType
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 WRAPPERS = {
     "OpenAIChatWrapper": "openai",
     "DashScopeChatWrapper": "dashscope",

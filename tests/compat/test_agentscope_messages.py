@@ -9,7 +9,6 @@ import pickle
 from typing import Any
 
 import pytest
-from vocabularies import vocabulary_folder
 
 from lazyprompt import HistoryError, TiktokenCounter
 from lazyprompt.compat.agentscope import (
@@ -34,6 +33,7 @@ from lazyprompt.compat.agentscope import (
     URLSource,
 )
 from lazyprompt.errors import FormatError
+from support.vocabularies import vocabulary_folder
 
 PICTURE = ImageBlock(type="image", source=URLSource(type="url", url="https://x.org/a.png"))
 CALL = ToolUseBlock(type="tool_use", id="1", name="draw", input={"what": "a cat"})

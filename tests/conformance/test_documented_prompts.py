@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from lazyprompt.files.prompty import Prompty
+from support.paths import SPECIFICATIONS
 
-SPECIFICATION = Path(__file__).parents[3] / "shared" / "cases" / "prompty_documented.json"
+SPECIFICATION = SPECIFICATIONS / "prompty_documented.json"
 OWN = Path(__file__).parent / "own_documented.json"
 CASES: list[dict[str, Any]] = [
     case for path in (SPECIFICATION, OWN) if path.exists() for case in json.loads(path.read_text(encoding="utf-8"))

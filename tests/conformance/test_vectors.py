@@ -8,9 +8,9 @@ import pytest
 
 from conformance.adapter import Adapter
 from conformance.runner import fault, load, seen_by
+from support.paths import SPECIFICATIONS
 
-CASES = Path(__file__).parents[3] / "shared" / "cases"
-SAMPLE = CASES / "prompty_vectors_sample.json"
+SAMPLE = SPECIFICATIONS / "prompty_vectors_sample.json"
 OWN = json.loads((Path(__file__).parent / "own_vectors.json").read_text(encoding="utf-8"))
 GIVEN: dict[str, Any] = (
     json.loads(SAMPLE.read_text(encoding="utf-8")) if SAMPLE.exists() else {"vectors": [], "fixtures": {}}

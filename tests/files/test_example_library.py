@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
-from provider_judges import in_order
-from provider_types import strictly
 
 from lazyprompt import Base64Source, ChatFormatter, ToolUseBlock, URLSource, messages_from
 from lazyprompt.errors import FormatError
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
+from support.paths import LIBRARY
+from support.providers.judges import in_order
+from support.providers.types import strictly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt.messages.msg import Block, Msg
 
-LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
 PATHS = sorted(
     path.relative_to(LIBRARY).as_posix()

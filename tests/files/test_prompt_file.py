@@ -12,11 +12,11 @@ import yaml
 from lazyprompt import AlpacaPrompter, ChatPrompter, PromptFile, PromptFileError
 from lazyprompt.files.prompt_file import FIELDS
 from lazyprompt.files.yaml_nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "prompts"
 TOOL = """\
   - type: function
     function: {name: add, description: Adds., parameters: {type: object, properties: {a: {type: integer}}}}
@@ -207,7 +207,7 @@ def test_file_is_frozen_and_can_be_pickled() -> None:
     assert again.prompter.generate_prompt({"a": 1}) == file.prompter.generate_prompt({"a": 1})
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(PROMPTS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_examples_load(path: Path) -> None:
     prompter = PromptFile.load(path).prompter
     given = {name: f"<{name}>" for name in prompter.slots}
@@ -216,7 +216,7 @@ def test_examples_load(path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert {"assistant", "document_qa", "translate"} <= {path.stem for path in EXAMPLES.glob("*.yaml")}
+    assert {"assistant", "document_qa", "translate"} <= {path.stem for path in PROMPTS.glob("*.yaml")}
 
 
 def test_missing_file(tmp_path: Path) -> None:

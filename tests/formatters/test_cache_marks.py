@@ -8,11 +8,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conversations import Maker
-from formatter_helpers import BYE, HI, IMAGE, KINDS, accepted, answering, call, calling, judged, result
 
+from formatters.helpers import BYE, HI, IMAGE, KINDS, accepted, answering, call, calling, judged, result
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, TextBlock, ThinkingBlock
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import Maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pytest
-from conversations import PNG
-from formatter_helpers import call, result
-from provider_loopback import judge, payload_of
-from provider_types import fits, sdk
-from serving import Serving
 
+from formatters.helpers import call, result
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, MissingExtraError, TokenizerError
 from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
+from support.conversations import PNG
+from support.providers.loopback import judge, payload_of
+from support.providers.types import fits, sdk
+from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,10 +7,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conversations import MP4, PDF, PNG, WAV
-from provider_judges import BROKEN
-from provider_loopback import Loopback, answer_of, refusals
-from provider_types import PROVIDERS, Payload
 
 from lazyprompt import (
     AudioBlock,
@@ -29,6 +25,10 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.matrix import rows
+from support.conversations import MP4, PDF, PNG, WAV
+from support.providers.judges import BROKEN
+from support.providers.loopback import Loopback, answer_of, refusals
+from support.providers.types import PROVIDERS, Payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conversations import MP3
 
 from lazyprompt import (
     AudioBlock,
@@ -27,6 +26,7 @@ from lazyprompt import (
 from lazyprompt.formatters._merge import inert_text
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source
+from support.conversations import MP3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from conversations import MP4, PDF, PNG, WAV
 
 from lazyprompt import (
     AudioBlock,
@@ -31,6 +30,7 @@ from lazyprompt import (
 )
 from lazyprompt.formatters.matrix import HEADERS, Row, row_of, rows
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from support.conversations import MP4, PDF, PNG, WAV
 
 if TYPE_CHECKING:
     from collections.abc import Callable

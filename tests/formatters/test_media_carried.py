@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from conversations import MP3, MP4, PDF, WAV
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     HI,
     IMAGE,
@@ -23,7 +23,6 @@ from formatter_helpers import (
     result,
     said,
 )
-
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -39,6 +38,7 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import MP3, MP4, PDF, WAV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

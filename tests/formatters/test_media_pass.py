@@ -9,8 +9,8 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from conversations import JPEG, PDF
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     HI,
     KINDS,
@@ -25,9 +25,6 @@ from formatter_helpers import (
     result,
     said,
 )
-from media_helpers import PNG as PNG_BYTES
-from media_helpers import Site, served
-
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -40,10 +37,13 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import JPEG, PDF
+from support.media import PNG as PNG_BYTES
+from support.media import Site
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from lazyprompt import Payload
@@ -55,11 +55,6 @@ LOADED = b64encode(PNG_BYTES).decode()
 BLIND = ("ollama", "ollama-generate", "moonshot")
 FETCHING = tuple(name for name in SEES if name not in BLIND)
 PORTRAIT = "https://example.com/a.png"
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 import pytest
-from conversations import PNG
-from formatter_helpers import (
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from formatters.helpers import (
     BYE,
     CALLING,
     HI,
@@ -27,11 +29,9 @@ from formatter_helpers import (
     roles,
     said,
 )
-from hypothesis import example, given
-from hypothesis import strategies as st
-
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, PromptEngine, TextBlock
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import PNG
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from formatter_helpers import KINDS, call, calling, judged, result, said
 
+from formatters.helpers import KINDS, call, calling, judged, result, said
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 

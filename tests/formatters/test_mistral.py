@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversations import PDF, WAV
-from formatter_helpers import answering, call, called, calling, judged, result
 
+from formatters.helpers import answering, call, called, calling, judged, result
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -20,6 +19,7 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters._repair import AFTER_RESULTS
+from support.conversations import PDF, WAV
 
 HI = {"role": "user", "content": "hi"}
 FORMATTER = ChatFormatter("mistral")

@@ -5,10 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from formatter_helpers import BYE, CALLING, HI, answering, call, called, calling, judged, places, reported, result, said
-from provider_types import sdk
 
+from formatters.helpers import (
+    BYE,
+    CALLING,
+    HI,
+    answering,
+    call,
+    called,
+    calling,
+    judged,
+    places,
+    reported,
+    result,
+    said,
+)
 from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from support.providers.types import sdk
 
 QUESTION = Msg("Ann", "Is it raining?", "user")
 WEATHER = {"name": "weather"}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from conversations import JPEG, MP3, MP4, PNG, WAV
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     CALLING,
     HI,
@@ -28,9 +28,6 @@ from formatter_helpers import (
     result,
     said,
 )
-from media_helpers import PNG as PNG_BYTES
-from media_helpers import Site, served
-
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -48,20 +45,18 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import JPEG, MP3, MP4, PNG, WAV
+from support.media import PNG as PNG_BYTES
+from support.media import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt._base.roles import Role
 
 # They take a picture from the user only, not within a tool's result.
 USERS_ONLY = tuple(name for name in SEES if name not in ("anthropic", "openai-responses"))
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama-generate"])

@@ -15,8 +15,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from conversations import PNG, Maker
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     CALLING,
     HI,
@@ -35,9 +35,6 @@ from formatter_helpers import (
     said,
     texts,
 )
-from media_helpers import PNG as PNG_BYTES
-from media_helpers import Site, served
-
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -53,6 +50,10 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import PNG
+from support.media import PNG as PNG_BYTES
+from support.media import Site
+from support.paths import TESTS
 
 if TYPE_CHECKING:
     import socket
@@ -61,11 +62,6 @@ if TYPE_CHECKING:
 
 TWO_CALLS = calling(call("c1"), call("c2", "g"))
 TWO_PICTURES = answering(result("c1", IMAGE), result("c2", PHOTO, name="g"))
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    yield from served(Site())
 
 
 def test_f10_deepseek_keeps_a_message_of_thoughts_alone() -> None:
@@ -324,7 +320,7 @@ def test_f24_a_sound_of_another_type_is_no_crash(provider: str) -> None:
 
 SAME = """
 from random import Random
-from conversations import Maker
+from support.conversations import Maker
 from lazyprompt import ChatFormatter, MultiAgentFormatter
 from lazyprompt.formatters.providers import PROVIDERS
 for kind in (ChatFormatter, MultiAgentFormatter):
@@ -342,7 +338,7 @@ def test_f24_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
             [sys.executable, "-c", SAME],
             check=True,
             capture_output=True,
-            cwd=os.path.dirname(sys.modules[Maker.__module__].__file__ or ""),  # noqa: PTH120 - of the helpers
+            cwd=TESTS,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("0", "1")

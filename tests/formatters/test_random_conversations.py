@@ -6,13 +6,13 @@ from functools import cache
 from random import Random
 
 import pytest
-from conversations import Maker
 from hypothesis import settings
-from provider_judges import in_order
-from provider_types import strictly
 
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter
 from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import Maker
+from support.providers.judges import in_order
+from support.providers.types import strictly
 
 # So many through each formatter of a provider; ``--hypothesis-profile=deep`` has more.
 CONVERSATIONS = max(400, 10 * settings().max_examples)

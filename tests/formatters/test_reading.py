@@ -7,11 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conversations import JPEG, MP3, PDF, PNG, Maker
-from formatter_helpers import BYE, CALLING, HI, KINDS, called, judged, places, said
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formatters.helpers import BYE, CALLING, HI, KINDS, called, judged, places, said
 from lazyprompt import (
     ChatFormatter,
     FormatError,
@@ -26,6 +25,7 @@ from lazyprompt import (
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source
 from lazyprompt.messages.openai_form import to_openai
+from support.conversations import JPEG, MP3, PDF, PNG, Maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from conversations import PNG
-from formatter_helpers import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formatters.helpers import (
     BYE,
     CALLING,
     HI,
@@ -25,13 +27,11 @@ from formatter_helpers import (
     roles,
     said,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
 from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
+from support.conversations import PNG
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from provider_loopback import answer_of
-from provider_types import sdk
 
 from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.formatters.matrix import rows
+from support.providers.loopback import answer_of
+from support.providers.types import sdk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from formatter_helpers import answering, call, calling, judged, result
 
+from formatters.helpers import answering, call, calling, judged, result
 from lazyprompt import ChatFormatter, FormatError, TextBlock, ThinkingBlock
 from lazyprompt.formatters.providers import PROVIDERS
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from formatter_helpers import CALLING, judged
 
+from formatters.helpers import CALLING, judged
 from lazyprompt import ChatFormatter, FormatError
 
 HI = {"role": "user", "content": "hi"}

@@ -9,7 +9,8 @@ from math import log2
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from formatter_helpers import (
+
+from formatters.helpers import (
     BYE,
     CALLING,
     HI,
@@ -24,7 +25,6 @@ from formatter_helpers import (
     result,
     said,
 )
-
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.openai_form import to_openai

@@ -8,10 +8,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from conversations import Maker
 from hypothesis import given
 from hypothesis import strategies as st
-from provider_judges import (
+
+from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter
+from lazyprompt.formatters.profile import HistoryStyle
+from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import Maker
+from support.providers.judges import (
     BITMAP,
     BROKEN,
     CACHED,
@@ -38,12 +42,8 @@ from provider_judges import (
     turns,
 )
 
-from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter
-from lazyprompt.formatters.profile import HistoryStyle
-from lazyprompt.formatters.providers import PROVIDERS
-
 if TYPE_CHECKING:
-    from provider_types import Payload
+    from support.providers.types import Payload
 
 SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
 DECLARED = {"functionDeclarations": [{"name": "a b"}]}

@@ -10,7 +10,6 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import fuzz_root  # noqa: F401 # pyright: ignore[reportUnusedImport] - what is imported below is found by it
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

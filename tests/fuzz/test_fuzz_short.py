@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fuzz_root import ROOT
 
 from fuzz.__main__ import main
 from fuzz.chance import Bytes, said, written
@@ -19,6 +18,7 @@ from fuzz.table import TARGETS
 from fuzz.target import Target
 from fuzz.watch import peak, watched
 from lazyprompt.errors import SlotError
+from support.paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

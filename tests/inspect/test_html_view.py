@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import html5lib
 import pytest
-from browser_helpers import browser, page, watch  # noqa: F401 - fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_server import Answer, ModelServer
 
 from lazyprompt import (
     ApproximateTokenCounter,
@@ -41,6 +39,8 @@ from lazyprompt.inspect.html import look_html, messages_html
 from lazyprompt.inspect.html_page import HUES, INK, PAPER, QUIET, STYLE
 from lazyprompt.inspect.html_slots import numbered
 from lazyprompt.inspect.look import Call, look
+from support.browser import browser, page, watch  # noqa: F401 - fixtures
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from inspected_library import FORMS, INPUTS, cases, faults, share
 
 from lazyprompt import (
     AlpacaPrompter,
@@ -20,6 +19,7 @@ from lazyprompt.errors import LazyPromptError, SafetyError, SlotError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, Look, look
+from support.inspected_library import FORMS, INPUTS, cases, faults, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def kinds(seen: Look) -> list[str]:
 
 
 def test_the_library_is_shown_as_it_is_sent() -> None:
-    """A share of what ``python tests/inspected_library.py`` looks at."""
+    """A share of what ``python tests/support/inspected_library.py`` looks at."""
     assert len(cases()) == len(FORMS) * len(INPUTS)
     some = share(25)
     assert len({case.form for case in some}) == len({form for form, _ in FORMS})

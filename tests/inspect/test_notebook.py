@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,12 @@ from IPython.core.formatters import DisplayFormatter
 
 from lazyprompt import Msg
 from lazyprompt.inspect.notebook import load_ipython_extension, unload_ipython_extension
+from support.paths import EXAMPLES
 
 if TYPE_CHECKING:
     from lazyprompt.inspect.notebook import Shell
 
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "see_the_prompt.ipynb"
+NOTEBOOK = EXAMPLES / "see_the_prompt.ipynb"
 HELLO = Msg("user", "Hello <b>", "user")
 
 

@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.paths import FENCE, ROOT
+
 HERE = Path(__file__).parent
 OURS = "lazyprompt"
-FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 DIFFERS = "**Differs:**"
 

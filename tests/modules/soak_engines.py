@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from engine_helpers import cycles, tiny_model
+from support.engines import cycles, tiny_model
 
 
 def main(number: int) -> int:

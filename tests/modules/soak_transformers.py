@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gguf import GGUFReader
-from local_helpers import MAKES
-from tiny_model import CONTEXT, HEADS, INNER, WIDTH
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, TrainableModule
+from modules.local_models import MAKES
+from support.tiny_model import CONTEXT, HEADS, INNER, WIDTH
 
 if TYPE_CHECKING:
-    from local_helpers import Make
+    from modules.local_models import Make
 
 # What llama.cpp calls the parts of a model, and transformers.
 _NAMES = {

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from model_server import Answer, Cut, Ends, ModelServer, Slow, Status
-from talk_helpers import BARE, KINDS, WAYS, closed, module_of, sent, spoken, weather, words
 
 from lazyprompt import (
     AlpacaPrompter,
@@ -20,80 +18,58 @@ from lazyprompt import (
     TrainableModule,
 )
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[ModelServer]:
-    with ModelServer(judges=False) as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: ModelServer) -> ModelServer:
-    shared.seen.clear()
-    shared.faults = []
-    shared.answer = Answer()
-    return shared
-
-
-@pytest.fixture(params=KINDS)
-def module(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
-    made = module_of(request.param, server)
-    yield made
-    made.close()
+from modules.talks import BARE, KINDS, WAYS, closed, module_of, sent, spoken, weather, words
+from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status
 
 
 def test_each_turn_is_kept_and_sent_with_the_next(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     chat = module.chat()
     assert chat("你好 🙂") == "pong"
-    server.answer = Answer("pong two 🏓")
+    lenient.answer = Answer("pong two 🏓")
     chat("and again?")
     assert words(chat) == [
         *(("user", "你好 🙂"), ("assistant", "pong")),
         *(("user", "and again?"), ("assistant", "pong two 🏓")),
     ]
-    assert all(text in sent(server) for text in ("你好 🙂", "pong", "and again?"))
-    assert "你好" not in sent(server, 0).replace("你好 🙂", "")
+    assert all(text in sent(lenient) for text in ("你好 🙂", "pong", "and again?"))
+    assert "你好" not in sent(lenient, 0).replace("你好 🙂", "")
     assert chat.module is module
     # Another conversation knows nothing of it.
     module.chat()("hi")
-    assert "again" not in sent(server)
+    assert "again" not in sent(lenient)
 
 
 def test_what_every_conversation_begins_with_is_sent_and_not_kept(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     module.prompt(ChatPrompter(system="Be kind."), history=[["before", "all"]])
     chat = module.chat(
         history=[["once", "more"], {"role": "user", "content": "dict"}, Msg("assistant", "msg", "assistant")]
     )
     chat("hi")
-    assert all(text in sent(server) for text in ("Be kind.", "before", "all", "once", "more", "dict", "msg", "hi"))
+    assert all(text in sent(lenient) for text in ("Be kind.", "before", "all", "once", "more", "dict", "msg", "hi"))
     assert [text for _, text in words(chat)] == ["once", "more", "dict", "msg", "hi", "pong"]
 
 
 def test_a_prompter_with_slots_keeps_what_the_user_said(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     module.prompt(ChatPrompter({"system": "Answer in {lang}.", "user": "Of {topic}: "}))
     chat = module.chat()
     chat({"lang": "Dutch", "topic": "tea", "input": "how long?"})
     chat({"lang": "German", "topic": "rice", "input": "and this?"})
     assert [text for role, text in words(chat) if role == "user"] == ["Of tea: how long?", "Of rice: and this?"]
-    assert "Answer in German." in sent(server)
-    assert "Dutch" not in sent(server)
+    assert "Answer in German." in sent(lenient)
+    assert "Dutch" not in sent(lenient)
     with pytest.raises(SlotError):
         chat("which slot?")
     assert len(chat.history) == 4
 
 
 def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     """It ran three times, and what the history kept was not what had been sent."""
     fetched: list[str] = []
@@ -107,16 +83,16 @@ def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(
     assert list(chat.stream("two?"))
     assert fetched == ["page 0", "page 1"]
     assert [text for role, text in words(chat) if role == "user"] == ["one? (page 0)", "two? (page 1)"]
-    assert all(text in sent(server) for text in ("one? (page 0)", "two? (page 1)"))
+    assert all(text in sent(lenient) for text in ("one? (page 0)", "two? (page 1)"))
 
 
 def test_the_turn_of_a_reply_goes_on_as_history(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     reply = module("one?", history=[["zero", "0"]])
     assert [(each.role, each.text) for each in reply.turn] == [("user", "one?"), ("assistant", "pong")]
     module("two?", history=reply.turn)
-    assert "one?" in sent(server)
+    assert "one?" in sent(lenient)
 
 
 def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule | TrainableModule) -> None:
@@ -130,19 +106,19 @@ def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule
     assert chat.history is before
 
 
-def test_tools_out_of_an_iterator_are_offered(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
+def test_tools_out_of_an_iterator_are_offered(module: OnlineChatModule | TrainableModule, lenient: ModelServer) -> None:
     """A call reads them twice, and the second time there were none."""
     module("hi", tools=(tool for tool in [weather]))
-    assert "weather" in json.dumps(server.seen[-1].body)
+    assert "weather" in json.dumps(lenient.seen[-1].body)
 
 
 def test_tools_of_a_conversation_are_offered_in_each_turn(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     chat = module.chat(tools=(tool for tool in [weather]))  # an iterator is at its end after the first turn
     chat("hi")
     chat("again")
-    for seen in server.seen:
+    for seen in lenient.seen:
         assert "weather" in json.dumps(seen.body)
     with pytest.raises(ToolsError):
         module.chat(tools=[{"name": "weather"}])
@@ -152,30 +128,30 @@ def test_tools_of_a_conversation_are_offered_in_each_turn(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_all_ways_keep_a_turn_and_none_that_failed(
-    module: OnlineChatModule | TrainableModule, server: ModelServer, way: str
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer, way: str
 ) -> None:
     chat = module.chat()
-    server.answer = Answer("so far so good")
+    lenient.answer = Answer("so far so good")
     for fault in (Status(500), Cut(), Ends()):
-        server.faults = [fault]
+        lenient.faults = [fault]
         with pytest.raises((EngineError, ModuleError)):
             spoken(chat, way)
         assert chat.history == ()
     spoken(chat, way, "one")
     kept = chat.history
-    server.answer = Answer("")
+    lenient.answer = Answer("")
     with pytest.raises((EngineError, ModuleError)) as told:
         spoken(chat, way, "two")
     assert told.value.kind == "empty"
     assert chat.history is kept
-    server.answer = Answer("three")
+    lenient.answer = Answer("three")
     spoken(chat, way, "two")
     assert words(chat) == [("user", "one"), ("assistant", "so far so good"), ("user", "two"), ("assistant", "three")]
-    assert [text for text in ("one", "so far so good", "two") if text not in sent(server)] == []
+    assert [text for text in ("one", "so far so good", "two") if text not in sent(lenient)] == []
 
 
-def test_a_stream_is_kept_at_its_end_alone(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
-    server.answer = Answer("one two three four")
+def test_a_stream_is_kept_at_its_end_alone(module: OnlineChatModule | TrainableModule, lenient: ModelServer) -> None:
+    lenient.answer = Answer("one two three four")
     chat = module.chat()
     stream = chat.stream("never begun")
     stream.close()
@@ -190,11 +166,11 @@ def test_a_stream_is_kept_at_its_end_alone(module: OnlineChatModule | TrainableM
 
 
 def test_a_stream_that_is_cancelled_is_not_kept(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     chat = module.chat()
-    server.answer = Answer("one two three four five six seven eight")
-    server.faults = [Slow(first=0.0, between=0.3)]
+    lenient.answer = Answer("one two three four five six seven eight")
+    lenient.faults = [Slow(first=0.0, between=0.3)]
 
     async def cancelled() -> None:
         async def read() -> None:
@@ -213,27 +189,27 @@ def test_a_stream_that_is_cancelled_is_not_kept(
     assert chat.history == ()
 
 
-def test_a_budget_trims_what_is_sent_and_not_what_is_kept(server: ModelServer) -> None:
+def test_a_budget_trims_what_is_sent_and_not_what_is_kept(lenient: ModelServer) -> None:
     for kind in KINDS:
-        module = module_of(kind, server, budget=Budget(400, CharTokenCounter())).prompt(BARE)
+        module = module_of(kind, lenient, budget=Budget(400, CharTokenCounter())).prompt(BARE)
         chat = module.chat()
         for turn in range(8):
-            server.answer = Answer(f"answer {turn} ".ljust(60, "a"))
+            lenient.answer = Answer(f"answer {turn} ".ljust(60, "a"))
             chat(f"question {turn} ".ljust(60, "q"))
         assert len(chat.history) == 16
         assert "question 0" in chat.history[0].text
-        assert "question 7" in sent(server)
-        assert "question 0" not in sent(server)
+        assert "question 7" in sent(lenient)
+        assert "question 0" not in sent(lenient)
         module.close()
 
 
-def test_values_that_are_fixed_for_a_chat(module: OnlineChatModule | TrainableModule, server: ModelServer) -> None:
+def test_values_that_are_fixed_for_a_chat(module: OnlineChatModule | TrainableModule, lenient: ModelServer) -> None:
     # Once each turn had to give them all again.
     module.prompt(ChatPrompter("Answer from: {context}", system=""), [["Hello", "Hi"]])
     chat = module.chat(values={"context": "We open at nine."})
     chat("When?")
     chat({"input": "And then?", "context": "Closed."})
-    sent_texts = [json.dumps(each.body) for each in server.seen[-2:]]
+    sent_texts = [json.dumps(each.body) for each in lenient.seen[-2:]]
     assert ["We open at nine." in text for text in sent_texts] == [True, False]
     assert all("Hello" in text for text in sent_texts)
     assert words(chat)[::2] == [("user", "When?"), ("user", "And then?")]

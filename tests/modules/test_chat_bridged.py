@@ -8,10 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from local_helpers import MAKES, Make, posted, served
-from model_server import Answer, ModelServer
-from serving import Serving
-from talk_helpers import BARE, TOOL_TEMPLATE, WAYS, spoken, weather
 
 from lazyprompt import (
     Budget,
@@ -22,24 +18,15 @@ from lazyprompt import (
 )
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.bridged import Bridged
+from modules.local_models import MAKES, Make, posted, served
+from modules.talks import BARE, TOOL_TEMPLATE, WAYS, spoken, weather
+from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[ModelServer]:
-    with ModelServer(judges=False) as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: ModelServer) -> ModelServer:
-    shared.seen.clear()
-    shared.faults = []
-    shared.answer = Answer()
-    return shared
+    from support.model_server.server import ModelServer
 
 
 # Words that come in other tokens than a tokenizer makes of them: "ab" is one to it, and two to the model.
@@ -213,15 +200,15 @@ def test_where_the_layout_does_not_go_on_it_is_the_plain_way(
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
-def test_ids_are_asked_for_as_each_engine_is_asked(server: ModelServer, make: Make, name: str) -> None:
+def test_ids_are_asked_for_as_each_engine_is_asked(lenient: ModelServer, make: Make, name: str) -> None:
     # The server gives none, as an old engine would: it goes on in the plain way.
     module = TrainableModule(
-        "m", engine=name, url=server.url("completions"), chat_template=make.template, tokenizer=make.tokenizer()
+        "m", engine=name, url=lenient.url("completions"), chat_template=make.template, tokenizer=make.tokenizer()
     ).prompt(BARE)
     chat = module.chat()
     chat("hi")
     chat("again")
-    for seen in server.seen:
+    for seen in lenient.seen:
         assert seen.body["return_token_ids"] is True
         assert seen.body["prompt"][0] == make.tokenizer().token_to_id("<|im_start|>")
     assert len(chat.history) == 4

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from local_helpers import MAKES
-from model_server import Answer, ModelServer
-from talk_helpers import KINDS, TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
 
 from lazyprompt import (
     ChatPrompter,
@@ -23,33 +20,11 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.errors import HistoryError, ModuleError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from modules.local_models import MAKES
+from modules.talks import TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
+from support.model_server.server import Answer, ModelServer
 
 CALLED = ToolUseBlock("c1", "clock", {})
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[ModelServer]:
-    with ModelServer(judges=False) as made:
-        yield made
-
-
-@pytest.fixture
-def server(shared: ModelServer) -> ModelServer:
-    shared.seen.clear()
-    shared.faults = []
-    shared.answer = Answer()
-    return shared
-
-
-@pytest.fixture(params=KINDS)
-def module(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
-    made = module_of(request.param, server)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(
@@ -70,19 +45,19 @@ def module(request: pytest.FixtureRequest, server: ModelServer) -> Iterator[Onli
 )
 @pytest.mark.parametrize("way", ["call", "stream"])
 def test_calls_in_the_text_of_a_local_model_come_back_with_their_results(
-    server: ModelServer, form: str, call: str, again: str, way: str
+    lenient: ModelServer, form: str, call: str, again: str, way: str
 ) -> None:
-    module = local_of(server, markers=form)
+    module = local_of(lenient, markers=form)
     chat = module.chat(tools=[weather])
-    server.answer = Answer(call)
+    lenient.answer = Answer(call)
     reply = spoken(chat, way, "How is the weather?")
     (asked,) = reply.tool_calls
     assert (asked.name, asked.input, str(reply), reply.finish) == ("weather", {"city": "Köln"}, "", "tool_calls")
     chat.add_result(asked, {"rain": True, "mm": 3})
-    server.answer = Answer("It rains.")
+    lenient.answer = Answer("It rains.")
     assert spoken(chat, way, None) == "It rains."
-    assert again in sent(server)
-    assert '{"rain": true, "mm": 3}' in sent(server)
+    assert again in sent(lenient)
+    assert '{"rain": true, "mm": 3}' in sent(lenient)
     assert [message.role for message in chat.history] == ["user", "assistant", "tool", "assistant"]
     module.close()
 
@@ -103,24 +78,26 @@ MISTRAL_TEMPLATE = (
         '[TOOL_CALLS]weather[ARGS]{"city": "Köln"}</s>',
     ],
 )
-def test_calls_of_a_mistral_are_read_and_shown_as_its_template_has_it(server: ModelServer, call: str, way: str) -> None:
-    module = local_of(server, chat_template=MISTRAL_TEMPLATE)
+def test_calls_of_a_mistral_are_read_and_shown_as_its_template_has_it(
+    lenient: ModelServer, call: str, way: str
+) -> None:
+    module = local_of(lenient, chat_template=MISTRAL_TEMPLATE)
     chat = module.chat(tools=[weather])
-    server.answer = Answer(call)
+    lenient.answer = Answer(call)
     (asked,) = spoken(chat, way, "How is it?").tool_calls
     assert (asked.name, asked.input) == ("weather", {"city": "Köln"})
     chat.add_result(asked, "rain")
-    server.answer = Answer("It rains.")
+    lenient.answer = Answer("It rains.")
     spoken(chat, way, None)
     shown = '[TOOL_CALLS]{"name": "weather", "arguments": {"city": "Köln"}}</s>[TOOL_RESULTS]rain[/TOOL_RESULTS]'
-    assert sent(server) == f"[INST]How is it?[/INST]{shown}"
+    assert sent(lenient) == f"[INST]How is it?[/INST]{shown}"
     module.close()
 
 
-def test_results_are_shown_as_the_models_template_shows_them(server: ModelServer) -> None:
-    module = local_of(server, chat_template=TOOL_TEMPLATE)
+def test_results_are_shown_as_the_models_template_shows_them(lenient: ModelServer) -> None:
+    module = local_of(lenient, chat_template=TOOL_TEMPLATE)
     chat = module.chat(tools=[weather])
-    server.answer = Answer(
+    lenient.answer = Answer(
         'Let me see.<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'
         '<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
     )
@@ -128,7 +105,7 @@ def test_results_are_shown_as_the_models_template_shows_them(server: ModelServer
     assert str(reply) == "Let me see."
     for call, said in zip(reply.tool_calls, ("rain", "sun"), strict=True):
         chat.add_result(call, said)
-    server.answer = Answer("Rain and sun.")
+    lenient.answer = Answer("Rain and sun.")
     chat()
     calls = [
         {"id": str(at), "type": "function", "function": {"name": "weather", "arguments": {"city": city}}}
@@ -140,19 +117,19 @@ def test_results_are_shown_as_the_models_template_shows_them(server: ModelServer
         {"role": "tool", "content": "rain", "tool_call_id": "0"},
         {"role": "tool", "content": "sun", "tool_call_id": "1"},
     ]
-    assert sent(server) == ChatTemplate.load(TOOL_TEMPLATE).render(messages, tools=[weather]).text
+    assert sent(lenient) == ChatTemplate.load(TOOL_TEMPLATE).render(messages, tools=[weather]).text
     module.close()
 
 
-def test_results_of_calls_at_a_provider_go_back_to_it(server: ModelServer) -> None:
-    module = module_of("online", server)
+def test_results_of_calls_at_a_provider_go_back_to_it(lenient: ModelServer) -> None:
+    module = module_of("online", lenient)
     chat = module.chat(tools=[weather])
-    server.answer = Answer("", calls=(("call_1", "weather", {"city": "Köln"}),))
+    lenient.answer = Answer("", calls=(("call_1", "weather", {"city": "Köln"}),))
     reply = chat("How is it?")
     chat.add_result(reply.tool_calls[0], "rain")
-    server.answer = Answer("It rains.")
+    lenient.answer = Answer("It rains.")
     chat()
-    *_, asked, told = server.seen[-1].body["messages"]
+    *_, asked, told = lenient.seen[-1].body["messages"]
     assert asked["tool_calls"][0]["id"] == told["tool_call_id"] == "call_1"
     assert told["content"] == "rain"
     assert not any(message.role == "user" for message in chat.history[1:])
@@ -210,11 +187,11 @@ THINKS = MAKES["chatml"].template.replace("assistant\n{% endif", "assistant\n<th
 )
 @pytest.mark.parametrize("way", ["call", "stream"])
 def test_thoughts_are_told_apart_whoever_opened_them(
-    server: ModelServer, template: str, answer: str, thinking: str, text: str, way: str
+    lenient: ModelServer, template: str, answer: str, thinking: str, text: str, way: str
 ) -> None:
-    module = local_of(server, chat_template=template)
+    module = local_of(lenient, chat_template=template)
     chat = module.chat()
-    server.answer = Answer(answer)
+    lenient.answer = Answer(answer)
     if not text:
         with pytest.raises(ModuleError) as told:
             spoken(chat, way, "what of <think>?")
@@ -224,22 +201,22 @@ def test_thoughts_are_told_apart_whoever_opened_them(
     reply = spoken(chat, way, "what of <think>?")
     assert (reply.thinking.strip(), reply.strip()) == (thinking, text)
     spoken(chat, way, "and now?")
-    assert "so" not in sent(server).replace("so\n</think>", "") or template is THINKS
+    assert "so" not in sent(lenient).replace("so\n</think>", "") or template is THINKS
     module.close()
 
 
 def test_the_users_part_of_the_instruction_is_not_said_again_behind_results(
-    module: OnlineChatModule | TrainableModule, server: ModelServer
+    module: OnlineChatModule | TrainableModule, lenient: ModelServer
 ) -> None:
     # Once each result was followed by the question, or the call failed for want of its value.
     module.prompt(ChatPrompter({"system": "Be brief.", "user": "Asked: {q}"}, system=""))
     chat = module.chat([Msg("user", "Asked: When?", "user"), Msg("assistant", [CALLED], "assistant")])
     chat.add_result(CALLED, "9:30")
     chat()
-    assert json.dumps(server.seen[-1].body).count("Asked: ") == 1
+    assert json.dumps(lenient.seen[-1].body).count("Asked: ") == 1
     asked = [*chat.history[:3]]
     assert module({"q": "When?"}, asked) == "pong"
-    assert json.dumps(server.seen[-1].body).count("Asked: ") == 1
+    assert json.dumps(lenient.seen[-1].body).count("Asked: ") == 1
     assert module({"q": "And then?"}, asked) == "pong"
-    assert json.dumps(server.seen[-1].body).count("Asked: ") == 2
+    assert json.dumps(lenient.seen[-1].body).count("Asked: ") == 2
     assert [each.role for each in chat.history] == ["user", "assistant", "tool", "assistant"]

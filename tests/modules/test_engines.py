@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import ModelServer
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
+from support.model_server.server import ModelServer
 
 ALL = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 SERVER = llamacpp_server.__file__

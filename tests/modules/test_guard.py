@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from engine_helpers import SECONDS, eventually, python, running, said, spawned
 
 from lazyprompt.modules import guard
+from support.engines import SECONDS, eventually, python, running, said, spawned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

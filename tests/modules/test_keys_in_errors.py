@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from model_server_http import Script
-from model_server_http import ScriptServer as Server
-from online_scenes import LITELLM, ways
-from serving import Serving
 
 from lazyprompt import OnlineChatModule, Secret, TrainableModule
 from lazyprompt.errors import LazyPromptError
+from modules.online_scenes import LITELLM, ways
+from support.model_server.http import Script
+from support.model_server.http import ScriptServer as Server
+from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

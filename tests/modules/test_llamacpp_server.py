@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import openai
 import pytest
 import urllib3
-from engine_helpers import BOS, EOS, QUICK, SECONDS, model_with_bos, python, said, spawned, tiny_model, tokenizer
 
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.process import EngineProcess
+from support.engines import BOS, EOS, QUICK, SECONDS, model_with_bos, python, said, spawned, tiny_model, tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

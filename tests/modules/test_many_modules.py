@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from model_server import ModelServer
-from online_scenes import FEW, LITELLM, as_sent, close_all, marked, module, written
 
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
+from modules.online_scenes import FEW, LITELLM, as_sent, close_all, marked, module, written
+from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,24 +9,6 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import WEATHER
-from model_server import Answer, ModelServer
-from online_scenes import (
-    ASKED,
-    FEW,
-    LITELLM,
-    NAMES,
-    PROMPTER,
-    as_sent,
-    close_all,
-    common_for,
-    looped,
-    module,
-    said,
-    settings_in,
-    ways,
-    written,
-)
 
 from lazyprompt import (
     AlpacaPrompter,
@@ -37,9 +19,26 @@ from lazyprompt import (
     TemplateError,
     ToolResultBlock,
 )
+from modules.online_scenes import (
+    ASKED,
+    FEW,
+    LITELLM,
+    NAMES,
+    PROMPTER,
+    as_sent,
+    common_for,
+    looped,
+    module,
+    said,
+    settings_in,
+    ways,
+    written,
+)
+from support.client_scenes import WEATHER
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
@@ -70,13 +69,6 @@ ADDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         ("deepseek", "moonshot", "xai", "vllm"), ({}, {"stream": True, "stream_options": {"include_usage": True}})
     ),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-        close_all()
 
 
 def weather(city: str, days: int) -> str:

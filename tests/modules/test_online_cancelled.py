@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import TIMEOUT, opened_sockets, until
-from model_server import Answer, Slow, Status
-from online_scenes import ASKED, CLIENTS, FEW, LITELLM, Counted, close_all, looped, module
 
 from lazyprompt import ModuleError
 from lazyprompt.modules.clients._opened import Opened
+from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, Counted, close_all, looped, module
+from support.client_scenes import TIMEOUT, opened_sockets, until
+from support.model_server.server import Answer, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,26 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import KEY, TIMEOUT, WHOLE
-from model_server import (
+
+from lazyprompt import ModuleError, OnlineChatModule
+from lazyprompt.modules.sources import SOURCES
+from modules.online_scenes import (
+    ASKED,
+    CLIENTS,
+    FEW,
+    LITELLM,
+    MODELS,
+    NAMES,
+    PROMPTER,
+    TWO_WAYS,
+    close_all,
+    module,
+    said,
+    ways,
+)
+from support.client_scenes import KEY, TIMEOUT, WHOLE
+from support.model_server.http import odd_server
+from support.model_server.server import (
     PATHS,
     Answer,
     Cut,
@@ -30,29 +48,11 @@ from model_server import (
     Status,
     Unknown,
 )
-from odd_server import odd_server
-from online_scenes import (
-    ASKED,
-    CLIENTS,
-    FEW,
-    LITELLM,
-    MODELS,
-    NAMES,
-    PROMPTER,
-    TWO_WAYS,
-    close_all,
-    module,
-    said,
-    ways,
-)
-
-from lazyprompt import ModuleError, OnlineChatModule
-from lazyprompt.modules.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from model_server import Seen
+    from support.model_server.server import Seen
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
 EACH = pytest.mark.parametrize("source", CLIENTS)

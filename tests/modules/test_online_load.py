@@ -10,22 +10,22 @@ import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Lock
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from client_scenes import KEY, TIMEOUT, until
-from model_server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
-from online_scenes import ASKED, FEW, LITELLM, Counted, close_all, looped, marked, module
 
 from lazyprompt import ModuleError, OnlineChatModule
+from modules.online_scenes import ASKED, FEW, LITELLM, Counted, close_all, looped, marked, module
+from support.client_scenes import KEY, TIMEOUT, until
+from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
+from support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from model_server import Seen
+    from support.model_server.server import Seen
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
 SOME = pytest.mark.parametrize("source", FEW)
@@ -122,7 +122,7 @@ def test_of_a_thousand_calls_in_a_loop_none_is_lost_or_doubled() -> None:
 _SERVE = """
 import sys
 sys.path.insert(0, {tests!r})
-from model_server import ModelServer, Slow
+from support.model_server.server import ModelServer, Slow
 with ModelServer(judges=False) as server:
     server.faults = lambda _: Slow(first=1.0)
     print(server.url({source!r}), flush=True)
@@ -133,7 +133,7 @@ with ModelServer(judges=False) as server:
 @contextmanager
 def served_elsewhere(source: str) -> Iterator[str]:
     """The address of a slow server in a process of its own, whose threads take no time from ours."""
-    script = _SERVE.format(tests=str(Path(__file__).parents[1]), source=source)
+    script = _SERVE.format(tests=str(TESTS), source=source)
     pipe = subprocess.PIPE
     started = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - ours
     with started as server:

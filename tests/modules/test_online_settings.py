@@ -11,23 +11,6 @@ from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import KEY
-from model_server import ModelServer
-from online_scenes import (
-    ASKED,
-    COMMON,
-    FEW,
-    LITELLM,
-    NAMES,
-    OTHERS,
-    PROMPTER,
-    close_all,
-    common_for,
-    module,
-    settings_in,
-    ways,
-    written,
-)
 
 from lazyprompt import (
     Budget,
@@ -41,22 +24,29 @@ from lazyprompt import (
     ThinkingBlock,
 )
 from lazyprompt.modules.sources import SOURCES, Source
+from modules.online_scenes import (
+    ASKED,
+    COMMON,
+    FEW,
+    LITELLM,
+    NAMES,
+    OTHERS,
+    PROMPTER,
+    common_for,
+    module,
+    settings_in,
+    ways,
+    written,
+)
+from support.client_scenes import KEY
+from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt.modules.client import Client, Settings
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-        close_all()
 
 
 @ALL

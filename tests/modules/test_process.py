@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 
 import openai
 import pytest
-from engine_helpers import (
+
+from lazyprompt._base.secret import Secret
+from lazyprompt.errors import EngineError
+from lazyprompt.modules import process as engines
+from lazyprompt.modules._engine_log import advice, how, tail
+from lazyprompt.modules.engines import ENGINES
+from lazyprompt.modules.process import EngineProcess
+from support.engines import (
     QUICK,
     SECONDS,
     SILENT,
@@ -31,29 +38,12 @@ from engine_helpers import (
     said,
     script_engine,
     spawned,
-    tiny_model,
 )
-from serving import Serving
-
-from lazyprompt._base.secret import Secret
-from lazyprompt.errors import EngineError
-from lazyprompt.modules import process as engines
-from lazyprompt.modules._engine_log import advice, how, tail
-from lazyprompt.modules.engines import ENGINES
-from lazyprompt.modules.process import EngineProcess
+from support.paths import TESTS
+from support.serving import Serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt.modules.engines import Engine
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Iterator[Path]:
-    """A model, of which nothing is left running in the end."""
-    made = tiny_model(tmp_path)
-    yield made
-    assert eventually(lambda: not running(made))
 
 
 @pytest.fixture(autouse=True)
@@ -487,7 +477,7 @@ def test_a_signal_in_mid_answer_ends_it_too(model: Path, number: signal.Signals)
 STARTING = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from engine_helpers import SILENT, script_engine
+from support.engines import SILENT, script_engine
 from lazyprompt.modules.process import EngineProcess
 EngineProcess(script_engine(SILENT), sys.argv[1]).start()
 """
@@ -497,7 +487,7 @@ EngineProcess(script_engine(SILENT), sys.argv[1]).start()
 def test_it_ends_where_the_program_is_interrupted_while_it_starts(
     model: Path, temporary: Path, number: signal.Signals
 ) -> None:
-    helpers = str(Path(__file__).parents[1])
+    helpers = str(TESTS)
     with spawned(python("-c", STARTING, str(model), helpers)) as program:
         assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.glob("*.log")))
         program.send_signal(number)
@@ -511,7 +501,7 @@ def test_it_ends_where_the_program_is_interrupted_while_it_starts(
 
 def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Path, temporary: Path) -> None:
     ours, theirs = pty.openpty()
-    helpers = str(Path(__file__).parents[1])
+    helpers = str(TESTS)
     shown = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         with closing(os.fdopen(theirs, "wb")) as other:

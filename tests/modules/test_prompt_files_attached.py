@@ -6,15 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from model_server import Answer, ModelServer
-from talk_helpers import KINDS, module_of, sent
 
 from lazyprompt import Msg, TemplateError, ToolResultBlock, ToolUseBlock
 from lazyprompt.files.prompty import Prompty
+from modules.talks import KINDS, module_of, sent
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lazyprompt._base.roles import Role
 
 FILE = """---
@@ -27,12 +25,6 @@ Speak {{ language }}.
 user:
 {{ q }}"""
 GIVEN = {"language": "Dutch", "q": "user:\nWhere?"}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as made:
-        yield made
 
 
 @pytest.mark.parametrize("kind", KINDS)

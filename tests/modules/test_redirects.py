@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from model_server_http import Script, ScriptServer
-from online_scenes import LITELLM, ways
-from serving import Serving
 
 from lazyprompt import OnlineChatModule, TrainableModule
 from lazyprompt.errors import EngineError, ModuleError
 from lazyprompt.modules.sources import SOURCES
+from modules.online_scenes import LITELLM, ways
+from support.model_server.http import Script, ScriptServer
+from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import TIMEOUT, said_by, said_in, until
-from model_server import Answer, Ends, ModelServer, Slow
-from online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module
 
 from lazyprompt import AsyncReplyStream, Delta, ModuleError, Reply, ReplyStream
+from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module
+from support.client_scenes import TIMEOUT, said_by, said_in, until
+from support.model_server.server import Answer, Ends, ModelServer, Slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from model_server import Answer, HalfCall, ModelServer
-from online_scenes import ASKED, FEW, LITELLM, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from lazyprompt import FormatError, ModuleError
 from lazyprompt.modules.structured import Structure
+from modules.online_scenes import ASKED, FEW, LITELLM, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
+from support.model_server.server import Answer, HalfCall, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

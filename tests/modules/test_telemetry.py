@@ -8,9 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from client_scenes import KEY, TIMEOUT, until
-from model_server import Answer, Cut, ModelServer, Slow, Status
-from online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module, ways
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -20,6 +17,9 @@ from pydantic import BaseModel
 
 from lazyprompt import CallRecord, ModuleError, Reply
 from lazyprompt.modules import telemetry
+from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module, ways
+from support.client_scenes import KEY, TIMEOUT, until
+from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

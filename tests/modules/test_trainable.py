@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from local_helpers import MAKES, WORDS, posted, received, served
-from tiny_model import LlamaCpp
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers, TrainableModule
+from modules.local_models import MAKES, WORDS, posted, received, served
+from support.tiny_model import LlamaCpp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from local_helpers import Make
+    from modules.local_models import Make
 
 HISTORY = [["Is it raining?", "No: the sun is out."], ["Und in Köln? 雨 🌧️", "Ja."]]
 PROMPTER = ChatPrompter({"system": "Answer in {lang}, {tone}.", "user": "Asked: "})

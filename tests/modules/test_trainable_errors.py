@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_helpers import ask_by
-from model_server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 from lazyprompt import TrainableModule
 from lazyprompt.errors import EngineError, ModuleError
+from modules.local_models import ask_by, failing
+from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from model_server import Misbehaviour
-
     from lazyprompt.modules.client import FaultKind
-
-
-def failing(call: Callable[[], object]) -> EngineError:
-    """The error that a call ends with."""
-    with pytest.raises(EngineError) as told:
-        call()
-    return told.value
+    from support.model_server.server import Misbehaviour
 
 
 def asked(server: ModelServer, **more: Any) -> TrainableModule:

@@ -13,29 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine_helpers import QUICK as LITTLE
-from engine_helpers import eventually, is_free, running, script_engine, tiny_model
-from local_helpers import WORDS, ask_by
-from model_server import ModelServer
 
 from lazyprompt import CallRecord, ChatPrompter, Secret, TrainableModule
 from lazyprompt.errors import EngineError, ModuleError, TokenizerError
 from lazyprompt.modules.process import EngineProcess
+from modules.local_models import WORDS, ask_by, failing
+from support.engines import QUICK as LITTLE
+from support.engines import eventually, is_free, running, script_engine
+from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 QUICK: dict[str, Any] = {**LITTLE}
 GREEDY: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}}
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Iterator[Path]:
-    """A model, of which nothing is left running in the end."""
-    made = tiny_model(tmp_path)
-    yield made
-    assert eventually(lambda: not running(made))
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +43,6 @@ def local(model: Path, **more: Any) -> TrainableModule:
 
 def port_of(module: TrainableModule) -> int:
     return int(module.url.rpartition(":")[2])
-
-
-def failing(call: Callable[[], object]) -> EngineError:
-    """The error that a call ends with."""
-    with pytest.raises(EngineError) as told:
-        call()
-    return told.value
 
 
 # --- its life

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_helpers import MAKES
-from tiny_model import CHATML, write_model
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TrainableModule
 from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
 from lazyprompt.modules._layout import opens_thought
 from lazyprompt.modules.engines import ENGINES
+from modules.local_models import MAKES
+from support.tiny_model import CHATML, write_model
 
 NOWHERE = "http://127.0.0.1:9"
 SHOUTING = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}\n{% endfor %}ASSISTANT:"
@@ -23,27 +23,9 @@ LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_head
 
 
 @pytest.fixture
-def gguf(tmp_path: Path) -> Path:
-    """A file with a template, of a name that says nothing."""
-    return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)
-
-
-@pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """A file without a template, of a name that says nothing."""
     return LLAMA.write(tmp_path / "nobody-bare.gguf", template=False)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A directory of weights, as transformers writes it."""
-    made = tmp_path / "weights"
-    made.mkdir()
-    (made / "config.json").write_text("{}")
-    config = {"chat_template": LLAMA.template, "bos_token": LLAMA.bos, "eos_token": LLAMA.eos}
-    (made / "tokenizer_config.json").write_text(json.dumps(config))
-    LLAMA.tokenizer().save(str(made / "tokenizer.json"))
-    return made
 
 
 def module(model: Any = "", /, **given: Any) -> TrainableModule:

@@ -6,13 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_helpers import MAKES
-from model_server import ModelServer
-from tiny_model import CHATML, write_model
 
 from lazyprompt import ToolsError, TrainableModule
 from lazyprompt.errors import BudgetError, EngineError, HistoryError
 from lazyprompt.modules.engines import ENGINES
+from modules.local_models import MAKES
+from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,24 +27,6 @@ LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_head
 def server() -> Iterator[ModelServer]:
     with ModelServer() as made:
         yield made
-
-
-@pytest.fixture
-def gguf(tmp_path: Path) -> Path:
-    """A file with a template, of a name that says nothing."""
-    return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A directory of weights, as transformers writes it."""
-    made = tmp_path / "weights"
-    made.mkdir()
-    (made / "config.json").write_text("{}")
-    config = {"chat_template": LLAMA.template, "bos_token": LLAMA.bos, "eos_token": LLAMA.eos}
-    (made / "tokenizer_config.json").write_text(json.dumps(config))
-    LLAMA.tokenizer().save(str(made / "tokenizer.json"))
-    return made
 
 
 def module(model: Any = "", /, **given: Any) -> TrainableModule:

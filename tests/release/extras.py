@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from zipfile import Path as ZipPath
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tiny_model import CHATML, write_model
+from support.tiny_model import CHATML, write_model
 
 _ASK = """\
 from lazyprompt import OnlineChatModule

@@ -30,7 +30,7 @@ from typing import IO, NamedTuple, cast
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from docs_models import models_at_hand
+from support.docs_models import models_at_hand
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from difflib import unified_diff
-from pathlib import Path
 from runpy import run_path
 
-TESTS = Path(__file__).parents[1]
+from support.paths import GOLDEN, TESTS
 
 
 def test_the_public_api_is_the_one_that_is_written_down() -> None:
-    kept = (TESTS / "golden" / "api.txt").read_text(encoding="utf-8")
+    kept = (GOLDEN / "api.txt").read_text(encoding="utf-8")
     found: str = run_path(str(TESTS / "release" / "api.py"))["page"]()
     change = "\n".join(unified_diff(kept.splitlines(), found.splitlines(), "api.txt", "lazyprompt", n=0, lineterm=""))
     assert not change, (

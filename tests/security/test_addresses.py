@@ -1,7 +1,7 @@
 """No address leads a media resolver, or a provider that is told of it, where it should not ask.
 
-What else is promised: tests/formatters/test_media_http.py (redirects, a second answer of the DNS, credentials, bodies
-that are too large or too slow, TLS) and test_media_pass.py.
+What else is promised: tests/media/test_media_http.py (redirects, a second answer of the DNS, credentials, bodies
+that are too large or too slow, TLS) and tests/formatters/test_media_pass.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
-from media_helpers import PNG, WHERE, Site, fault, load, served
 
 from lazyprompt import ChatFormatter, ImageBlock, MediaResolver, Msg, URLSource
 from lazyprompt.errors import LazyPromptError, MediaError
+from support.media import PNG, WHERE, Site, fault, load, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

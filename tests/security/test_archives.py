@@ -1,6 +1,6 @@
 """A library in an archive writes nothing outside of its own copy, and not more than it may.
 
-That no code of a package is run: tests/files/test_library.py.
+That no code of a package is run: tests/files/library/test_library.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """No template leads out of its sandbox, and none takes more than its bounds, in any of the places templates come from.
 
-What else is promised: tests/text/test_jinja.py and test_sandbox.py (bounds, one by one),
-tests/text/chat/test_jinja_dialect.py (the chat templates of models).
+What else is promised: tests/templates/test_jinja.py and test_sandbox.py (bounds, one by one),
+tests/chat_templates/test_jinja_dialect.py (the chat templates of models).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -20,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lazyprompt import ChatTemplate, InstructionTemplate, Prompty
 from lazyprompt.errors import LazyPromptError
+from support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,7 +253,7 @@ def keeping(way: str, rounds: int, kept: list[str]) -> tuple[int, int]:
     texts = [f"{begin}{{% for i in range({rounds}) %}}{{% set n.k = [n.k, {each}] %}}{{% endfor %}}" for each in kept]
     run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because memory is measured
         [sys.executable, "-X", "utf8", "-c", KEEPING, way, *texts],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         capture_output=True,
         check=True,
         encoding="utf-8",

@@ -1,7 +1,7 @@
 """No path leads out of the directories that may be read, nor to what never ends.
 
-What else is promised of paths: tests/files/test_references.py, test_includes.py and test_library.py,
-tests/formatters/test_media_files.py.
+What else is promised of paths: tests/files/test_references.py, test_includes.py and library/test_library.py,
+tests/media/test_media_files.py.
 """
 
 from __future__ import annotations

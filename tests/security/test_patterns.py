@@ -1,6 +1,7 @@
 """No pattern of the package takes longer than about linearly for any text: ratios are measured, never times.
 
-Whole functions are held to the same elsewhere: tests/files/test_roles.py, test_includes.py, tests/test_encoding.py.
+Whole functions are held to the same elsewhere: tests/files/test_roles.py and test_includes.py,
+tests/messages/test_encoding.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What pickles hold: nothing that runs when they are loaded but our own constructors, and no secrets.
 
-One by one: tests/test_secret.py, tests/files/test_environment_texts.py and test_library.py,
+One by one: tests/_base/test_secret.py, tests/files/test_environment_texts.py and library/test_library.py,
 tests/modules/test_online_settings.py (what a module travels with).
 """
 

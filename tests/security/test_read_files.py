@@ -14,7 +14,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tiny_model import CHATML, write_model
 
 from lazyprompt import (
     Chat,
@@ -33,6 +32,7 @@ from lazyprompt.errors import LazyPromptError, TokenizerError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.modules.llamacpp_server import main as serve
 from lazyprompt.studio.workspace import Workspace
+from support.tiny_model import CHATML, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,6 +15,7 @@ from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.engines import ENGINES
 from lazyprompt.templates.bounds import MAX_SECONDS
 from lazyprompt.templates.jinja import JinjaTemplate
+from support.paths import ROOT
 
 MEASURE = """
 import re, sys
@@ -97,7 +97,7 @@ def peak(templates: list[str]) -> tuple[int, int]:
     """Return the number of templates that are refused, and the megabytes that the process grows."""
     run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because memory is measured
         [sys.executable, "-X", "utf8", "-W", "ignore", "-c", MEASURE, str(SECONDS)],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         input="\0".join(templates),
         capture_output=True,
         check=True,

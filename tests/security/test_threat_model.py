@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.paths import ROOT
+
 PAGE = ROOT / "docs" / "security.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+(?:::\w+)?)`")
 

@@ -10,9 +10,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from batch_call_helpers import answer_line
-from batch_run_helpers import job_of, rows_file
-from engine_helpers import script_engine
 
 from lazyprompt import Chat, OnlineChatModule, Prompty
 from lazyprompt._base.locks import Lock
@@ -22,6 +19,9 @@ from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.studio.workspace import Workspace
 from lazyprompt.tokens._download import write_file
+from support.batch_calls import answer_line
+from support.batch_runs import job_of, rows_file
+from support.engines import script_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from browser_helpers import ARGS
-from studio_helpers import PARAMS, Screen, library, served
-
 from studio.all_looks import Case, cases, expected, inputs_of
+from studio.helpers import PARAMS, Screen, library, served
+from support.browser import ARGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

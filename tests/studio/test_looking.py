@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -15,6 +14,10 @@ from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.requests import DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
 from studio.all_looks import cases, expected, shown
+from support.paths import LIBRARY
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SHARE = 160
 FILE = """---
@@ -301,7 +304,7 @@ def test_large_numbers_stay_what_they_are() -> None:
 
 
 def test_the_inputs_of_the_examples_are_of_these_files() -> None:
-    library = Path(__file__).parents[2] / "examples" / "library"
+    library = LIBRARY
     assert set(yaml.safe_load((library / "_inputs.yaml").read_text(encoding="utf-8"))) == {
         each.path for each in Workspace.of(library).files()
     }

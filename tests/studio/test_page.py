@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_helpers import Watch, browser, page, watch
-from studio_helpers import Screen, library, served
 
 from lazyprompt import Prompty
 from lazyprompt.files.check.check import check
+from studio.helpers import Screen, library, served
+from support.browser import Watch, browser, page, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

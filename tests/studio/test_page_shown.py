@@ -8,29 +8,29 @@ import runpy
 import string
 from hashlib import sha256
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
-from browser_helpers import Watch, browser, page, watch
-from studio_helpers import PARAMS, Screen, library, served
 
 from lazyprompt._base.signs import pieces
 from lazyprompt.inspect.cautions import SAID
 from lazyprompt.studio.attacks import ATTACKS
 from studio.all_looks import cases
 from studio.all_pages import differing
+from studio.helpers import PARAMS, Screen, library, served
+from support.browser import Watch, browser, page, watch
+from support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
 __all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
 
-ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "lazyprompt" / "studio" / "static"
 WORDS: dict[str, dict[str, str]] = {
     name: json.loads((STATIC / f"{name}.json").read_text(encoding="utf-8")) for name in ("en", "zh")

@@ -19,8 +19,8 @@ from lazyprompt import PromptLibrary
 from lazyprompt._base.locks import Lock
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.studio.workspace import MOST_FILES, Changed, Content, Workspace
+from support.paths import LIBRARY
 
-LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 TEXT = "---\nname: x\n---\nsystem:\nHi.\n"
 
 

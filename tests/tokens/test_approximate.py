@@ -12,7 +12,6 @@ import sysconfig
 from base64 import b64encode
 from http import HTTPStatus
 from importlib import import_module
-from pathlib import Path
 from statistics import mean
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vocabularies import encoding
 
 from lazyprompt._base.json import dump
 from lazyprompt.errors import FormatError
@@ -38,12 +36,16 @@ from lazyprompt.messages.msg import (
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens.approximate import ApproximateTokenCounter, approximate_tokens
 from lazyprompt.tokens.media import media_tokens
+from support.paths import GOLDEN
+from support.vocabularies import encoding
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lazyprompt.tokens.counter import TokenCounter
 
 COUNTER: TokenCounter = ApproximateTokenCounter()
-SAMPLES = sorted((Path(__file__).parents[1] / "golden" / "samples").iterdir())
+SAMPLES = sorted((GOLDEN / "samples").iterdir())
 # The sources of these, and what they say of themselves, are texts that are there wherever Python is.
 MODULES = """
     abc argparse ast asyncio.base_events asyncio.tasks base64 bdb bisect calendar cmd codecs collections

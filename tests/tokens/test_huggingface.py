@@ -10,19 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_judges import (
-    ARGUMENTS,
-    CONVERSATIONS,
-    SYSTEM,
-    TOOLS,
-    USER,
-    call,
-    deepseek,
-    fast_tokenizer,
-    result,
-    templates,
-    tokenizer_in,
-)
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from lazyprompt.chat_templates import token_counter as huggingface
@@ -42,6 +29,19 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.tokens.media import media_tokens
+from support.chat_judges import (
+    ARGUMENTS,
+    CONVERSATIONS,
+    SYSTEM,
+    TOOLS,
+    USER,
+    call,
+    deepseek,
+    fast_tokenizer,
+    result,
+    templates,
+    tokenizer_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,6 @@ import pytest
 import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
-from vocabularies import vocabulary_folder
 
 from lazyprompt.errors import FormatError, TokenizerError
 from lazyprompt.formatters.formatter import ChatFormatter
@@ -21,6 +20,7 @@ from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, To
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.openai import TiktokenCounter
+from support.vocabularies import vocabulary_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,14 +22,14 @@ import tiktoken
 import tiktoken.load
 import tiktoken_ext.openai_public as recipes  # type: ignore[import-untyped]  # it has no types
 import trustme
-from media_helpers import Site, served
-from serving import Serving
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
-from vocabularies import vocabulary_folder
 
 from lazyprompt.errors import TokenizerError
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+from support.media import Site, served
+from support.serving import Serving
+from support.vocabularies import vocabulary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

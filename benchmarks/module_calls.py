@@ -1,0 +1,195 @@
+"""What a module adds to a call of the official client, against a server of our own that takes ten milliseconds.
+
+    python benchmarks/module_calls.py            a table
+    python benchmarks/module_calls.py --json     the same as JSON
+    python benchmarks/module_calls.py --check    fails where a target is missed
+    python benchmarks/module_calls.py --write    measures three times, and keeps the figures that docs/speed.md shows
+
+Bare calls and calls of a module take turns, so that a noisy machine disturbs both. What counts is the difference of the
+medians, as a share of the ten milliseconds; and, for 500 calls at once in one event loop, how long the loop stands
+still. The server is a process of its own: its threads would hold up ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+
+from recorded import Modules, record, recorded
+
+from lazyprompt import ChatPrompter, OnlineChatModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TESTS = Path(__file__).parents[1] / "tests"
+# Serves until its input ends.
+SERVE = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+from support.model_server.server import ModelServer, Slow
+with ModelServer(judges=False) as server:
+    server.faults = lambda _: Slow(first=float(sys.argv[2]))
+    print(server.url(sys.argv[1]), flush=True)
+    sys.stdin.read()
+"""
+
+CALLS = 300
+CALL_SECONDS = 0.010
+AT_ONCE = 500
+# The share of a call that a module may add, and the seconds that a loop may stand still.
+SHARE, STALL = 0.05, 0.050
+PROMPTER = ChatPrompter("Answer in {language}.")
+INPUT = {"language": "Dutch", "input": "ping"}
+
+
+class Row(NamedTuple):
+    """A figure and its target.
+
+    Attributes:
+        what: What was measured.
+        value: The figure.
+        most: The target.
+    """
+
+    what: str
+    value: float
+    most: float
+
+
+@contextmanager
+def serving(source: str) -> Iterator[str]:
+    """The address of a server that plays a source and takes its time."""
+    command = [sys.executable, "-c", SERVE, source, str(CALL_SECONDS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own
+        yield cast("IO[str]", server.stdout).readline().strip()
+        cast("IO[str]", server.stdin).close()
+
+
+def bare_openai(url: str) -> Callable[[], object]:
+    """A call of the official client, with the payload made before."""
+    import openai  # noqa: PLC0415 - as for the others
+
+    client = openai.OpenAI(base_url=url, api_key="k")
+    messages = PROMPTER.generate_prompt(INPUT, return_dict=True)["messages"]
+    return lambda: client.chat.completions.create(model="m", messages=messages)  # type: ignore[arg-type]
+
+
+def bare_anthropic(url: str) -> Callable[[], object]:
+    """The same for Anthropic."""
+    import anthropic  # noqa: PLC0415 - as for the others
+
+    client = anthropic.Anthropic(base_url=url, api_key="k")
+    payload = cast("dict[str, Any]", PROMPTER.generate_prompt(INPUT, format="anthropic"))
+    return lambda: client.messages.create(model="m", max_tokens=100, **payload)
+
+
+def bare_gemini(url: str) -> Callable[[], object]:
+    """The same for Gemini."""
+    from google import genai  # noqa: PLC0415 - as for the others
+
+    client = genai.Client(api_key="k", http_options={"base_url": url, "api_version": "v1beta"})
+    payload = cast("Any", PROMPTER.generate_prompt(INPUT, format="gemini"))
+    contents = payload.pop("contents")
+    return lambda: client.models.generate_content(model="m", contents=contents, config=payload)
+
+
+BARE: dict[str, Callable[[str], Callable[[], object]]] = {
+    "openai": bare_openai,
+    "anthropic": bare_anthropic,
+    "gemini": bare_gemini,
+}
+
+
+def added(source: str) -> Row:
+    """What a module adds to the median call."""
+    with serving(source) as url:
+        bare = BARE[source](url)
+        module = OnlineChatModule(source, model="m", base_url=url, api_key="k").prompt(PROMPTER)
+        ways: tuple[Callable[[], object], ...] = (bare, lambda: module(INPUT))
+        times: tuple[list[float], list[float]] = ([], [])
+        for call in range(2 * CALLS):
+            begun = perf_counter()
+            ways[call % 2]()
+            if call >= CALLS // 5:  # the first ones connect
+                times[call % 2].append(perf_counter() - begun)
+        module.close()
+    share = (median(times[1]) - median(times[0])) / CALL_SECONDS
+    return Row(f"{source}: added to a call of 10 ms, as a share of it", share, SHARE)
+
+
+def stall(source: str) -> Row:
+    """How long an event loop stands still at most while many calls are under way."""
+
+    async def measured(url: str) -> float:
+        module = OnlineChatModule(source, model="m", base_url=url, api_key="k").prompt(PROMPTER)
+        await module.acall(INPUT)
+        # A full collection looks through all that was loaded, the other clients too: 0.1 to 0.3 s, whoever asks for it.
+        gc.collect()
+        gc.freeze()
+        longest = 0.0
+
+        async def watch() -> None:
+            nonlocal longest
+            while True:
+                begun = perf_counter()
+                await asyncio.sleep(0.001)
+                longest = max(longest, perf_counter() - begun - 0.001)
+
+        watcher = asyncio.create_task(watch())
+        await asyncio.gather(*(module.acall(INPUT) for _ in range(AT_ONCE)))
+        watcher.cancel()
+        gc.unfreeze()
+        await module.aclose()
+        return longest
+
+    with serving(source) as url:
+        longest = asyncio.run(measured(url))
+    return Row(f"{source}: longest stall of a loop with {AT_ONCE} calls, in seconds", longest, STALL)
+
+
+def summary(runs: int) -> Modules:
+    """What docs/speed.md shows: the least and the most of several runs."""
+    shares = {source: sorted(added(source).value for _ in range(runs)) for source in BARE}
+    stalls = {source: sorted(stall(source).value * 1000 for _ in range(runs)) for source in BARE}
+    return {
+        "added": {source: (round(each[0], 3), round(each[-1], 3)) for source, each in shares.items()},
+        "stall": {source: (round(each[0], 1), round(each[-1], 1)) for source, each in stalls.items()},
+        "most_added": SHARE,
+        "most_stall": STALL * 1000,
+    }
+
+
+def main() -> None:
+    """Measure, print, write, check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/speed.md shows")
+    parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a figure may be")
+    asked = parser.parse_args()
+    if asked.write:
+        record({**recorded(), "modules": summary(3)})
+        return
+    rows = [measure(source) for measure in (added, stall) for source in BARE]
+    if asked.json:
+        print(json.dumps([row._asdict() for row in rows]))
+    else:
+        for row in rows:
+            print(f"{row.what:70} {row.value:8.3f} (at most {row.most:g})")
+    late = [row.what for row in rows if row.value > row.most * asked.slack]
+    if asked.check and late:
+        sys.exit(f"too slow: {late}")
+
+
+if __name__ == "__main__":
+    main()

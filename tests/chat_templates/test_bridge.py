@@ -1,0 +1,289 @@
+"""The next prompt out of the last one's ids: what is added to them, or the reason why nothing is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from lazyprompt.chat_templates.bridge import Bridge, bridged
+from lazyprompt.chat_templates.controls import controls_of
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.errors import SafetyError, TokenizerError
+from lazyprompt.messages.encoding import encode
+from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy
+from support.chat_judges import TOOLS, fast_tokenizer
+
+
+def of_bytes(*tokens: str) -> tiktoken.Encoding:
+    """A tokenizer of bytes, with control tokens."""
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    special = {token: 256 + at for at, token in enumerate(tokens)}
+    return tiktoken.Encoding("bytes", pat_str=r"\s+|\S+", mergeable_ranks=ranks, special_tokens=special)
+
+
+BYTES = of_bytes("<|start|>", "<|end|>", "<|stop|>", "<call>", "</call>", "<think>", "</think>")
+PROMPT = "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+
+
+def chatml(content: str = "{{ m.content }}", ending: str = "<|end|>\n", head: str = "", prompt: str = PROMPT) -> str:
+    loop = "{% for m in messages %}<|start|>{{ m.role }}\n" + content + ending + "{% endfor %}"
+    return head + loop + prompt
+
+
+THINKING = "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+CALLING = (
+    "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}{{ c.function.arguments|tojson }}</call>{% endfor %}"
+)
+PLAIN, KEEPING = chatml(), chatml(THINKING + "{{ m.content }}" + CALLING)
+DROPPING = chatml(
+    "{% if loop.index0 > ns.last %}" + THINKING + "{% endif %}{{ m.content }}" + CALLING,
+    head="{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}",
+)
+NAMING = chatml(
+    "{% if m.tool_calls %}{% set ns.name = m.tool_calls[0].function.name %}{% endif %}"
+    "{% if m.role == 'tool' %}{{ ns.name }}: {% endif %}{{ m.content }}" + CALLING,
+    head="{% set ns = namespace(name='') %}",
+)
+STOPPING = chatml(ending="{{ '<|stop|>' if m.role == 'assistant' and loop.last else '<|end|>' }}\n")
+OPENED = chatml(THINKING + "{{ m.content }}", prompt=PROMPT.replace("\n", "\n<think>"))
+PARTS = chatml("{% for part in m.content %}{{ part.text }}{% endfor %}")
+USER = {"role": "user", "content": "Why?"}
+IN_PARTS = {"role": "user", "content": [{"type": "text", "text": "Why?"}]}
+RESULT = {"role": "tool", "tool_call_id": "1", "name": "now", "content": "12:00"}
+START = "<|start|>user\nHello.<|end|>\n<|start|>assistant\n"
+BEHIND = "\n<|start|>user\nWhy?<|end|>\n<|start|>assistant\n"
+BEHIND_CALL = "\n<|start|>tool\n12:00<|end|>\n<|start|>assistant\n"
+
+
+def ids(text: str, tokenizer: Any = BYTES) -> list[int]:
+    return encode([text], tokenizer).ids
+
+
+def bridge(template: str, completion: Any = "Hi.<|end|>", *new: Any, start: Any = START, **options: Any) -> Bridge:
+    jinja = ChatJinja(template)
+    controls = controls_of(jinja, frozenset(BYTES.special_tokens_set))
+    before, behind = (ids(given) if isinstance(given, str) else given for given in (start, completion))
+    return bridged(jinja, controls, before, behind, new or (USER,), options.pop("tokenizer", BYTES), **options)
+
+
+def added(template: str, completion: str = "Hi.<|end|>", *new: Any, **options: Any) -> str:
+    """What is added behind a completion, or the reason why nothing is."""
+    made = bridge(template, completion, *new, **options)
+    if made.ids is None:
+        return made.reason
+    begun = ids(options.get("start", START)) + ids(completion)
+    assert made.ids[: len(begun)] == begun
+    return BYTES.decode(made.ids[len(begun) :])
+
+
+@pytest.mark.parametrize(
+    ("template", "completion", "new", "expected"),
+    [
+        (PLAIN, "Hi.<|end|>", USER, BEHIND),
+        # What is there already is not added again.
+        (PLAIN, "Hi.", USER, f"<|end|>{BEHIND}"),
+        (PLAIN, "Hi.<|end|>\n", USER, BEHIND[1:]),
+        (PLAIN, "Hi.<|end|>\n<|start|>", USER, BEHIND.removeprefix("\n<|start|>")),
+        (PLAIN, "  Half a w", USER, f"<|end|>{BEHIND}"),
+        (KEEPING, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL),
+        (KEEPING, "<call>now{}</call>", RESULT, f"<|end|>{BEHIND_CALL}"),
+        (KEEPING, '<call>now{"false":  false}</call>', RESULT, f"<|end|>{BEHIND_CALL}"),
+        (KEEPING, "<think>So.</think>Hi.<|end|>", USER, BEHIND),
+        (DROPPING, "<think>So.</think><call>now{}</call><|end|>", RESULT, BEHIND_CALL),
+        (DROPPING, "Hi.<|end|>", USER, BEHIND),
+        (NAMING, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL.replace("12", "now: 12")),
+        # Another end where it is the last message, which a completion without one does not show.
+        (STOPPING, "Hi.", USER, f"<|end|>{BEHIND}"),
+        # None of its own: the next turn begins where the answer ends.
+        (chatml(ending=""), "Hi.<|start|>", USER, "user\nWhy?<|start|>assistant\n"),
+        (chatml(ending=""), "Hi.", USER, "<|start|>user\nWhy?<|start|>assistant\n"),
+        # Two, of which one may be there.
+        (chatml(ending="<|stop|><|end|>\n"), "Hi.<|stop|>", USER, f"<|end|>{BEHIND.replace('?', '?<|stop|>')}"),
+        (chatml(ending="<|stop|><|end|>\n"), "Hi.", USER, f"<|stop|><|end|>{BEHIND.replace('?', '?<|stop|>')}"),
+        # Parts, for a template that shows parts.
+        (PARTS, "Hi.", IN_PARTS, f"<|end|>{BEHIND}"),
+        # A thought that the prompt has opened.
+        (OPENED, "<think>So.</think>Hi.<|end|>", USER, f"{BEHIND}<think>"),
+    ],
+)
+def test_what_stands_behind_an_answer_is_added(template: str, completion: str, new: Any, expected: str) -> None:
+    start = START.replace("<|end|>", "") if "<|end|>" not in template else START
+    start = START.replace("<|end|>", "<|stop|><|end|>") if "<|stop|><|end|>" in template else start
+    if template == OPENED:
+        start, completion = f"{start}<think>", completion.removeprefix("<think>")
+    assert added(template, completion, new, start=start) == expected
+
+
+def by_role(role: str, text: str, otherwise: str = "{{ m.content }}") -> str:
+    return f"{{% if m.role == '{role}' %}}{text}{{% else %}}{otherwise}{{% endif %}}"
+
+
+CALL = "<call>now{}</call><|end|>"
+TALK = "{{ m.content }}" + CALLING
+LAST_USER = (
+    "{% set ns = namespace(last=0) %}{% for m in messages if m.role == 'user' %}{% set ns.last = m %}{% endfor %}"
+)
+MOVED = chatml("{% if tools and m == ns.last %}{{ tools|tojson }}{% endif %}" + TALK, head=LAST_USER)
+ONE_END = chatml(TALK, ending="{% if m.tool_calls %}<|stop|>{% else %}<|end|>{% endif %}\n")
+AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
+
+
+@pytest.mark.parametrize(
+    ("template", "completion", "new", "options", "reason"),
+    [
+        # The template does not go on with what it wrote.
+        (
+            DROPPING,
+            "<think>So.</think>Hi.<|end|>",
+            [USER],
+            {},
+            "the template writes 'responsum .* where the answer has",
+        ),
+        (
+            DROPPING,
+            CALL,
+            [RESULT, USER],
+            {"start": f"<|start|>assistant\n<think>x</think>{START}"},
+            "where the prompt has",
+        ),
+        (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "where the prompt has"),
+        (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "leaves out what was thought"),
+        (KEEPING, "<think>So", [USER], {}, "within a thought"),
+        (
+            chatml(by_role("assistant", "<think></think>{{ m.content }}")),
+            "Hi.",
+            [USER],
+            {},
+            "no answer without a thought",
+        ),
+        (PLAIN, CALL, [RESULT], {}, "does not show calls"),
+        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "does not show what an assistant says"),
+        (AFTER, f"Now: {CALL}", [RESULT], {}, "leaves out what is said beside a call"),
+        (ONE_END, "<call>now{}</call>", [USER], {}, "a call that nobody answers"),
+        # What it writes behind an answer depends on something.
+        (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
+        (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "on what came before it"),
+        (chatml(by_role("user", "{{ strftime_now('%Y') }}{{ m.content }}")), "Hi.", [USER], {}, "on the time"),
+        (chatml(by_role("user", "{{ tools|length }}{{ m.content }}")), "Hi.", [USER], {"tools": TOOLS}, "or the tools"),
+        (
+            chatml(ending="{{ '<|stop|>' if 'Why?' in (loop.nextitem or {}).content|d('') else '<|end|>' }}\n"),
+            *("Hi.", [USER], {}, "on what the new messages say"),
+        ),
+        (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "the result has none"),
+        (NAMING, "<call>then{}</call><|end|>", [RESULT], {}, "'now' is called nowhere"),
+        (
+            NAMING,
+            "<call>then{}</call><|end|>",
+            [RESULT, {"role": "tool", "content": ""}],
+            {},
+            "'now' is called nowhere",
+        ),
+        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "where its text came from is lost in the template"),
+        # It refuses.
+        (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "refuses the messages: No!"),
+        (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
+        # No token tells where the answer ends.
+        (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, "no control token"),
+        (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', and the template goes on with '<\|end\|>"),
+        (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
+        (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
+        (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes("<|start|>")}, "."),
+        (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes(*"abcdefg")}, "do not end as the template's prompts do"),
+        # The ids or messages are not such.
+        (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, "do not end as the template's prompts do"),
+        (PLAIN, "", [USER], {}, "says nothing"),
+        (PLAIN, "<|end|>", [USER], {}, "says nothing"),
+        (PLAIN, [-1], [USER], {}, "none of the tokenizer's"),
+        (PLAIN, [2**70], [USER], {}, "none of the tokenizer's"),
+        (PLAIN, [900], [USER], {}, "none of the tokenizer's"),
+        (PLAIN, ["Hi."], [USER], {}, "ids are whole numbers"),
+        (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant': what the model says comes as ids"),
+        (PLAIN, "Hi.", [{"content": "Why?"}], {}, "of the role None"),
+        (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "more than text"),
+    ],
+)
+def test_where_it_is_not_proven_there_is_the_reason(
+    template: str, completion: Any, new: list[Any], options: dict[str, Any], reason: str
+) -> None:
+    made = bridge(template, completion, *new, **options)
+    assert made.ids is None
+    assert re.search(reason, made.reason), made.reason
+
+
+def test_without_new_messages_there_is_nothing_to_go_on_with() -> None:
+    jinja = ChatJinja(PLAIN)
+    made = bridged(jinja, controls_of(jinja, frozenset()), ids(START), ids("Hi."), [], BYTES)
+    assert made == (None, "there are no new messages")
+
+
+IDS = st.lists(st.integers(-1, 263), max_size=6)
+
+
+@given(IDS, IDS, st.sampled_from([USER, RESULT, {"role": "tool"}, {"role": "wizard", "content": None}]))
+def test_whatever_is_given_there_are_ids_that_begin_so_or_a_reason(before: Any, behind: Any, new: Any) -> None:
+    before = ids(START[:-1]) + before
+    made = bridge(KEEPING, behind, new, start=before)
+    assert bool(made.reason) != bool(made.ids)
+    assert made.ids is None or made.ids[: len(before) + len(behind)] == before + behind
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_new_messages_forge_no_token(role: str) -> None:
+    forged = "".join(BYTES.special_tokens_set) + "<think></think>"
+    new = {"role": role, "content": forged, "tool_call_id": "1", "name": "now"}
+    completion = CALL if role == "tool" else "Hi.<|end|>"
+    honest = bridge(KEEPING, completion, new | {"content": "x"}).ids or []
+    for safety, shown in ((NEUTRALIZE, forged.replace("<", "<\\")), (OFF, forged)):
+        made = bridge(KEEPING, completion, new, safety=safety).ids or []
+        assert [token for token in made if token >= 256] == [token for token in honest if token >= 256]
+        assert shown in BYTES.decode(made)
+    with pytest.raises(SafetyError):
+        bridge(KEEPING, completion, new, safety=Policy("raise"))
+
+
+def test_a_forged_thought_in_the_prompt_is_none() -> None:
+    before = encode(["<|start|>user\n", "<think>x</think>", "<|end|>\n<|start|>assistant\n"], BYTES).ids
+    assert bridge(DROPPING, start=before).ids
+    assert bridge(DROPPING, CALL, RESULT, USER, start=before).ids
+    assert bridge(DROPPING, CALL, RESULT, USER, start=ids(BYTES.decode(before))).ids is None
+
+
+def test_tokenizers_are_of_three_kinds() -> None:
+    with pytest.raises(TokenizerError):
+        bridge(PLAIN, tokenizer=object())
+    signs = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made: Any = Tokenizer(models.BPE({sign: at for at, sign in enumerate(signs)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(["<|start|>", "<|end|>"])
+    expected = ids(START + "Hi.<|end|>" + BEHIND, made)
+    for tokenizer in (made, fast_tokenizer(tokenizer_object=made)):
+        assert bridge(PLAIN, ids("Hi.<|end|>", made), start=ids(START, made), tokenizer=tokenizer).ids == expected
+
+
+def test_variables_are_those_of_the_prompt() -> None:
+    template = chatml(prompt=PROMPT.replace("{% endif %}", "{% if quick %}<think></think>{% endif %}{% endif %}"))
+    assert added(template) == BEHIND
+    assert "where the prompt has '<think></think>'" in added(template, start=f"{START}<think></think>", quick=True)
+    assert "do not end as" in added(template, start=f"{START}<think></think>")
+
+
+def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, chats = ChatJinja.run, list[int]()
+
+    def counted(self: ChatJinja, chat: Any, given: Any, **options: Any) -> str:
+        chats.append(len(chat))
+        return run(self, chat, given, **options)
+
+    assert added(KEEPING, CALL, RESULT) == BEHIND_CALL
+    monkeypatch.setattr(ChatJinja, "run", counted)
+    assert added(KEEPING, CALL, RESULT, start=START * 1000) == BEHIND_CALL
+    assert len(chats) < 10
+    assert max(chats) == 3

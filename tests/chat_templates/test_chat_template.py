@@ -1,0 +1,507 @@
+"""ChatTemplate: loaded from anywhere, it writes what transformers writes, and knows where each word came from."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from lazyprompt import Msg
+from lazyprompt.chat_templates.source import ChatSource
+from lazyprompt.chat_templates.template import ChatTemplate
+from lazyprompt.errors import FormatError, HistoryError, SafetyError, TemplateError, TokenizerError, ToolsError
+from support.chat_judges import (
+    ANSWER,
+    ARGUMENTS,
+    CONVERSATIONS,
+    SPECIAL,
+    SYSTEM,
+    TOOLS,
+    USER,
+    call,
+    judged,
+    result,
+    templates,
+)
+
+NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
+DOCUMENTS = [{"title": "T <1>", "text": "one"}, {"title": "U", "text": "two"}]
+# The templates are compared in so many shares. The tests of a share stand beside each other: each template is compiled
+# once for all of them.
+SHARES = 8
+BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")
+
+
+@pytest.fixture(autouse=True)
+def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give transformers the clock that the templates here are told."""
+
+    class Clock:
+        now = staticmethod(lambda: NOW)
+
+    monkeypatch.setattr(import_module("transformers.utils.chat_template_utils"), "datetime", Clock)
+
+
+def share_of(share: int) -> list[tuple[str, ChatTemplate]]:
+    names = sorted(templates())
+    assert len(names) == 72
+    return [(name, ChatTemplate.load(templates()[name], **SPECIAL)) for name in names[share::SHARES]]
+
+
+def as_sent(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as OpenAI's servers send it: arguments as JSON, and no content beside calls."""
+    calls = [
+        {**one, "function": {**one["function"], "arguments": json.dumps(one["function"]["arguments"])}}
+        for one in message.get("tool_calls", ())
+    ]
+    return {**message, "content": None, "tool_calls": calls} if calls else message
+
+
+def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+class Compared(NamedTuple):
+    """What became of a chat: how ours differs from transformers', nothing where it does not; and if it renders."""
+
+    difference: str
+    rendered: bool
+
+
+def compared(template: ChatTemplate, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> Compared:
+    """Ours beside what transformers renders of the messages in the form the template takes, or why it refuses them."""
+    taken = [template.jinja().takes.form(message) for message in messages]
+    theirs, reason = judged(template.text, taken, tools=tools, **{"add_generation_prompt": True, **SPECIAL, **options})
+    try:
+        ours = template.render(messages, tools, now=NOW, **options)
+    except TemplateError as error:
+        same = theirs is None and (reason in str(error) or "continue_final_message" in options)
+        return Compared("" if same else f"{reason or theirs!r}, but ours: {error}", rendered=False)
+    if "".join(ours.parts) != ours.text or ours.note:
+        return Compared(f"its parts are not the text: {ours.note}", rendered=True)
+    return Compared("" if ours.text == theirs else f"{reason or theirs!r}, but ours: {ours.text!r}", rendered=True)
+
+
+CALLING = ("calls", "two calls, no content")
+CHATS: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any]]] = {
+    **{name: (messages, tools, {}) for name, (messages, tools) in CONVERSATIONS.items()},
+    **{f"{name}, as sent": ([*map(as_sent, CONVERSATIONS[name][0])], TOOLS, {}) for name in CALLING},
+    **{f"{name}, bare": (*CONVERSATIONS[name], {"add_generation_prompt": False}) for name in ("system", "calls")},
+    **{f"thinking is {on}": (*CONVERSATIONS["reasoning"], {"enable_thinking": on}) for on in (True, False)},
+    "documents": ([SYSTEM, USER], None, {"documents": DOCUMENTS}),
+    "documents and tools": ([USER], TOOLS, {"documents": DOCUMENTS, "enable_thinking": False}),
+}
+
+
+@BY_SHARE
+def test_every_template_writes_what_transformers_writes_and_its_parts_are_the_text(share: int) -> None:
+    found = {
+        (name, special): compared(template, messages, tools, **options)
+        for name, template in share_of(share)
+        for special, (messages, tools, options) in CHATS.items()
+    }
+    assert {where: one.difference for where, one in found.items() if one.difference} == {}
+    # Where most refuse, a comparison would say little.
+    rendered = {special: sum(one.rendered for (_, name), one in found.items() if name == special) for special in CHATS}
+    seldom = {"parts", "developer", "unknown role", "no content", "nothing", "assistant first", "two of one"}
+    assert {special for special, times in rendered.items() if times < 5} <= seldom
+
+
+# What becomes of calls in each of the forms that they may have.
+FORMS: dict[str, tuple[str | None, object]] = {
+    "dict": ("", ARGUMENTS),
+    "JSON": ("", json.dumps(ARGUMENTS)),
+    "dict, null": (None, ARGUMENTS),
+    "JSON, null": (None, json.dumps(ARGUMENTS)),
+}
+
+
+@BY_SHARE
+def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_its_forms(share: int) -> None:
+    for name, template in share_of(share):
+        theirs = {}
+        for form, (content, arguments) in FORMS.items():
+            called = said("assistant", content, tool_calls=[call(1, arguments), call(2, arguments)])
+            chat = [USER, called, result(1, "rain"), result(2, "sun")]
+            text, _ = judged(template.text, chat, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
+            if text is not None:
+                theirs[form] = text
+        chat = [USER, as_sent(said("assistant", "", tool_calls=[call(1), call(2)])), *chat[2:]]
+        if theirs:
+            ours = template.render(chat, TOOLS, now=NOW).text
+            assert ours in theirs.values(), name
+            assert ours.count("None") <= theirs.get("dict", ours).count("None"), name
+            # A form that shows the arguments goes before one that leaves them out.
+            assert ("Köln" in ours) == any("Köln" in text for text in theirs.values()), name
+        else:
+            with pytest.raises(TemplateError):
+                template.render(chat, TOOLS)
+
+
+# Words that no template has, each in a place of its own, and the slots of the segments that they belong to.
+A_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "gereedschap",
+        "description": "Toolbericht",
+        "parameters": {"type": "object", "properties": {"sleutel": {"type": "string", "description": "Keybericht"}}},
+    },
+}
+
+
+def a_call(number: int) -> dict[str, Any]:
+    function = {"name": "call_name", "arguments": {"call_key": "Callwaarde"}}
+    return {"id": f"callid{number:03}", "type": "function", "function": function}
+
+
+def a_result(number: int, content: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": f"callid{number:03}", "name": "call_name", "content": content}
+
+
+SLOTS = {
+    "Systeem": "system",
+    "Ontwikkelaar": "developer",
+    "Tovenaar": "role",
+    "Vraagje": "user",
+    "Vervolg": "user",
+    "Antwoord": "assistant",
+    "Gedacht": "assistant",
+    "Bedacht": "assistant",
+    "Callwaarde": "assistant",
+    "call_key": "assistant",
+    "Regenbui": "tool",
+    "Zonneschijn": "tool",
+    "gereedschap": "tools",
+    "Toolbericht": "tools",
+    "sleutel": "tools",
+    "Keybericht": "tools",
+}
+TURNS = [
+    said("system", "Systeem."),
+    said("user", "\nVraagje? "),
+    said("assistant", " Antwoord\n"),
+    said("user", "Vervolg"),
+]
+SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
+    "turns": (TURNS, None, {"Systeem", "Vraagje", "Antwoord", "Vervolg"}),
+    "developer": ([said("developer", "Ontwikkelaar"), said("user", "Vraagje")], None, {"Ontwikkelaar", "Vraagje"}),
+    "unknown role": ([said("wizard", "Tovenaar")], None, {"Tovenaar"}),
+    "parts": ([said("user", [{"type": "text", "text": "Vraagje"}])], None, {"Vraagje"}),
+    "calls": (
+        [
+            said("user", "Vraagje"),
+            said("assistant", "", tool_calls=[a_call(1), a_call(2)]),
+            a_result(1, "Regenbui"),
+            a_result(2, "Zonneschijn"),
+            *TURNS[2:],
+        ],
+        [A_TOOL],
+        {"Vraagje", "Callwaarde", "call_key", "Regenbui", "Zonneschijn", "Antwoord", "Vervolg"}
+        | {"Toolbericht", "Keybericht", "gereedschap", "sleutel"},
+    ),
+    "thoughts": (
+        [
+            said("user", "Vraagje"),
+            said("assistant", "Antwoord", reasoning_content="Gedacht"),
+            said("user", "Vervolg"),
+            said("assistant", "<think>\nBedacht\n</think>\n\nAntwoord"),
+        ],
+        None,
+        {"Vraagje", "Gedacht", "Antwoord", "Vervolg", "Bedacht"},
+    ),
+}
+
+
+@BY_SHARE
+def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share: int) -> None:
+    places: dict[str, set[tuple[str, bool]]] = {word: set() for word in SLOTS}
+    shown = dict.fromkeys(SEGMENTED, 0)
+    for name, template in share_of(share):
+        for chat, (messages, tools, words) in SEGMENTED.items():
+            try:
+                rendered = template.render(messages, tools)
+            except TemplateError:
+                continue
+            shown[chat] += 1
+            seen = {word: rendered.text.count(word) for word in SLOTS if word in rendered.text}
+            assert seen.keys() <= words, (name, chat)
+            for word, times in seen.items():
+                inside = [segment for segment in rendered.segments if word in segment.text]
+                places[word] |= {(segment.slot, segment.trusted) for segment in inside}
+                assert sum(segment.text.count(word) for segment in inside) == times, (name, chat, word)
+    assert {word: {(SLOTS[word], False)} for word, found in places.items() if found} == {
+        word: found for word, found in places.items() if found
+    }
+    # Words that are never shown would prove nothing.
+    assert {word for word, found in places.items() if not found} <= {"Gedacht", "Tovenaar", "Ontwikkelaar"}
+    assert min(shown["turns"], shown["calls"], shown["thoughts"]) > 4
+
+
+def test_documents_variables_and_tokens_have_slots_of_their_own() -> None:
+    text = (
+        "{{ bos_token }}{{ style }}{% for d in documents %}[{{ d.title }}: {{ d.text }}]{% endfor %}{{ tools|tojson }}"
+    )
+    template = ChatTemplate.load(text, **SPECIAL)
+    rendered = template.render([], [A_TOOL], documents=DOCUMENTS, style="x")
+    assert [(segment.text, segment.slot, segment.trusted) for segment in rendered.segments[:-1]] == [
+        ("<s>x[", "markers", True),
+        ("T <1>", "documents", False),
+        (": ", "markers", True),
+        ("one", "documents", False),
+        ("][", "markers", True),
+        ("U", "documents", False),
+        (": ", "markers", True),
+        ("two", "documents", False),
+        ("]", "markers", True),
+    ]
+    assert rendered.segments[-1] == (json.dumps([A_TOOL], ensure_ascii=False), "tools", False)
+
+
+THOUGHT = {"role": "assistant", "content": "So ", "reasoning_content": "hm "}
+CONTINUED: dict[str, list[dict[str, Any]]] = {
+    "an answer": [USER, ANSWER],
+    "turns": [SYSTEM, USER, ANSWER, USER, said("assistant", "So")],
+    "white space": [USER, said("assistant", "So\n ")],
+    "nothing said": [USER, said("assistant", "")],
+    "a thought and an answer": [USER, THOUGHT],
+    "a thought": [USER, THOUGHT | {"content": ""}],
+    "a thought and no content": [USER, THOUGHT | {"content": None}],
+    "parts": [USER, said("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b "}])],
+    "no text in parts": [USER, said("assistant", [{"type": "image"}])],
+    "the user": [USER],
+    "nobody": [],
+}
+
+
+@BY_SHARE
+def test_what_is_gone_on_with_is_left_open_as_in_transformers(share: int) -> None:
+    found = {
+        (name, special, field): compared(template, messages, continue_final_message=field, add_generation_prompt=False)
+        for name, template in share_of(share)
+        for special, messages in CONTINUED.items()
+        for field in (True, "content", "reasoning_content")
+    }
+    assert {where: one.difference for where, one in found.items() if one.difference} == {}
+    assert sum(one.rendered for (_, special, _), one in found.items() if special == "turns") > 10
+    assert sum(one.rendered for (_, _, field), one in found.items() if field == "reasoning_content") > 3
+
+
+PLAIN = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<ai>{% endif %}"
+)
+
+
+def test_a_text_that_is_gone_on_with_keeps_its_segments_and_gets_no_prompt() -> None:
+    rendered = ChatTemplate.load(PLAIN).render([USER, said("assistant", "So <|x|> ")], continue_final_message=True)
+    assert rendered.text == "<user>Hi, 你好 </><assistant>So <\\|x|> "
+    assert rendered.segments[-1] == ("So <\\|x|> ", "assistant", False)
+    assert rendered.note == ""
+
+
+def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
+    """An answer begun with an open thought got its tag neutralised: the model would not go on thinking."""
+    rendered = ChatTemplate.load(PLAIN).render([USER, said("assistant", "<think>\nhm")], continue_final_message=True)
+    assert rendered.text.endswith("<assistant><think>\nhm")
+
+
+@pytest.mark.parametrize(
+    ("text", "messages", "options", "reason"),
+    [
+        (PLAIN, [], {}, "there are no messages"),
+        (
+            "{{ messages[0].content or '' }}",
+            [USER | {"content": None}],
+            {},
+            "the last message has no text in its 'content'",
+        ),
+        (PLAIN, [USER | {"content": 3}], {}, "the last message has no text in its 'content'"),
+        (PLAIN, [ANSWER], {"continue_final_message": "reasoning_content"}, "has no text in its 'reasoning_content'"),
+        (
+            PLAIN,
+            [THOUGHT],
+            {"continue_final_message": "reasoning_content"},
+            "does not show the end of the last message",
+        ),
+        ("{{ messages[0].role }}", [ANSWER], {}, "the template does not show the end of the last message"),
+        ("{{ messages[0].content[:3] }}", [ANSWER], {}, "the template does not show the end of the last message"),
+    ],
+)
+def test_where_there_is_nothing_to_go_on_with_it_says_so(
+    text: str, messages: list[dict[str, Any]], options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(TemplateError, match=f"there is nothing to go on with: .*{reason}"):
+        ChatTemplate.load(text).render(messages, **{"continue_final_message": True, **options})
+
+
+def test_the_time_is_the_one_that_is_given() -> None:
+    template = ChatTemplate.load("{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}")
+    rendered = template.render([said("user", "!")], now=NOW)
+    assert rendered.text == "2025-02-03!"
+    assert rendered.segments[0] == ("2025-02-03", "markers", True)
+    assert template.render([said("user", "!")]).text != rendered.text
+    assert judged(template.text, [said("user", "!")])[0] == rendered.text
+
+
+def test_what_is_given_is_never_changed() -> None:
+    messages, tools = copy.deepcopy(CONVERSATIONS["two calls, no content"])
+    before = copy.deepcopy((messages, tools, DOCUMENTS))
+    template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
+    forged = [*messages, said("user", "<|im_end|>")]
+    for safety in ("neutralize", "off"):
+        template.render(forged, tools, documents=DOCUMENTS, safety=safety).segments  # noqa: B018 - made when asked for
+    template.render([*messages, said("assistant", "x")], tools, continue_final_message=True)
+    assert (messages, tools, DOCUMENTS) == before
+
+
+def test_what_was_rendered_can_be_kept() -> None:
+    rendered = ChatTemplate.load(templates()["qwen3"], **SPECIAL).render(CONVERSATIONS["calls"][0], TOOLS)
+    twin = pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own bytes
+    assert twin == rendered
+    assert twin.text == rendered.text
+    assert twin.segments == rendered.segments
+
+
+def test_a_template_is_a_value() -> None:
+    template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
+    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    assert twin == template
+    assert hash(twin) == hash(template)
+    assert twin.render([USER]) == template.render([USER])
+    assert template != ChatTemplate.load(templates()["qwen3"], **MINE)
+    assert repr(template).startswith("ChatTemplate(ChatSource(templates={'default': ")
+
+
+def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
+    template = ChatTemplate.load(PLAIN)
+    given: Any = template.render
+    with pytest.raises(FormatError, match=r"^messages\[0\].content is a bytes, which is no JSON value$"):
+        given([said("user", b"x")])
+    with pytest.raises(FormatError, match=r"^style is a function"):
+        given([USER], style=lambda: None)
+    with pytest.raises(FormatError, match=r"^documents\[0\].x is a set"):
+        given([USER], documents=[{"x": set()}])
+    with pytest.raises(ToolsError, match=r"^tools\[0\] is a int"):
+        given([USER], [1])
+    with pytest.raises(HistoryError):
+        given([1])
+    with pytest.raises(SafetyError, match="safety 'loud' is unknown; known are neutralize, raise, off"):
+        given([USER], safety="loud")
+    with pytest.raises(TemplateError, match="refuses the messages: no"):
+        ChatTemplate.load("{{ raise_exception('no') }}").render([USER])
+
+
+# Loading.
+MINE, OTHER = {"bos_token": "<b>"}, {"x_token": "<x>"}
+
+
+def save(path: Path, content: object) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+SEVERAL = [{"name": "default", "template": "plain {{ bos_token }}"}, {"name": "tool_use", "template": "tools {{ x }}"}]
+CONFIG = {"chat_template": [*SEVERAL, {"name": "rag", "template": "documents {{ x }}"}], "bos_token": "<s>"}
+
+
+@pytest.mark.parametrize("text", ["{{ bos_token }}x", "{% if true %}{{ bos_token }}x{% endif %}", "\n{{ bos_token }}x"])
+def test_a_template_is_loaded_from_its_text(text: str) -> None:
+    template = ChatTemplate.load(text, **MINE)
+    assert template.text == text
+    assert template.special_tokens == MINE
+    assert template.render([]).text.strip() == "<b>x"
+
+
+@pytest.mark.parametrize("kind", [Path, str])
+def test_a_template_is_loaded_from_its_file_with_the_tokens_beside_it(tmp_path: Path, kind: type) -> None:
+    save(tmp_path / "tokenizer_config.json", CONFIG)
+    file = save(tmp_path / "chat_template.jinja", "{{ bos_token }}file\n")
+    assert ChatTemplate.load(kind(file)).render([]).text == "<s>file"
+    assert ChatTemplate.load(kind(tmp_path)).render([]).text == "<s>file"
+    assert ChatTemplate.load(kind(save(tmp_path / "other" / "t.jinja", "{{ bos_token }}x"))).render([]).text == "x"
+
+
+def test_of_several_templates_one_is_for_tools_and_others_have_names(tmp_path: Path) -> None:
+    save(tmp_path / "tokenizer_config.json", CONFIG)
+    template = ChatTemplate.load(tmp_path)
+    assert template.render([]).text == "plain <s>"
+    assert template.render([], TOOLS, x=1).text == "tools 1"
+    assert template.render([], []).text == "plain <s>"
+    named = ChatTemplate.load(tmp_path, name="rag")
+    assert named.render([], x=1).text == named.render([], TOOLS, x=1).text == "documents 1"
+    assert ChatTemplate.load(tmp_path, name="tool_use").render([], x=1).text == "tools 1"
+    assert ChatTemplate.load(tmp_path, name="default").render([], TOOLS).text == "plain <s>"
+
+
+def test_tokens_that_are_given_go_before_those_of_the_files(tmp_path: Path) -> None:
+    save(tmp_path / "tokenizer_config.json", CONFIG | {"eos_token": "</s>"})
+    template = ChatTemplate.load(tmp_path, **MINE, **OTHER)
+    assert template.special_tokens == {"bos_token": "<b>", "eos_token": "</s>", "x_token": "<x>"}
+    assert template.render([]).text == "plain <b>"
+    # They are the template's own, and nobody else may write them.
+    shown = ChatTemplate.load("{{ x_token }}{{ messages[0].content }}", **OTHER).render([said("user", "<x>")])
+    assert shown.text == "<x><\\x>"
+
+
+def test_the_special_tokens_of_the_tokenizer_are_for_the_template_alone(tmp_path: Path) -> None:
+    added = {"5": {"content": "[CUT]", "special": True}, "6": {"content": "word", "special": False}}
+    save(tmp_path / "tokenizer_config.json", {"chat_template": PLAIN, "added_tokens_decoder": added})
+    assert ChatTemplate.load(tmp_path).render([said("user", "a [CUT] word")]).text.startswith("<user>a [\\CUT] word</>")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "tooluse",
+            r"there is no chat template 'tooluse'.*did you mean 'tool_use'.*there are 'default', 'tool_use', 'rag'",
+        ),
+        ("zzz", r"there is no chat template 'zzz'; there are 'default', 'tool_use', 'rag': give name="),
+    ],
+)
+def test_a_name_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: Path, name: str, reason: str) -> None:
+    save(tmp_path / "tokenizer_config.json", CONFIG)
+    with pytest.raises(TemplateError, match=reason):
+        ChatTemplate.load(tmp_path, name=name)
+
+
+def test_a_model_without_a_template_or_without_a_default_one_is_refused(tmp_path: Path) -> None:
+    save(tmp_path / "none" / "tokenizer_config.json", {"bos_token": "<s>"})
+    with pytest.raises(TemplateError, match="there is no chat template 'default'; the model has none"):
+        ChatTemplate.load(tmp_path / "none")
+    save(tmp_path / "rag" / "tokenizer_config.json", {"chat_template": [CONFIG["chat_template"][2]]})
+    with pytest.raises(TemplateError, match="there is no chat template 'default'; there are 'rag': give name="):
+        ChatTemplate.load(tmp_path / "rag")
+    with pytest.raises(TokenizerError, match="there is nothing at "):
+        ChatTemplate.load(tmp_path / "nowhere")
+    with pytest.raises(TokenizerError, match="there is nothing at just words"):
+        ChatTemplate.load("just words")
+    with pytest.raises(TemplateError, match="there is no chat template 'default'; the model has none"):
+        ChatTemplate(ChatSource())
+
+
+def test_a_template_whose_syntax_is_wrong_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    wrong = [{"name": "default", "template": "x"}, {"name": "tool_use", "template": "\n{% if %}"}]
+    save(tmp_path / "tokenizer_config.json", {"chat_template": wrong})
+    with pytest.raises(TemplateError, match="^the chat template, line 2: "):
+        ChatTemplate.load(tmp_path)
+    with pytest.raises(TemplateError, match="^the chat template, line 1: "):
+        ChatTemplate.load("{{ x")
+
+
+def test_messages_of_any_kind_may_be_mixed() -> None:
+    template = ChatTemplate.load(PLAIN)
+    expected = "<user>a</><assistant>b</><user>c</><assistant>d</><user>e</><ai>"
+    assert template.render(
+        [("a", "b"), {"role": "user", "content": "c"}, Msg("x", "d", "assistant"), ("e", "")]
+    ).text in (
+        expected,
+        expected.replace("<ai>", "<assistant></><ai>"),
+    )
+    assert template.render([Msg("x", "a", "user")]).text == "<user>a</><ai>"

@@ -1,0 +1,303 @@
+"""What a template can and cannot do: every question answered both ways, and the report as a user reads it."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.chat_templates.template import ChatTemplate
+from support.chat_judges import SPECIAL, templates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lazyprompt.chat_templates.check import Finding
+
+TURN = "<{{ m.role }}>{{ m.content }}</>"
+PROMPT = "{% if add_generation_prompt %}<assistant>{% endif %}"
+PLAIN = f"{{{{ bos_token }}}}{{% for m in messages %}}{TURN}{{% endfor %}}{PROMPT}"
+REFUSES = "{{ raise_exception('no') }}"
+
+
+def loop(body: str) -> str:
+    """A plain template with something before each turn."""
+    return PLAIN.replace(TURN, f"{body}{TURN}")
+
+
+def calls(shown: str) -> str:
+    return PLAIN.replace("</>", f"{{% for c in m.tool_calls or [] %}}{shown}{{% endfor %}}</>")
+
+
+NO_SYSTEM = loop("{{ raise_exception('no system') if m.role == 'system' }}")
+ALTERNATES = loop("{{ raise_exception('twice') if not loop.first and m.role == messages[loop.index0 - 1].role }}")
+TOOLS = "{{ tools|tojson if tools }}" + PLAIN
+CALLS = calls("[{{ c.function.name }} {{ c.function.arguments|tojson }}]")
+NAMES = calls("[{{ c.function.name }}]")
+ITEMS = calls("{% for k, v in c.function.arguments.items() %}{{ c.function.name }}{{ k }}={{ v }}{% endfor %}")
+JSON_ONLY = calls("{{ c.function.name ~ ' ' + c.function.arguments }}")
+AS_IT_IS = calls(
+    "{{ c.function.name }}{{ c.function.arguments if c.function.arguments is string else c.function.arguments|tojson }}"
+)
+NULL = PLAIN.replace("m.content", "(m.content or '')")
+PARTS = PLAIN.replace("{{ m.content }}", "{% for p in m.content %}{{ p.text }}{% endfor %}")
+THOUGHTS = loop("{{ '(' ~ m.reasoning_content ~ ')' if m.reasoning_content }}")
+LAST_THOUGHT = loop("{{ '(' ~ m.reasoning_content ~ ')' if m.reasoning_content and loop.last }}")
+OTHER_THOUGHTS = loop("{{ '(' ~ m.thinking ~ ')' if m.thinking }}")
+COUNTED = "{{ messages|length }}" + PLAIN
+OTHER_PROMPT = PLAIN.replace("<assistant>{%", "<ai>{%")
+NO_PROMPT = PLAIN.replace(PROMPT, "")
+NO_END = PLAIN.replace("</>", "{{ '\n' if not loop.last }}")
+EOS = PLAIN.replace("</>", "{{ eos_token }}")
+TWICE = "{{ bos_token }}" + PLAIN
+CLOCK = "{{ strftime_now('%Y') }}" + PLAIN
+FURTHER = "{{ style }}{{ 'x' if enable_thinking }}" + PLAIN
+# What kind of text it is, is seen in how Python writes its methods.
+LOSES = PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}"
+LETTERS = loop("{{ '!' if m.content[0] == 'x' }}")
+FIRST_TURN = PLAIN.replace("<{{ m.role }}>", "{{ '' if loop.first and m.role == 'user' else '<' ~ m.role ~ '>' }}")
+
+QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
+    "system text supported": [
+        (PLAIN, True, ""),
+        (NO_SYSTEM, False, "the chat template refuses the messages: no system"),
+        (loop("{% if m.role == 'system' %}{% continue %}{% endif %}"), False, "it is left out"),
+        (PARTS, True, ""),
+    ],
+    "alternation required": [
+        (PLAIN, False, ""),
+        (ALTERNATES, True, "the chat template refuses the messages: twice"),
+    ],
+    "tools supported": [
+        (TOOLS, True, ""),
+        (PLAIN, False, "they are left out"),
+        ("{{ raise_exception('no tools') if tools }}" + PLAIN, False, "it refuses tools"),
+    ],
+    "tool calls supported": [
+        (CALLS, True, ""),
+        (JSON_ONLY, True, ""),
+        (NAMES, False, "left out: its arguments"),
+        (PLAIN, False, "left out: the call, its arguments"),
+        (
+            loop("{{ raise_exception('no calls') if m.tool_calls }}"),
+            False,
+            "the chat template refuses the messages: no calls",
+        ),
+    ],
+    "string arguments accepted": [
+        (AS_IT_IS, True, ""),
+        (JSON_ONLY, True, "it takes nothing else; dicts are written as JSON before it"),
+        (CALLS, False, "it writes them in another way than dicts; they are read before it"),
+        (ITEMS, False, "it fails with them; they are read before it"),
+        (loop("{{ raise_exception('no calls') if m.tool_calls }}"), False, "it takes no calls"),
+        (PLAIN, None, "calls are left out"),
+    ],
+    "null content accepted": [
+        (NULL, True, ""),
+        (PLAIN, False, "it is given an empty text"),
+    ],
+    "text contents shown": [
+        (PLAIN, True, ""),
+        (PARTS, False, "only parts: Msg are given to it as such, dicts as they are"),
+        (REFUSES, False, ""),
+    ],
+    "content parts shown": [
+        (PARTS, True, ""),
+        (PLAIN, False, ""),
+    ],
+    "thoughts shown": [
+        (THOUGHTS, True, "in the last turn and earlier turns"),
+        (LAST_THOUGHT, True, "in the last turn"),
+        (OTHER_THOUGHTS, True, "in the last turn and earlier turns"),
+        (PLAIN, False, ""),
+    ],
+    "prefix-preserving over turns": [
+        (PLAIN, True, ""),
+        (EOS, True, ""),
+        (
+            COUNTED,
+            False,
+            "earlier text changes with later messages: plain turns, a call and its result, thoughts before a user",
+        ),
+        (
+            LAST_THOUGHT,
+            False,
+            "earlier text changes with later messages: thoughts before a user, thoughts before a result",
+        ),
+    ],
+    "generation prompt consistent": [
+        (PLAIN, True, ""),
+        (OTHER_PROMPT, False, "an answer in a chat begins in another way than the prompt for it"),
+        (NO_PROMPT, True, "there is none: the prompt is the same without it; "),
+        (REFUSES, None, "it refuses a short chat"),
+    ],
+    "stop token trained": [
+        (EOS, True, "'</s>'"),
+        (PLAIN, True, "'</>', while the tokenizer's end of text is '</s>'"),
+        (NO_END, False, "nothing stands behind an answer, so that a model is not taught to stop"),
+        # Where it cannot be known, it is not known.
+        (LOSES, None, ""),
+        (REFUSES, None, ""),
+    ],
+    "double beginning of text": [
+        (TWICE, True, "the template itself writes it twice"),
+        (PLAIN.replace("{{ bos_token }}", ""), False, "the template writes none"),
+        (PLAIN, None, "the template writes it: encode without adding special tokens"),
+        (REFUSES, None, "no beginning of text is known"),
+    ],
+    "asks for the time": [
+        (CLOCK, True, "give now= for the same text each day"),
+        (PLAIN, False, ""),
+    ],
+    "further variables": [
+        (FURTHER, True, "enable_thinking, style"),
+        (PLAIN, False, ""),
+        ("{% set style = 1 %}{{ style }}" + PLAIN, False, ""),
+    ],
+    "origins kept": [
+        (PLAIN, True, ""),
+        (LOSES, False, "where its text came from is lost in the template: "),
+    ],
+    "plain chats without the template": [
+        (PLAIN, True, ""),
+        (LETTERS, False, "it asks of a text what cannot be foreseen: a part of it by its place"),
+        (CLOCK, False, "it writes the time"),
+    ],
+    "markers derived": [
+        (PLAIN, True, ""),
+        (LETTERS, False, "it asks of a text what cannot be foreseen: a part of it by its place"),
+        (FIRST_TURN, False, "its first turn begins in another way than the others"),
+    ],
+    "bridged to a user's turn": [
+        (PLAIN, True, ""),
+        (COUNTED, False, ""),
+    ],
+    "bridged to results of calls": [
+        (CALLS, True, ""),
+        (PLAIN, False, "the template does not show calls"),
+    ],
+}
+CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
+
+
+def asked(name: str, text: str, tokenizer: Any = None) -> Finding:
+    return ChatTemplate.load(text, **SPECIAL).check(tokenizer)[name]
+
+
+@pytest.mark.parametrize(("name", "text", "holds", "detail"), CASES)
+def test_each_question_is_answered_both_ways_with_the_reason(
+    name: str,
+    text: str,
+    holds: bool | None,  # noqa: FBT001 - a table
+    detail: str,
+) -> None:
+    found = asked(name, text)
+    assert (found.name, found.holds) == (name, holds)
+    assert found.detail.startswith(detail)
+    assert bool(found.detail) >= bool(detail)
+
+
+def test_all_questions_are_asked_of_all_templates() -> None:
+    report = ChatTemplate.load(PLAIN, **SPECIAL).check()
+    assert [finding.name for finding in report.findings] == list(QUESTIONS)
+    assert {name for name, cases in QUESTIONS.items() if len({holds for _, holds, _ in cases}) < 2} == set()
+    with pytest.raises(KeyError, match="is it good"):
+        report["is it good"]
+
+
+def tokenizer_that_adds(directory: Path, token: str | None) -> Any:
+    """A tokenizer that puts a token before each text, or none."""
+    added = {"id": 0, "content": "<s>", "special": True, "normalized": False}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False}
+    template = (
+        None
+        if token is None
+        else {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {token: {"id": token, "ids": [0], "tokens": [token]}},
+        }
+    )
+    file = directory / "tokenizer.json"
+    model = {"type": "WordLevel", "vocab": {"<s>": 0, "a": 1}, "unk_token": "a"}
+    file.write_text(
+        json.dumps({"version": "1.0", "added_tokens": [added | flags], "post_processor": template, "model": model})
+    )
+    return import_module("tokenizers").Tokenizer.from_file(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "holds", "detail"),
+    [
+        (PLAIN, "<s>", True, "the tokenizer adds another: encode without adding special tokens"),
+        (PLAIN, None, False, ""),
+        (NO_PROMPT.replace("{{ bos_token }}", ""), "<s>", False, "the template writes none"),
+        (TWICE, None, True, "the template itself writes it twice"),
+    ],
+)
+def test_a_tokenizer_says_whether_there_would_be_two_beginnings(
+    tmp_path: Path,
+    text: str,
+    token: str | None,
+    holds: bool,  # noqa: FBT001 - a table
+    detail: str,
+) -> None:
+    found = asked("double beginning of text", text, tokenizer_that_adds(tmp_path, token))
+    assert (found.holds, found.detail) == (holds, detail)
+
+
+def test_the_template_for_tools_is_asked_where_it_is_wanted(tmp_path: Path) -> None:
+    several = [{"name": "default", "template": PLAIN}, {"name": "tool_use", "template": TOOLS}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
+    template = ChatTemplate.load(tmp_path)
+    assert not template.check()["tools supported"].holds
+    assert template.check(tools=True)["tools supported"].holds
+
+
+REPORT = """\
+system text supported             no   the chat template refuses the messages: no system
+alternation required              no
+tools supported                   no   they are left out
+tool calls supported              no   left out: the call, its arguments
+string arguments accepted         -    calls are left out
+null content accepted             no   it is given an empty text
+text contents shown               yes
+content parts shown               no
+thoughts shown                    no
+prefix-preserving over turns      yes
+generation prompt consistent      yes
+stop token trained                yes  '</>', while the tokenizer's end of text is '</s>'
+double beginning of text          -    the template writes it: encode without adding special tokens
+asks for the time                 no
+further variables                 no
+origins kept                      yes
+plain chats without the template  yes
+markers derived                   yes
+bridged to a user's turn          yes
+bridged to results of calls       no   the template does not show calls"""
+
+
+def test_the_report_is_a_line_for_each_answer() -> None:
+    report = ChatTemplate.load(NO_SYSTEM, **SPECIAL).check()
+    assert str(report) == REPORT
+
+
+# What is known of real templates, some of it from their models' cards.
+KNOWN = {
+    "qwen3": {"tools supported": True, "thoughts shown": True, "system text supported": True},
+    "gemma": {"system text supported": False, "alternation required": True, "tools supported": False},
+    "gptoss": {"asks for the time": True, "thoughts shown": True, "tool calls supported": True},
+    "smolvlm": {"text contents shown": False, "content parts shown": True, "system text supported": True},
+    "llama3_2": {"asks for the time": True, "tool calls supported": True},
+    "deepseekv3": {"tool calls supported": True, "thoughts shown": False},
+    "phi3": {"tools supported": False, "alternation required": False},
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_of_a_real_template_is_found(name: str) -> None:
+    report = ChatTemplate.load(templates()[name], **SPECIAL).check()
+    assert {question: report[question].holds for question in KNOWN[name]} == KNOWN[name]

@@ -1,0 +1,248 @@
+"""Messages and tools of any form, as the dicts that a chat template knows."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from lazyprompt import (
+    Base64Source,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    messages_from,
+)
+from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.template import ChatTemplate
+from lazyprompt.errors import HistoryError, TemplateError, ToolsError
+from lazyprompt.messages.tools import ToolSet
+from support.chat_judges import SPECIAL, TOOLS, USER, judged, templates
+
+TEXTS = ChatJinja("{% for m in messages %}{{ m.content }}{% endfor %}")
+PARTS = ChatJinja("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}")
+BOTH = ChatJinja("{% for m in messages %}{{ m.content if m.content is string else m.content[0].text }}{% endfor %}")
+PICTURE = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
+
+
+def test_dicts_stay_as_they_are() -> None:
+    """A template may know fields and roles that nobody else does."""
+    given: list[Any] = [{"role": "wizard", "content": [1], "spell": {"a": None}}, {}]
+    assert dicts_from(given, TEXTS) is given
+    assert dicts_from(tuple(given), TEXTS) == tuple(given)
+
+
+PAIRS: list[Any] = [("Hi", "Hello"), ["More", "Yes"]]
+
+
+def test_pairs_and_messages_become_dicts_of_their_roles() -> None:
+    expected: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "More"},
+        {"role": "assistant", "content": "Yes"},
+    ]
+    assert dicts_from(PAIRS, TEXTS) == expected
+    messages = [Msg("", one["content"], one["role"]) for one in expected]
+    assert dicts_from(messages, TEXTS) == expected
+    assert dicts_from([PAIRS[0], {"role": "user", "content": "More"}, messages[3]], TEXTS) == expected
+
+
+def test_the_name_of_a_speaker_is_kept() -> None:
+    assert dicts_from([Msg("ann", "Hi", "user")], TEXTS) == [{"role": "user", "content": "Hi", "name": "ann"}]
+
+
+@pytest.mark.parametrize(
+    ("template", "content"),
+    [
+        (TEXTS, "a\nb"),
+        (PARTS, [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+    ],
+)
+def test_a_content_takes_the_form_that_the_template_shows(template: ChatJinja, content: object) -> None:
+    (made,) = dicts_from([Msg("", [TextBlock(text="a"), TextBlock(text="b")], "user")], template)
+    assert made["content"] == content
+
+
+@pytest.mark.parametrize(("template", "content"), [(TEXTS, "a"), (PARTS, [{"type": "text", "text": "a"}]), (BOTH, "a")])
+def test_a_text_takes_the_form_that_the_template_shows(template: ChatJinja, content: object) -> None:
+    (made,) = dicts_from([Msg("", "a", "user")], template)
+    assert made["content"] == content
+
+
+@pytest.mark.parametrize("template", [TEXTS, PARTS, BOTH])
+def test_what_is_no_text_stays_a_part(template: ChatJinja) -> None:
+    (made,) = dicts_from([Msg("", [TextBlock(text="a"), PICTURE], "user")], template)
+    assert [part["type"] for part in made["content"]] == ["text", "image_url"]
+
+
+def test_calls_and_results_become_messages_of_openais_form() -> None:
+    called = ToolUseBlock(id="c1", name="add", input={"a": 1})
+    answered = ToolResultBlock(id="c1", name="add", output="3")
+    made = dicts_from([Msg("", [TextBlock(text="So"), called], "assistant"), Msg("", [answered], "system")], TEXTS)
+    assert [message["role"] for message in made] == ["assistant", "tool"]
+    assert made[0]["content"] == "So"
+    assert made[0]["tool_calls"][0]["function"]["name"] == "add"
+    assert json.loads(made[0]["tool_calls"][0]["function"]["arguments"]) == {"a": 1}
+    assert (made[1]["tool_call_id"], made[1]["content"]) == ("c1", "3")
+
+
+def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
+    blocks = [ToolUseBlock(id="call_0001", name="get_weather", input={"city": "Köln"})]
+    messages: list[Any] = [
+        Msg("", "Hi", "user"),
+        Msg("", blocks, "assistant"),
+        Msg("", [ToolResultBlock(id="call_0001", name="get_weather", output="rain")], "system"),
+        Msg("", "Fine", "assistant"),
+        ("More", "Yes"),
+        {"role": "user", "content": "?"},
+    ]
+    function = {"name": "get_weather", "arguments": {"city": "Köln"}}
+    dicts: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "call_0001", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "call_0001", "name": "get_weather", "content": "rain"},
+        {"role": "assistant", "content": "Fine"},
+        {"role": "user", "content": "More"},
+        {"role": "assistant", "content": "Yes"},
+        {"role": "user", "content": "?"},
+    ]
+    for name in ("qwen3", "llama3_1", "glm4moe", "gptoss", "deepseekv3", "lfm2_2_5"):
+        template = ChatTemplate.load(templates()[name], **SPECIAL)
+        ours = template.render(messages, TOOLS)
+        assert ours.text == template.render(dicts, TOOLS).text, name
+        taken = [template.jinja().takes.form(message) for message in dicts]
+        assert ours.text == judged(template.text, taken, tools=TOOLS, add_generation_prompt=True, **SPECIAL)[0], name
+
+
+def test_thoughts_are_given_under_the_names_that_templates_know() -> None:
+    thoughtful = Msg(
+        "", [ThinkingBlock(thinking="Hm."), ThinkingBlock(thinking="So."), TextBlock(text="Yes")], "assistant"
+    )
+    (made,) = dicts_from([thoughtful], TEXTS)
+    assert made == {"role": "assistant", "content": "Yes", "reasoning_content": "Hm.\nSo."}
+    for name in ("qwen3", "gptoss"):
+        template = ChatTemplate.load(templates()[name], **SPECIAL)
+        made_text = template.render([Msg("", "Hi", "user"), thoughtful], add_generation_prompt=False).text
+        assert "Hm.\nSo." in made_text, name
+    known = {"role": "assistant", "content": "Yes", "reasoning_content": "Hm.\nSo."}
+    template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
+    assert template.render([USER, known]).text == template.render([Msg("", USER["content"], "user"), thoughtful]).text
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "thinking", "reasoning"])
+def test_thoughts_of_dicts_survive_beside_messages_of_other_forms(field: str) -> None:
+    given: list[Any] = [{"role": "assistant", "content": "Yes", field: "Hm."}, Msg("", "Hi", "user")]
+    made = ChatTemplate.load("{{ messages[0].reasoning_content }}|{{ messages[1].content }}").render(given)
+    assert made.text == "Hm.|Hi"
+
+
+def test_empty_thoughts_are_none() -> None:
+    (made,) = dicts_from([Msg("", [ThinkingBlock(thinking=""), TextBlock(text="Yes")], "assistant")], TEXTS)
+    assert made == {"role": "assistant", "content": "Yes"}
+
+
+@pytest.mark.parametrize("wrong", [[1], [("a",)], [None], "Hi", None, [("a", "b", "c")]], ids=repr)
+def test_what_is_no_message_is_refused(wrong: Any) -> None:
+    with pytest.raises(HistoryError):
+        dicts_from(wrong, TEXTS)
+
+
+def test_messages_are_never_changed() -> None:
+    given: list[Any] = [
+        Msg("", [TextBlock(text="a")], "user"),
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+    ]
+    before = copy.deepcopy(given)
+    for template in (TEXTS, PARTS):
+        made = dicts_from(given, template)
+        made[1]["content"] = "changed"  # type: ignore[index]  # a new dict
+    assert given == before
+    assert messages_from(given) == messages_from(before)
+
+
+def add(a: int, b: int = 1) -> int:
+    """Add numbers.
+
+    Args:
+        a: The first.
+        b: The second.
+    """
+    return a + b
+
+
+def test_tools_are_dicts_functions_and_sets_of_them() -> None:
+    made = dicts_of([TOOLS[0], add])
+    assert made is not None
+    assert made[0] is TOOLS[0]
+    assert made[1]["function"]["name"] == "add"
+    assert made[1]["function"]["description"] == "Add numbers."
+    assert made[1]["function"]["parameters"]["required"] == ["a"]
+    assert dicts_of(ToolSet.of([add])) == [made[1]]
+    assert dicts_of(None) is None
+    assert dicts_of([]) == []
+
+
+def test_a_function_is_written_as_transformers_writes_it() -> None:
+    template = ChatTemplate.load("{{ tools|map(attribute='function')|map(attribute='name')|join(',') }}")
+    assert template.render([], [add, TOOLS[1]]).text == judged(template.text, [], tools=[add, TOOLS[1]])[0] == "add,now"
+
+
+@pytest.mark.parametrize(("wrong", "kind"), [(1, "int"), ("add", "str"), (None, "NoneType")])
+def test_what_is_no_tool_is_refused_with_its_place(wrong: Any, kind: str) -> None:
+    with pytest.raises(ToolsError, match=rf"^tools\[1\] is a {kind}; expected a dict or a function$"):
+        dicts_of([TOOLS[0], wrong])
+
+
+SAID = {"role": "assistant", "content": "So", "reasoning_content": "Hm", "thinking": "Hm", "reasoning": "other"}
+
+
+@pytest.mark.parametrize(
+    ("field", "changed"),
+    [
+        ("content", {"content"}),
+        # A thought is the same under all its names.
+        ("reasoning_content", {"reasoning_content", "thinking"}),
+        ("thinking", {"reasoning_content", "thinking"}),
+        ("reasoning", {"reasoning"}),
+    ],
+)
+def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: set[str]) -> None:
+    before = copy.deepcopy(SAID)
+    first, last = tagged([USER, SAID], field)
+    assert first is USER
+    assert last == {name: f"{text}{CONTINUED}" if name in changed else text for name, text in before.items()}
+    assert before == SAID
+
+
+def test_of_several_parts_the_last_text_is_tagged() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image"}]
+    (made,) = tagged([{"role": "assistant", "content": parts}], "content")
+    assert made["content"] == [parts[0], {"type": "text", "text": f"b{CONTINUED}"}, parts[2]]
+    assert parts[1]["text"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("chat", "reason"),
+    [
+        ([], "there are no messages"),
+        ([{"role": "assistant"}], "the last message has no text in its 'content'"),
+        ([{"content": 3}], "the last message has no text in its 'content'"),
+        ([{"content": []}], "the last message has no text in its 'content'"),
+        ([{"content": [{"type": "image"}, "x", {"text": 3}]}], "the last message has no text in its 'content'"),
+        ([SAID, {"content": None}], "the last message has no text in its 'content'"),
+    ],
+)
+def test_where_no_text_can_be_gone_on_with_it_says_so(chat: list[dict[str, Any]], reason: str) -> None:
+    with pytest.raises(TemplateError, match=f"^there is nothing to go on with: {reason}$"):
+        tagged(chat, "content")

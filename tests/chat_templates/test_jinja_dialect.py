@@ -1,0 +1,425 @@
+"""Models' own chat templates: byte for byte what transformers renders, and never more than the bounds allow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import time
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from lazyprompt.chat_templates import jinja as chat_jinja
+from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.messages import without_none
+from lazyprompt.errors import FormatError, TemplateError
+from lazyprompt.templates import bounds
+from support.chat_judges import ARGUMENTS, CONVERSATIONS, SPECIAL, TOOLS, USER, call, judged, result, templates
+
+CHAT: list[dict[str, Any]] = [USER]
+NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
+
+
+@pytest.fixture(autouse=True)
+def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give transformers the clock that the templates here are told."""
+
+    class Clock:
+        now = staticmethod(lambda: NOW)
+
+    monkeypatch.setattr(import_module("transformers.utils.chat_template_utils"), "datetime", Clock)
+
+
+def rendered(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any = None, **options: Any) -> str:
+    return ChatJinja(text, SPECIAL, NOW).render(messages, tools, **options)
+
+
+def taken(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages in the form that a template takes, by the names of what has to be done."""
+    takes = ChatJinja(text, SPECIAL, NOW).takes
+    return [takes.form(message) for message in messages]
+
+
+def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> str:
+    """How ours differs from what transformers renders, or from the reason why it does not; nothing where it is not."""
+    theirs, reason = judged(text, taken(text, messages), tools=tools, **SPECIAL, **options)
+    try:
+        ours = rendered(text, messages, tools, **options)
+    except TemplateError as error:
+        return "" if theirs is None and reason in str(error) else f"{reason or theirs!r}, but ours: {error}"
+    return "" if ours == theirs else f"{reason or theirs!r}, but ours: {ours!r}"
+
+
+# The templates are compared in so many tests.
+SHARES = 8
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_template_renders_or_refuses_as_in_transformers(share: int) -> None:
+    names = sorted(templates())
+    assert len(names) > 70
+    differences = {
+        (name, special, str(options)): difference(
+            templates()[name], messages, tools, **{"add_generation_prompt": True} | options
+        )
+        for name in names[share::SHARES]
+        for special, (messages, tools) in CONVERSATIONS.items()
+        for options in ({}, {"enable_thinking": False}, {"add_generation_prompt": False})
+    }
+    assert {where: found for where, found in differences.items() if found} == {}
+    assert [name for name in names[share::SHARES] if judged(templates()[name], CHAT, **SPECIAL)[0] is None] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Blocks take their line with them, and the last newline goes.
+        "{% if true %}\n  a\n  {% endif %}\n  {%- if 1 %} b{% endif +%}\n\n",
+        # What is missing is nothing, and None is shown.
+        "[{{ missing }}{{ messages[0].missing }}{{ none }}{{ tools }}{{ true }}{{ 1.0 }}{{ documents }}]",
+        "{{ missing.more }}",
+        "{{ missing() }}",
+        "{{ tools is none }}{{ tools is defined }}{{ documents is defined }}{{ enable_thinking is defined }}",
+        # Values are written as Python writes them.
+        "{{ messages }}{{ messages[0] }}{{ ('a', 1) }}{{ {'b': none} }}{{ {'a': 1}.items() }}{{ range(3) }}",
+        "{{ messages|tojson }}{{ messages|tojson(indent=2) }}{{ messages|tojson(ensure_ascii=True) }}",
+        "{{ {'b': '<&>', 'a': 1}|tojson(separators=(',', ':'), sort_keys=True) }}{{ missing|tojson }}",
+        "{{ {'b': '<&>', 'a': 1}|tojson(true, '--') }}",
+        "{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ messages[0].role + eos_token }}",
+        # Loops.
+        "{% for i in [1, 2, 5] %}{% if i == 2 %}{% continue %}{% elif i > 2 %}{% break %}{% endif %}x{% endfor %}",
+        "{% for i in 'ab' %}{{ loop.index }}{{ loop.last }}{{ loop.length }}{{ loop.nextitem }}{% endfor %}",
+        "{% for k, v in {'b': 1, 'a': 2}|dictsort %}{{ k }}={{ v }}{{ ',' if not loop.last }}{% endfor %}",
+        "{% for a in [1, [2, [3]]] recursive %}{{ loop(a) if a is iterable else a }}{{ loop.depth }}{% endfor %}",
+        "{% for a in missing %}x{% else %}none{% endfor %}",
+        "{% for a in none %}x{% endfor %}",
+        "{% for a in 'ab' if a != 'a' %}{{ a }}{{ loop.changed(a) }}{% endfor %}",
+        # The block of what the model said has a scope of its own.
+        "{% set a = 1 %}{% generation %}{{ a }}{% set a = 2 %}{{ a }}\n{% endgeneration %}{{ a }}",
+        "{% for m in messages %}{%- generation -%} {{ m.content }} {{ loop.index }} {%- endgeneration -%}{% endfor %}",
+        # Macros may have parameters of any name.
+        "{% macro m(function, context) %}{{ function }}{{ context }}{% endmacro %}{{ m(context=1, function=2) }}",
+        "{% macro m(x) %}[{{ caller(x) }}]{% endmacro %}{% call(y) m('a') %}{{ y }}{{ bos_token }}{% endcall %}",
+        "{% filter upper %}a{{ bos_token }}{% endfilter %}{% set x %}{{ eos_token }}b{% endset %}{{ x|length }}",
+        "{% set ns = namespace(a=1, self=2) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}{{ ns.self }}{{ ns }}{{ ns.b }}",
+        "{% set ns = namespace() %}{% set ns._a = 1 %}",
+        "{{ namespace(__class__=1) }}",
+        "{{ dict(a=1) }}{{ dict([('b', 2)]) }}{{ dict.fromkeys(['c']) }}{{ dict.mro is defined }}",
+        # Text.
+        "{{ '<b>'|safe + '<i>' }}{{ '<b>'|safe ~ '<i>' }}{{ '<'|e }}{{ ('<'|e).split(';') }}",
+        "{{ 'a,b'.split(',')[-1] }}{{ ' x '.strip() }}{{ 'abc'[::-1] }}{{ 'a'.upper() }}{{ 'x'.find('y', 20000) }}",
+        "{{ '%s %05d' % ('a', 20000) }}{{ '%d'|format(20000) }}{{ '{} {a:>5}'.format(20000, a='{x}') }}{{ 'a' * 3 }}",
+        "{{ 'Call 5551234 %s, 100%%' % 'x' }}{{ '%(name12345)s' % {'name12345': 1} }}{{ '{{12345}}'.format() }}",
+        "{{ 'x' * 20000 }}{{ ('ab ' * 9000)|truncate(20000)|length }}{{ 'a\nb'|indent(2) }}{{ 'a1'|join('-') }}",
+        "{{ ','.join(['a', 'b']) }}{{ messages|map(attribute='role')|join(',') }}{{ [1, 2]|map('string')|list }}",
+        "{{ [[1], [2]]|sum(start=[]) }}{{ [1, 2]|sum }}{{ messages|selectattr('role', 'equalto', 'user')|list }}",
+        "{{ messages[0] is mapping }}{{ 'a' is string }}{{ [] is iterable }}{{ messages|length }}{{ x|default('x') }}",
+        "{{ messages[0].items() is defined }}{{ messages[0].get('content', 'x') }}{{ messages[-1]['nope'] is none }}",
+        # What fails.
+        "{{ raise_exception('no: ' ~ messages[0].role) }}",
+        "{{ raise_exception({'a': 1}) }}",
+        "{{ messages[0].content + none }}",
+        "{{ messages.append(1) }}",
+        "{{ messages[0].update({'a': 1}) }}",
+        "{{ messages.__class__.__mro__ }}",
+        "{% include 'x' %}",
+        "{{ 1 / 0 }}",
+        "{{ strftime_now('%d %b %Y %H:%M') }}",
+    ],
+)
+def test_the_dialect_is_that_of_transformers(text: str) -> None:
+    assert difference(text, CHAT) == ""
+
+
+def test_variables_and_documents_are_given_to_the_template() -> None:
+    text = "{{ bos_token }}{{ documents[0].title }}{{ a }}{{ tools|length }}{{ range }}"
+    given: dict[str, Any] = {"documents": [{"title": "T", "text": "x"}], "a": [1, (2,)], "bos_token": "!", "range": 3}
+    assert rendered(text, CHAT, TOOLS, **given) == "!T[1, (2,)]23"[:2] + "[1, (2,)]23"
+    assert judged(text, CHAT, tools=TOOLS, **SPECIAL | given) == ("!T[1, (2,)]23", "")
+
+
+def test_the_time_is_the_clocks_where_none_is_given() -> None:
+    before = datetime.now().strftime("%Y-%m-%d")  # noqa: DTZ005 - the local time
+    assert ChatJinja("{{ strftime_now('%Y-%m-%d') }}").render(CHAT) >= before
+
+
+def test_the_arguments_of_calls_are_given_as_dicts() -> None:
+    text = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments.city }}{% endfor %}{% endfor %}"
+    written = json.dumps(ARGUMENTS)
+
+    def messages(arguments: object) -> list[dict[str, Any]]:
+        return [USER, {"role": "assistant", "content": "", "tool_calls": [call(1, arguments)]}, result(1, "3")]
+
+    given = messages(written)
+    assert rendered(text, given) == "Köln"
+    assert given == messages(written)
+    for name in ("qwen3", "llama3_1", "glm4moe", "gptoss", "gemma4_v5", "lfm2_2_5"):
+        template = templates()[name]
+        theirs, _ = judged(template, messages(ARGUMENTS), tools=TOOLS, add_generation_prompt=True, **SPECIAL)
+        assert rendered(template, given, TOOLS) == theirs, name
+
+
+def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
+    text = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ 'call: ' + c.function.arguments }}"
+        "{{ c.function.name }}"
+        "{{ raise_exception('no b') if 'b' not in c.function.arguments and 'at' not in c.function.arguments }}"
+        "{% endfor %}{% endfor %}"
+    )
+    written = '{"b":  1}'
+    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, written)]}]) == f"call: {written}get_weather"
+    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, {"b": "ö"})]}]) == 'call: {"b": "ö"}get_weather'
+    with pytest.raises(TemplateError, match="refuses the messages: no b"):
+        rendered(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{% for m in messages %}[{{ m.content }}]{% endfor %}", "[]"),
+        ("{% for m in messages %}[{{ m.content | tojson }}]{% endfor %}", '[""]'),
+        ("{% for m in messages %}[{{ m.content | trim | length + m.content | length }}]{% endfor %}", "[0]"),
+        ("{% for m in messages %}[{{ 'none' if m.content is none else 'text' }}]{% endfor %}", "[none]"),
+    ],
+)
+def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: str) -> None:
+    assert rendered(text, [{"role": "assistant", "content": None, "tool_calls": [call(1)]}]) == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("", "{}"),
+        ('{"a": 1}', "{'a': 1}"),
+        ("[1]", "[1]"),
+        ("not json", "not json"),
+        ('{"a": ' + "1" * 5000 + "}", '{"a": ' + "1" * 5000 + "}"),
+        ("[" * 99_999, "[" * 99_999),
+        (None, "None"),
+    ],
+    ids=repr,
+)
+def test_arguments_that_are_no_json_object_stay_as_they_are(arguments: object, shown: str) -> None:
+    text = "{{ messages[0].tool_calls[0].function.arguments }}"
+    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, arguments)]}]) == shown
+
+
+def test_calls_of_other_shapes_are_left_to_the_template() -> None:
+    text = "{{ messages[0].tool_calls }}"
+    for calls in (None, "x", ["x"], [{"name": "f"}], {"a": 1}):
+        assert rendered(text, [{"role": "assistant", "tool_calls": calls}]) == str(calls)
+    assert rendered(text, [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{}"}]}]) == (
+        "[{'name': 'f', 'arguments': {}}]"
+    )
+
+
+def test_messages_without_what_is_none() -> None:
+    assert without_none([{"role": "user", "content": None, "x": 0}, {}]) == [{"role": "user", "x": 0}, {}]
+
+
+class Role(StrEnum):
+    USER = "user"
+
+
+class Level(IntEnum):
+    ONE = 1
+
+
+class Weight(float):
+    pass
+
+
+def test_values_are_plain_data() -> None:
+    message: dict[Any, Any] = {
+        "role": Role.USER,
+        "level": Level.ONE,
+        "weight": Weight(1.5),
+        "pair": (1, [None]),
+        1: "one",
+    }
+    assert rendered("{{ messages[0] }}", [message]) == (
+        "{'role': 'user', 'level': 1, 'weight': 1.5, 'pair': (1, [None]), 1: 'one'}"
+    )
+
+
+def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
+    with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x is a bytes, which is no JSON value$"):
+        rendered("", [USER, {"content": [{"x": b"a"}]}])
+    with pytest.raises(FormatError, match=r"^tools\[0\] is a function"):
+        rendered("", CHAT, [lambda: None])
+    with pytest.raises(FormatError, match=r"^now is a datetime"):
+        rendered("", now=NOW)
+    with pytest.raises(FormatError, match=r"^messages\[0\] is a str; a template is given dicts$"):
+        rendered("", ["Hi"])  # type: ignore[list-item]
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(FormatError, match="nested deeper than 200 levels, or holds itself"):
+        rendered("", [{"content": endless}])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a\n{{ b", "the chat template, line 2: unexpected end of template"),
+        ("\n\n{{ x|nothing }}", "the chat template, line 3: No filter named 'nothing'"),
+        ("{% generation %}", "the chat template, line 1: Unexpected end of template"),
+        ("\n{% autoescape true %}{% endautoescape %}", "the chat template, line 2: autoescape is for HTML"),
+        ("{{ x(a=1, a=2) }}", "the chat template cannot be compiled: "),
+        (f"{{{{ {'(' * 9999}1{')' * 9999} }}}}", "the chat template cannot be compiled: "),
+        ("\ud800", "the chat template has a lone surrogate"),
+        (None, "a chat template is text, not a NoneType"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_template_that_is_wrong_is_refused_when_it_is_made(text: Any, said: str) -> None:
+    with pytest.raises(TemplateError, match=f"^{said}"):
+        ChatJinja(text)
+
+
+def test_a_token_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TemplateError, match="the bos_token of the chat template is a int, not text"):
+        ChatJinja("", {"bos_token": 1})  # type: ignore[dict-item]
+    without: Any = {"bos_token": None}
+    assert ChatJinja("[{{ bos_token }}]", without).render(CHAT) == "[]"
+
+
+def test_an_error_names_the_line_it_comes_from() -> None:
+    text = "{% macro m(x) %}\n{{ x.a.b }}\n{% endmacro %}\n\n{{ m({}) }}"
+    with pytest.raises(TemplateError, match=r"^the chat template fails in line 2: 'dict object' has no attribute 'a'$"):
+        rendered(text)
+    with pytest.raises(TemplateError, match=r"in line 1: raise_exception\(\) missing 1 required positional argument"):
+        rendered("{{ raise_exception() }}")
+    with pytest.raises(TemplateError, match=r"^the chat template refuses the messages: no system\.$"):
+        rendered("\n{{ raise_exception('no system.') }}")
+
+
+def test_a_template_is_a_value() -> None:
+    template = ChatJinja("{{ bos_token }}x", SPECIAL)
+    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    assert twin == template
+    assert hash(twin) == hash(template)
+    assert twin.render(CHAT) == template.render(CHAT) == "<s>x"
+    assert template != ChatJinja("{{ bos_token }}x")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        template.text = ""  # type: ignore[misc]
+    tokens = {"bos_token": "a"}
+    kept = ChatJinja("{{ bos_token }}", tokens)
+    tokens["bos_token"] = "b"  # noqa: S105 - no password
+    assert kept.render(CHAT) == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "parts"),
+    [("qwen2_5", True, False), ("llama3_1", True, False), ("qwen3_vl", True, True), ("smolvlm", False, True)],
+)
+def test_what_contents_a_template_shows(name: str, text: bool, parts: bool) -> None:  # noqa: FBT001 - a table
+    template = ChatJinja(templates()[name], SPECIAL)
+    assert (template.shows_text, template.shows_parts) == (text, parts)
+
+
+def test_a_template_that_refuses_shows_nothing() -> None:
+    template = ChatJinja("{{ raise_exception('') }}")
+    assert (template.shows_text, template.shows_parts) == (False, False)
+
+
+_LAUGHS = "{% set a = [1] * 1000 %}{% set b = [a] * 1000 %}{% set c = [b] * 1000 %}"
+_TOO_LONG = "a value would become longer than"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", r"range\(\) gave more than"),
+        ("{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}x{% endfor %}{% endfor %}", "the loops went"),
+        ("{{ range(10 ** 20) }}", "Python int too large"),
+        ("{{ range(10 ** 9) }}", r"range\(\) gave more than 100000 numbers at once"),
+        ("{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}", "maximum recursion depth exceeded"),
+        ("{% for a in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}", "maximum recursion depth exceeded"),
+        ("{{ range(99999)|map('string')|map('center', 9999)|list }}", _TOO_LONG),
+        (_LAUGHS + "{{ c }}", _TOO_LONG),
+        (_LAUGHS + "{{ c|tojson }}", _TOO_LONG),
+        (_LAUGHS + "{{ c ~ '' }}", _TOO_LONG),
+        (_LAUGHS + "{{ c|string }}", _TOO_LONG),
+        (_LAUGHS + "{{ {'a': c}.values() }}", _TOO_LONG),
+        (_LAUGHS + "{{ namespace(a=c) }}", _TOO_LONG),
+        (_LAUGHS + "{{ '%s' % c }}", _TOO_LONG),
+        ("{{ (['x' * 1000000] * 1000000)|join }}", _TOO_LONG),
+        ("{{ ''.join(['x' * 1000000] * 1000000) }}", _TOO_LONG),
+        ("{{ ([[1] * 1000] * 1000)|sum(start=[]) }}", _TOO_LONG),
+        ("{{ ([1] * 1000000)|tojson(indent=10000) }}", _TOO_LONG),
+        ("{{ [1, 2]|tojson(separators=('x' * 1000000, 'x' * 10000000)) }}", _TOO_LONG),
+        (
+            "{% set n = namespace(x=1) %}{% for i in range(60) %}{% set n.x %}{{ n.x }}{{ n.x }}{%endset%}{% endfor %}",
+            _TOO_LONG,
+        ),
+        ("{{ '%(a(b))999999999d' % {'a(b)': 1} }}", "% takes no keys with brackets"),
+        ("{{ '%999999999d' % 1 }}", "% takes widths up to 10000"),
+        ("{{ '{:{}}'.format(1, '999999999') }}", "format takes no widths out of values"),
+        ("{{ '{:{w}}'.format_map({'w': 999999999}) }}", "format takes no widths out of values"),
+        ("{{ ('{0}' * 100000).format('x' * 1000000) }}", _TOO_LONG),
+        ("{{ ('%s' * 100000) % (('x' * 1000000,) * 100000) }}", _TOO_LONG),
+        ("{{ 'x'.encode() * 10 ** 10 }}", _TOO_LONG),
+        ("{{ 'x'.encode().center(10 ** 10) }}", "center is not for templates"),
+        ("{{ ('\\t' * 1000000).expandtabs(10000) }}", _TOO_LONG),
+        ("{{ ('\\n' * 1000000)|indent(10000) }}", _TOO_LONG),
+        ("{{ ('x ' * 100000)|wordwrap(1, wrapstring='y' * 1000000) }}", _TOO_LONG),
+        ("{{ 'x'|center(10 ** 9) }}", "center takes numbers up to 10000"),
+        ("{{ strftime_now('%' * 99999) }}", _TOO_LONG),
+        ("{{ ((((9 ** 64) ** 64) ** 64) ** 64) ** 64 }}", r"'\*\*' would make a number"),
+        ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__' of 'str' object is unsafe"),
+        ("{{ ''|attr('__class__')|attr('__mro__') }}{{ x.y }}", ""),
+        ("{{ '{0.__class__.__mro__}'.format('') }}", "access to attribute '__class__' of 'str' object is unsafe"),
+        ("{{ namespace.__init__.__globals__ }}", "access to attribute '__init__' of 'type' object is unsafe"),
+        ("{{ raise_exception.__globals__.x }}", "access to attribute '__globals__' of 'function' object is unsafe"),
+        ("{{ strftime_now.__self__.x }}", "access to attribute '__self__' of 'method' object is unsafe"),
+        ("{{ dict.__class__.__base__ }}", "access to attribute '__class__' of '_Dict' object is unsafe"),
+        ("{{ cycler.__init__.__globals__ }}", "access to attribute '__init__' of 'type' object is unsafe"),
+        ("{{ self.__init__.__globals__ }}", "access to attribute '__init__' of 'TemplateReference' object is unsafe"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+    ],
+    ids=lambda value: value[:50],
+)
+def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
+    before = time.monotonic()
+    with pytest.raises(TemplateError, match=f"^the chat template fails in line 1: .*{said}"):
+        rendered(text)
+    assert time.monotonic() - before < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+        "{% set x = 'x' * 1000000 %}{% for i in range(90000) %}{% if x[1:] == x %}{% endif %}{% endfor %}",
+        "{% set x = range(9000)|list %}{% for i in x %}{% set y = x|sort %}{% endfor %}",
+    ],
+)
+def test_what_takes_long_for_each_step_is_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(bounds, "MAX_SECONDS", 0.2)
+    with pytest.raises(TemplateError, match="the rendering took more than 0.2 seconds"):
+        rendered(text)
+
+
+def test_templates_may_look_through_all_messages_for_each_of_them() -> None:
+    text = "{% for a in messages %}{% for i in range(messages|length) %}{% endfor %}{% endfor %}done"
+    assert rendered(text, [USER] * 1500) == "done"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for a in x recursive %}{{ loop(x) if loop.depth == 1 }}{% endfor %}",
+        "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}",
+        "{% for a in x %}{{ x|map('string')|list|length }}{% endfor %}",
+        "{% macro m(n) %}{{ m(n - 1) ~ m(n - 1) if n }}{% endmacro %}{{ m(20) }}",
+    ],
+)
+def test_loops_calls_and_maps_count_together(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(chat_jinja, "MAX_STEPS", 1000)
+    monkeypatch.setattr(bounds, "MAX_SECONDS", 1000)
+    with pytest.raises(TemplateError, match="the loops went round more than 1001 times in one rendering, what they"):
+        rendered(text, x=list(range(40)))

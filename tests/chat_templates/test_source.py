@@ -1,0 +1,157 @@
+"""Where chat templates and special tokens are read from: the same as transformers finds beside a tokenizer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.chat_templates.source import ChatSource
+from lazyprompt.chat_templates.source_files import read_chat_source
+from lazyprompt.errors import TemplateError, TokenizerError
+from support.chat_judges import TOOLS, deepseek, tokenizer_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOCABULARY = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
+BOS: dict[str, Any] = {"__type": "AddedToken", "content": "<s>", "lstrip": False, "normalized": True, "rstrip": False}
+PLAIN_BOS = {name: value for name, value in BOS.items() if name != "__type"} | {"single_word": False}
+
+
+def write(directory: Path, files: dict[str, Any]) -> Path:
+    for name, content in {"tokenizer.json": VOCABULARY, **files}.items():
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return directory
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"tokenizer_config.json": {}},
+        {"tokenizer_config.json": {"chat_template": "config", "bos_token": "<s>", "eos_token": None}},
+        {"tokenizer_config.json": {"chat_template": "config", "bos_token": BOS, "add_bos_token": True}},
+        {"tokenizer_config.json": {"bos_token": "<s>"}, "special_tokens_map.json": {"bos_token": "<b>"}},
+        {"tokenizer_config.json": {"bos_token": "<s>"}, "special_tokens_map.json": {"eos_token": PLAIN_BOS}},
+        {"special_tokens_map.json": {"eos_token": "</s>", "additional_special_tokens": ["<x>"]}},
+        {
+            "tokenizer_config.json": {"bos_token": "<s>", "added_tokens_decoder": {}},
+            "special_tokens_map.json": {"bos_token": "<b>"},
+        },
+        {"tokenizer_config.json": {"image_token": "<image>", "extra_special_tokens": {"boi_token": "<boi>"}}},
+        {"tokenizer_config.json": {"extra_special_tokens": ["<x>"], "audio_token": BOS}},
+        {
+            "tokenizer_config.json": {
+                "chat_template": [
+                    {"name": "default", "template": "config"},
+                    {"name": "tool_use", "template": "tools"},
+                    {"name": "rag", "template": "documents"},
+                ]
+            }
+        },
+        {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "config"}]}},
+        {"tokenizer_config.json": {"chat_template": "config"}, "chat_template.jinja": "file\r\n{# 你好 #}\n"},
+        {"chat_template.jinja": "file", "additional_chat_templates/tool_use.jinja": "tools"},
+        {"chat_template.jinja": "file", "additional_chat_templates/default.jinja": "folder"},
+        {"tokenizer_config.json": {"chat_template": "config"}, "additional_chat_templates/default.jinja": "folder"},
+    ],
+    ids=repr,
+)
+def test_templates_and_tokens_are_those_that_transformers_finds(tmp_path: Path, files: dict[str, Any]) -> None:
+    source = read_chat_source(write(tmp_path, files))
+    theirs = tokenizer_in(tmp_path)
+    assert source.special_tokens == theirs.special_tokens_map
+    for tools in (None, TOOLS):
+        found = source.template(with_tools=tools is not None)
+        expected = theirs.get_chat_template(tools=tools) if theirs.chat_template else None
+        assert (found and found.text) == expected
+        assert found is None or found.special_tokens == theirs.special_tokens_map
+
+
+def test_a_real_tokenizers_tokens() -> None:
+    source = read_chat_source(deepseek())
+    assert source.special_tokens == tokenizer_in(deepseek()).special_tokens_map
+    assert source.special_tokens["pad_token"] == source.special_tokens["eos_token"] == "<｜end▁of▁sentence｜>"  # noqa: S105 - no password
+    assert source.template() is None
+
+
+def test_a_template_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jinja"
+    path.write_text("{{ bos_token }}mine", encoding="utf-8")
+    assert read_chat_source(path) == ChatSource({"default": "{{ bos_token }}mine"})
+    write(tmp_path, {"tokenizer_config.json": {"chat_template": "config", "bos_token": "<s>"}})
+    template = read_chat_source(str(path)).template(with_tools=True)
+    assert template is not None
+    assert template.render([]) == "<s>mine"
+    assert read_chat_source(tmp_path / "tokenizer.json") == read_chat_source(tmp_path)
+
+
+def test_without_a_template_that_fits_there_is_none() -> None:
+    source = ChatSource({"tool_use": "tools", "rag": "documents"})
+    assert source.template() is None
+    found = source.template(with_tools=True)
+    assert found is not None
+    assert found.text == "tools"
+
+
+def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    decoder: dict[str, Any] = {
+        "10": {"content": "<j>"},
+        "9": {"content": "<i>", "special": True},
+        "11": "<k>",
+        "12": {},
+    }
+    config = {
+        "added_tokens_decoder": decoder,
+        "bos_token": "<i>",
+        "additional_special_tokens": ["<x>", {"content": "<y>"}],
+    }
+    source = read_chat_source(write(tmp_path, {"tokenizer_config.json": config}))
+    assert source.added_tokens == (decoder["9"], decoder["10"])
+    assert source.whole_tokens == ("<i>", "<x>", "<y>")
+
+
+def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"there is nothing at .*nowhere; give the directory of a tokenizer, with"):
+        read_chat_source(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "said"),
+    [
+        ({"tokenizer_config.json": "{"}, TokenizerError, "tokenizer_config.json is no JSON: Expecting property name"),
+        ({"tokenizer_config.json": "[" * 99_999}, TokenizerError, "tokenizer_config.json is no JSON: "),
+        ({"tokenizer_config.json": "[]"}, TokenizerError, "tokenizer_config.json holds a list, not an object"),
+        ({"special_tokens_map.json": "1"}, TokenizerError, "special_tokens_map.json holds a int, not an object"),
+        (
+            {"tokenizer_config.json": {"chat_template": 1}},
+            TemplateError,
+            "the chat_template of .*tokenizer_config.json is a int, neither text nor a list of templates",
+        ),
+        (
+            {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "x"}, "x"]}},
+            TemplateError,
+            "the chat_template of .*tokenizer_config.json has no 'name' and 'template' in its item 1",
+        ),
+    ],
+    ids=repr,
+)
+def test_a_file_that_is_wrong_is_an_error(
+    tmp_path: Path, files: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        read_chat_source(write(tmp_path, files))
+
+
+def test_a_template_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, {})
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(TokenizerError, match=r"chat_template.jinja cannot be read: .* copy it again"):
+        read_chat_source(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("\n{{ x", encoding="utf-8")
+    with pytest.raises(TemplateError, match="the chat template, line 2"):
+        read_chat_source(tmp_path).template()

@@ -1,0 +1,166 @@
+"""Every code block of README and docs runs, and prints what stands below it.
+
+A ``python`` block runs in the namespace of the blocks before it in the same file; a ``text`` block right after it is
+its output. In a ``console`` block, lines after ``$`` are commands, which go on where a line ends with a backslash, and
+the lines below are their output. A block with a title is a file of that name, which stands in the directory from there
+on. The ``bash`` blocks of the README are the two that ``.ci/run`` runs.
+
+Commands of most pages run in this repository. Those of the tutorial, the concepts and the recipes run where a reader
+of these would be: in a directory of his own, with what the page has put there. There,
+``…`` in the output of a command is whatever differs from one time to the next. The pages in docs/migrating need
+libraries that this environment has not, and have tests of their own.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lazyprompt.cli.main import main
+from support.docs_models import models_at_hand
+from support.paths import FENCE, ROOT
+
+PAGES = sorted(
+    page
+    for page in [*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    if page.parent.name != "migrating"
+)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+SHELL = frozenset("|;&<>$*`")
+
+
+class Block(NamedTuple):
+    language: str
+    title: str | None
+    code: str
+    line: int
+    end: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(
+            match[1],
+            match[2],
+            match[3],
+            text.count("\n", 0, match.start()) + 1,
+            text.count("\n", 0, match.end()) + 1,
+        )
+        for match in FENCE.finditer(text)
+    ]
+
+
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def is_walked_through(page: Path) -> bool:
+    return page.parent.name in {"concepts", "how-to"} or page.name.startswith("tutorial.")
+
+
+def run_page(page: Path, directory: Path) -> None:
+    namespace: dict[str, object] = {"__name__": "docs"}
+    found = blocks(page)
+    for block, after in zip_longest(found, found[1:]):
+        if block.title:
+            assert directory != ROOT, f"{page_name(page)}:{block.line} is a file, and this page has no directory"
+            file = directory / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.code, encoding="utf-8")
+        elif block.language == "python":
+            shown = after is not None and after.language == "text" and after.line <= block.end + 2
+            run_python(page, block, after.code if after is not None and shown else None, namespace)
+        elif block.language == "console":
+            run_console(page, block, directory)
+
+
+def run_python(page: Path, block: Block, expected: str | None, namespace: dict[str, object]) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102
+    if expected is None:
+        assert printed.getvalue() == "", f"{page_name(page)}:{block.line} prints, but shows no output"
+    else:
+        assert printed.getvalue() == expected, f"{page_name(page)}:{block.end}"
+
+
+def run_console(page: Path, block: Block, directory: Path) -> None:
+    for command, expected in COMMAND.findall(block.code):
+        here = is_walked_through(page) and command.startswith("lazyprompt ") and SHELL.isdisjoint(command)
+        printed = (run_here(command) if here else run_in_shell(command, directory)).rstrip("\n")
+        shown = expected.rstrip("\n")
+        if is_walked_through(page) and re.fullmatch(re.escape(shown).replace("…", ".*"), printed):
+            continue
+        assert printed == shown, f"{page_name(page)}:{block.line}: {command}"
+
+
+def run_in_shell(command: str, directory: Path) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(  # noqa: S602 - the documents' own commands
+        command, shell=True, check=False, cwd=directory, env=environment, capture_output=True, text=True
+    )
+    return done.stdout + done.stderr
+
+
+def run_here(command: str) -> str:
+    """Run what a process of its own would, without the second that it takes to import the clients."""
+    printed, told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+        main(shlex.split(command.replace("\\\n", " "))[1:])
+    printed.seek(0)
+    return printed.read() + told.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page.read_text(encoding="utf-8")
+    if is_walked_through(page) or "OnlineChatModule(" in text:
+        with models_at_hand(tmp_path, monkeypatch):
+            run_page(page, tmp_path if is_walked_through(page) else ROOT)
+    else:
+        if "write_text(" in text:
+            monkeypatch.chdir(tmp_path)
+        run_page(page, ROOT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_blocks_are_of_a_kind_that_is_tested(page: Path) -> None:
+    kinds = {block.language for block in blocks(page)}
+    assert kinds <= {"python", "text", "console", "bash", "yaml"}
+    if not page.name.startswith("README"):
+        assert "bash" not in kinds
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if is_walked_through(page)], ids=page_name)
+def test_a_file_is_named_before_it_for_readers_to_whom_its_title_is_not_shown(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        assert match[2] is None or f"`{match[2]}`" in text[: match.start()], match[2]
+
+
+def test_both_readmes_hold_the_same_two_command_lines() -> None:
+    lines = [block.code for block in blocks(ROOT / "README.md") if block.language == "bash"]
+    assert len(lines) == 2
+    assert [block.code for block in blocks(ROOT / "README.zh.md") if block.language == "bash"] == lines
+
+
+@pytest.mark.parametrize("name", ["families", "blocks"])
+def test_a_page_of_a_table_is_made_from_the_table(name: str) -> None:
+    made = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", f"import runpy; print(runpy.run_path('docs/make_{name}.py')['page'](), end='')"],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUTF8": "1"},
+    )
+    assert made.stdout == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")

@@ -1,0 +1,110 @@
+"""Links of everything that is read in the repository itself: files, anchors, and the form of addresses outside."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from markdown_it import MarkdownIt
+
+from support.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from markdown_it.token import Token
+
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "fuzz/*.md", "benchmarks/*.md")
+    for page in ROOT.glob(pattern)
+)
+HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}", re.IGNORECASE)
+# Their headings are made of docstrings, with the manual; `mkdocs build --strict` looks at these anchors.
+MADE = ROOT / "docs" / "api"
+
+
+def tokens(page: Path) -> Iterator[Token]:
+    for token in parsed(page):
+        yield token
+        yield from token.children or ()
+
+
+@cache
+def parsed(page: Path) -> list[Token]:
+    return MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page's headings, as a page of the repository has them."""
+    seen: Counter[str] = Counter()
+    found: set[str] = set()
+    every = parsed(page)
+    for token, inside in pairwise(every):
+        if token.type == "heading_open":
+            words = "".join(child.content for child in inside.children or ())
+            anchor = re.sub(r"[^\w\- ]", "", words.strip().lower()).replace(" ", "-")
+            found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+            seen[anchor] += 1
+    return frozenset(found)
+
+
+def broken(page: Path, target: str) -> str | None:
+    """What is wrong with a link; None where it leads somewhere."""
+    address = urlsplit(target)
+    if address.scheme or address.netloc:
+        fine = address.scheme == "https" and HOST.fullmatch(address.hostname or "") and " " not in unquote(target)
+        return None if fine else "is no address of the form https://host/path"
+    to = (page.parent / unquote(address.path)).resolve() if address.path else page
+    if not to.exists() or not to.is_relative_to(ROOT):
+        return "leads to no file of the repository"
+    if address.fragment and to.suffix == ".md" and to.parent != MADE and unquote(address.fragment) not in anchors(to):
+        return f"leads to no heading of {to.name}"
+    return None
+
+
+def targets(page: Path) -> Iterator[str]:
+    for token in tokens(page):
+        target = {"link_open": token.attrGet("href"), "image": token.attrGet("src")}.get(token.type)
+        if target is not None:
+            yield str(target)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    wrong = [f"{target} {why}" for target in targets(page) if (why := broken(page, target)) is not None]
+    assert wrong == []
+
+
+def test_the_pages_are_those_that_there_are() -> None:
+    assert {"README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= {page.name for page in PAGES}
+    assert sum(1 for page in PAGES for _ in targets(page)) > 100
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "none.md",
+        "#no-such-heading",
+        "README.md#no-such-heading",
+        "../outside.md",
+        "http://example.org",
+        "https://example",
+        "https:///x",
+    ],
+)
+def test_a_link_that_is_wrong_is_found(target: str) -> None:
+    assert broken(ROOT / "README.md", target) is not None
+
+
+def test_anchors_are_made_of_the_words_of_a_heading(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One `two`: *three*?\n\n## 第一个 提示词\n\n## Same\n\n## Same\n\n## Same\n", encoding="utf-8")
+    assert anchors(page) == {"one-two-three", "第一个-提示词", "same", "same-1", "same-2"}

@@ -1,0 +1,218 @@
+"""The manual as a site: its pages, its API pages, and the steps that its build takes beside mkdocs' own.
+
+``mkdocs build --strict`` itself is a step of ``.ci/run``: it checks links, anchors and docstrings, that a page has the
+same parts as where the repository is read, and that nothing is fetched from outside.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import yaml
+
+import lazyprompt
+from support.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOCS = ROOT / "docs"
+API_NAME = re.compile(r"^::: lazyprompt\.(\w+)$", re.MULTILINE)
+
+
+def step(name: str) -> dict[str, Any]:
+    """A module of the build's own, which finds those beside it."""
+    folder = DOCS / "_site"
+    sys.path.insert(0, str(folder))
+    try:
+        return runpy.run_path(str(folder / f"{name}.py"))
+    finally:
+        sys.path.remove(str(folder))
+
+
+class SettingsLoader(yaml.SafeLoader):
+    """Reads mkdocs.yml, but for the Python objects that it names."""
+
+
+def _left_out(*_: object) -> None:
+    return None
+
+
+SettingsLoader.add_multi_constructor("tag:yaml.org,2002:python/", _left_out)  # pyright: ignore[reportUnknownMemberType] - half typed
+
+
+def settings() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), SettingsLoader)  # noqa: S506 - a safe one
+    return loaded
+
+
+def in_nav(nav: object) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, dict):
+        yield from in_nav(list(cast("dict[str, object]", nav).values()))
+    elif isinstance(nav, list):
+        for entry in cast("list[object]", nav):
+            yield from in_nav(entry)
+
+
+def test_every_public_name_is_on_exactly_one_page_of_the_api() -> None:
+    found = [name for page in DOCS.glob("api/*.md") for name in API_NAME.findall(page.read_text(encoding="utf-8"))]
+    assert sorted(found) == sorted(lazyprompt.__all__)
+
+
+def api_classes() -> Iterator[tuple[type, bool]]:
+    """The public classes, and whether their pages show what they inherit."""
+    for page in DOCS.glob("api/*.md"):
+        text = page.read_text(encoding="utf-8")
+        for name, options in re.findall(r"^::: lazyprompt\.(\w+)\n((?:    .*\n)*)", text, re.MULTILINE):
+            found = getattr(lazyprompt, name)
+            if isinstance(found, type):
+                yield found, "inherited_members: true" in options
+
+
+def test_what_a_public_class_inherits_from_a_private_one_is_on_its_page() -> None:
+    # The pages of modules had nothing of what both modules do: asking, streams, conversations.
+    classes = dict(api_classes())
+    unseen = {
+        f"{each.__name__}.{name} of {base.__qualname__}"
+        for each, inherits in classes.items()
+        for base in each.__mro__
+        if base.__module__.startswith("lazyprompt") and base not in classes and not inherits
+        for name in vars(base)
+        if not name.startswith("_") or name == "__call__"
+    }
+    # Prompters hand these to formatters and to files; no program needs them.
+    assert {each for each in unseen if not each.endswith(" of PromptMaker")} == set()
+
+
+def test_every_page_is_in_the_navigation_once_and_every_entry_is_a_page() -> None:
+    entries = list(in_nav(settings()["nav"]))
+    made = step("repository_pages")
+    written = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert sorted(entries) == sorted(set(entries))
+    assert written - set(entries) == set()
+    missing = [entry for entry in set(entries) - written if not (ROOT / made["path_of"](entry)).is_file()]
+    assert missing == []
+
+
+def test_nothing_is_asked_of_other_places() -> None:
+    assert settings()["theme"]["font"] is False
+    assert "repo_url" not in settings()
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<script src="https://cdn.example/x.js"></script>',
+        '<link rel="stylesheet" href="//cdn.example/x.css">',
+        '<link rel="preconnect" href="https://fonts.example" crossorigin>',
+        '<img src="a.png" srcset="a.png 1x, https://cdn.example/a.png 2x">',
+        '<img src="HTTP://cdn.example/a.png">',
+        "<svg><image href='https://cdn.example/a.png'/></svg>",
+        '<p style="background: url(https://cdn.example/a.png)">',
+        "<style>@font-face { src: url('//cdn.example/a.woff') }</style>",
+        '<style>@import "https://cdn.example/a.css";</style>',
+    ],
+)
+def test_what_a_page_would_fetch_from_outside_is_found(html: str) -> None:
+    assert len(step("outside")["in_page"](html)) == 1
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="https://example.org">a link is clicked, not fetched</a>',
+        '<img src="../img/a.svg"><script src="assets/a.js"></script>',
+        '<img src="data:image/png;base64,AA//BB">',
+        "<p>url(https://example.org) in a text</p>",
+        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+    ],
+)
+def test_what_is_not_fetched_is_let_be(html: str) -> None:
+    assert step("outside")["in_page"](html) == []
+
+
+def test_pages_style_sheets_and_drawings_of_a_site_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<img src="https://cdn.example/a.png">', encoding="utf-8")
+    (tmp_path / "b.css").write_text("b { src: url(https://cdn.example/a.woff) }", encoding="utf-8")
+    (tmp_path / "c.svg").write_text("<svg><image href='https://cdn.example/a.png'/></svg>", encoding="utf-8")
+    assert [line.partition(":")[0] for line in step("outside")["in_site"](tmp_path)] == ["a.html", "b.css", "c.svg"]
+
+
+def test_the_drawings_of_the_manual_need_nothing_from_outside() -> None:
+    assert list(step("outside")["in_site"](DOCS)) == []
+
+
+def test_a_list_that_is_a_list_only_in_the_repository_is_found() -> None:
+    differences = step("same_parts")["differences"]
+    assert differences("Some:\n\n- a\n- b\n", "<p>Some:</p><ul><li>a</li><li>b</li></ul>") == []
+    # Python-Markdown makes running text of a list without an empty line before it.
+    assert differences("Some:\n- a\n", "<p>Some: - a</p>") == [
+        "1 <li> in its Markdown, 0 in the page",
+        "1 <ul> in its Markdown, 0 in the page",
+    ]
+
+
+def test_code_with_a_bar_in_a_cell_is_shown_without_its_backslash() -> None:
+    # The page of families showed the ends of turns as <\\|im_end\\|>: Python-Markdown ends no cell within code.
+    made = step("same_parts")
+    table = "| `<\\|a\\|>` |\n|---|\n"
+    assert made["with_bars"](table) == "| `<|a|>` |\n|---|\n"
+    assert made["with_bars"](f"```text\n{table}```\n") == f"```text\n{table}```\n"
+    shown = "<table><tr><th><code>&lt;{}a{}&gt;</code></th></tr></table>"
+    assert made["differences"](table, shown.format("|", "|")) == []
+    assert len(made["differences"](table, shown.format("\\|", "\\|"))) == 2
+
+
+ROWS = """[log](../CHANGELOG.md#new) ![how](rows.svg)
+
+```text
+[log](../CHANGELOG.md)
+```
+
+[to]: ../tool.py
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for path, text in {
+        "README.md": "[rows](docs/rows.md#in) [all](examples) [site](https://example.org/docs/rows.md)\n",
+        **dict.fromkeys(("README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"), ""),
+        "docs/rows.md": ROWS,
+        "docs/rows.svg": "",
+        "docs/make_rows.py": "",
+        "examples/README.md": "[one](one.py) [none](none.py)\n",
+        "examples/one.py": "print('```')\n",
+        "tool.py": "",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_what_a_page_links_to_outside_of_docs_is_a_page(repository: Path) -> None:
+    made = step("repository_pages")["pages"](repository, ["rows.md"])
+    assert set(made) == {
+        *(f"repository/{name}.md" for name in ("README", "README.zh", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+        *("repository/examples/README.md", "repository/examples/one.py.md", "repository/tool.py.md"),
+    }
+    assert made["repository/examples/one.py.md"].endswith("# examples/one.py\n\n````python\nprint('```')\n````\n")
+
+
+def test_links_out_of_docs_lead_to_the_pages_made_of_what_they_mean(repository: Path) -> None:
+    linked = step("repository_pages")["linked"]
+    rows = linked(repository, "rows.md", (repository / "docs" / "rows.md").read_text(encoding="utf-8"))
+    assert "[log](repository/CHANGELOG.md#new) ![how](rows.svg)" in rows
+    assert "```text\n[log](../CHANGELOG.md)\n```" in rows, "code stays as it is"
+    assert "[to]: repository/tool.py.md" in rows
+    readme = linked(repository, "repository/README.md", (repository / "README.md").read_text(encoding="utf-8"))
+    assert readme == "[rows](../rows.md#in) [all](examples/README.md) [site](https://example.org/docs/rows.md)\n"
+    # What leads nowhere stays, and mkdocs warns of it.
+    assert linked(repository, "repository/examples/README.md", "[none](none.py)") == "[none](none.py)"

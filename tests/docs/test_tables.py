@@ -1,0 +1,86 @@
+"""The tables of the manual are made of data, never typed: each page is what its data makes it now."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from attacks.attacks import attacks, honest
+from lazyprompt import Markers
+from support.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture
+def importing() -> Iterator[None]:
+    """The scripts find their own modules; afterwards nobody else does."""
+    path, modules = sys.path.copy(), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(ROOT / "benchmarks") in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def script(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(DOCS / f"make_{name}.py"))
+
+
+# Those of families and blocks are held to theirs in test_docs.py.
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [("api", "api/index.md"), ("attacks", "attacks.md"), ("commands", "commands.md"), ("speed", "speed.md")],
+)
+@pytest.mark.usefixtures("importing")
+def test_a_page_is_what_its_data_makes_it(name: str, page: str) -> None:
+    made = script(name)["page"]()
+    assert made == (DOCS / page).read_text(encoding="utf-8"), f"run: python docs/make_{name}.py"
+
+
+@pytest.mark.usefixtures("importing")
+def test_a_figure_that_changed_changes_the_page() -> None:
+    made = script("speed")
+    figures = made["recorded"]()
+    figures["templates"]["plain"]["median"] = 61.5
+    assert "median 61.5" in made["templates_table"](figures["templates"])
+    figures["modules"]["added"]["gemini"] = (0.07, 0.08)
+    assert "| 7–8 % |" in made["modules_table"](figures["modules"])
+
+
+@pytest.mark.usefixtures("importing")
+def test_a_new_option_of_a_command_is_on_its_page() -> None:
+    made = script("commands")
+    command = made["group"].get_command(made["click"].Context(made["group"]), "families")
+    added = made["click"].Option(["--new"], type=made["click"].Choice(["a", "b"]), help="Something | new.")
+    changed = made["click"].Command("families", params=[*command.params, added], help=command.help)
+    assert "| `--new` | Something \\| new. One of `a`, `b`. |\n" in made["section"]("lazyprompt families", changed)
+
+
+@pytest.mark.usefixtures("importing")
+def test_the_chart_of_speed_shows_the_committed_figures() -> None:
+    figures = script("speed")["committed"]()
+    drawn = runpy.run_path(str(ROOT / "benchmarks" / "chart.py"))
+    assert drawn["svg"](figures) == drawn["FILE"].read_text(encoding="utf-8"), "run: python benchmarks/run.py --write"
+
+
+def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
+    text = " ".join((DOCS / "attacks.md").read_text(encoding="utf-8").split())
+    assert f"`tests/attacks/corpus.json` holds {len(attacks())} texts" in text
+    assert f"`honest.json` beside it holds {len(honest())} texts" in text
+    assert f"all {len(Markers.families())} model families" in text
+
+
+def test_no_attack_forges_anything_here_unless_safety_is_off() -> None:
+    figures = json.loads((ROOT / "benchmarks" / "recorded.json").read_text(encoding="utf-8"))["attacks"]
+    ours = next(each for each in figures["libraries"] if each["library"] == "lazyprompt")
+    forging = [entry for entry, (_, forged, *_) in ours["entries"].items() if forged]
+    assert len(ours["entries"]) > 10
+    assert [entry for entry in forging if 'safety="off"' not in entry] == []

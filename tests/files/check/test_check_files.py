@@ -1,0 +1,306 @@
+"""What ``lazyprompt check`` makes of whole files: faults, secrets, comments, dialects, other files, large ones."""
+
+from __future__ import annotations
+
+import json
+from time import process_time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from files.check.helpers import KEY, found, front
+from lazyprompt.errors import PromptFileError, TemplateError
+from lazyprompt.files.check.check import Finding, check
+from lazyprompt.files.prompty import Prompty
+from support.paths import LIBRARY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_one_finding_for_each_error() -> None:
+    text = front("inputs: 7\nmodel: 7\ntools: [{}]", "{% if %}")
+    assert found(text) == [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)]
+
+
+def test_a_misspelt_role_is_one_finding() -> None:
+    """It was text before the first role too, with another advice."""
+    assert found("sytem:\nBe kind.\nuser:\nHi.\n") == [("LP030", 1, 1)]
+
+
+def test_what_tells_more_takes_the_place_of_the_error() -> None:
+    assert found("user:\n{{ x | lowr }}\n") == [("LP052", 2, 8)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        front(f"model: {{connection: {{apiKey: {KEY}}}}}"),
+        front(f"name: a\nfoo: [{KEY}"),
+        front(f"inputs:\n  - {{name: a, kind: integer, default: {KEY}}}", "{{a}}"),
+        front(f'metadata:\n  password: "{KEY}"\n  x: [', f"{KEY}"),
+        front(f"inputs: {KEY}"),
+        f"user:\n{{{{ a.{KEY} }}}} {KEY}\n",
+        f"user:\n{{% if '{KEY}' %}}\n",
+    ],
+)
+def test_no_finding_shows_a_secret(text: str) -> None:
+    findings = check(text, name="p.prompty")
+    assert {"LP060", "LP061"} & {each.code for each in findings}
+    for each in findings:
+        assert KEY[3:9] not in f"{each}"
+    assert any(f"sk-… ({len(KEY)} characters)" in each.message for each in findings)
+
+
+def test_a_text_in_quotes_that_ends_with_a_secret_stays_in_quotes() -> None:
+    """The quote was hidden with it, and the file was no YAML."""
+    assert found(front('description: "a\n  password: abcdefgh"')) == [("LP061", 3, 13)]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        *("AKIA" + "ABCDEFGHIJ012345", "ghp_" + "a1" * 18, "AIza" + "Ab0_-" * 7, "xai-" + "Ab0" * 10),
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\nQQ==\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_known_forms_of_secrets(secret: str) -> None:
+    (finding,) = check(f"user:\nHi. {secret}\n", name="p.prompty")
+    assert (finding.code, finding.line, finding.column) == ("LP060", 2, 5)
+    assert secret[4:12] not in f"{finding}" or secret.startswith("---")
+
+
+def test_ignored_in_the_whole_file_and_in_a_line() -> None:
+    body = "user:\n<think> a\n<think> {# lazyprompt: ignore=LP040 #} [INST]\n"
+    assert [each for each in found(body) if each[0] == "LP040"] == [("LP040", 2, 1)]
+    assert "LP040" not in str(found("{# lazyprompt: ignore=lp040 #}\n" + body))
+    assert "LP040" not in str(found(front("# lazyprompt: ignore=LP020,LP040\nname: a", body)))
+    assert "LP014" not in str(found(front("tags: [a]  # lazyprompt: ignore=LP014")))
+    mustache = front("template: {format: mustache}", "{{! lazyprompt: ignore=LP040 }}\nuser:\n<think>\n")
+    assert found(mustache) == []
+
+
+def test_what_nothing_lets_off() -> None:
+    text = f"{{# lazyprompt: ignore=LP060, LP001 #}}\nuser:\n{KEY}\n{{% if %}}\n"
+    assert {code for code, *_ in found(text)} == {"LP001", "LP060", "LP090"}
+
+
+def test_the_lines_that_a_message_names_are_those_of_the_file() -> None:
+    """They were those of the template."""
+    (finding,) = check(front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"), name="p.prompty")
+    assert "{{#a}} of line 4 " in finding.message
+
+
+def test_yaml_prompt_files() -> None:
+    # A tab that keeps it from loading is one fault.
+    assert found("instruction:\n\tsystem: x\n", "p.yaml") == [("LP001", 2, 1)]
+    assert ("LP004", 1, 18) in found('instruction: "a b\tc"\n', "p.yaml")
+    assert found("instruction: 7\n", "p.yaml") == [("LP001", 1, 14)]
+    assert found(f"instruction: Hi <think>\nsystem: {KEY}\n", "p.yaml") == [("LP040", 1, 17), ("LP060", 2, 9)]
+    assert found("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
+
+
+def test_a_template_of_no_known_syntax_is_not_read() -> None:
+    """It was parsed as Jinja, and each of its tags was a fault."""
+    assert found(front("template: {format: mustach}", "{{#a}}x{{/a}}")) == [("LP001", 2, 20)]
+
+
+def test_the_dialect_can_be_given() -> None:
+    assert found("tool:\nx\n", dialect="v2") == []
+    with pytest.raises(TemplateError, match="no dialect 'v3'"):
+        check("user:\nx\n", dialect="v3")
+
+
+def test_what_stands_in_the_name_of_a_file_is_no_field_of_it() -> None:
+    """The variant of its name was a field that means nothing, in the place of the first one."""
+    text = front("model: googleai/gemini-2.5-flash\nmyext.cache: 5\nvariant: zh", '{{role "user"}}\nHi.\n')
+    assert found(text, "urgency.zh.prompt") == []
+    assert found(text.replace("variant: zh\n", ""), "urgency.zh.prompt") == []
+
+
+def test_a_default_of_dotprompt_belongs_to_an_input_that_is_required() -> None:
+    """LP022 stood at each of them: there, an input is required where no question mark says otherwise."""
+    text = front("input:\n  default: {a: Ada}\n  schema: {a: string}", '{{role "user"}}\n{{a}}\n')
+    assert found(text, "p.prompt") == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "inputs: ${params:x}",
+        "tools: '${params:x}'",
+        "inputs:\n  - {name: a, items: '${params:x}'}",
+        "model: {api: chat, parameters: {temperature: '${params:x}'}}",
+    ],
+)
+def test_what_is_given_when_a_prompt_is_loaded_is_not_known_here(fields: str) -> None:
+    """It was taken for text, which these fields are not."""
+    assert [code for code, *_ in found(front(fields, "user:\n{{a}}\n")) if code != "LP027"] == []
+
+
+def test_an_empty_section_of_a_thread_is_the_place_of_the_history() -> None:
+    """It was said to be sent as an empty message."""
+    assert check("system:\nBe kind.\nthread:\nuser:\nHi.\n", name="p.prompty") == []
+
+
+def test_dotprompt() -> None:
+    text = front("model: gpt-4o\ninput:\n  schema:\n    a: string", '{{role "user"}}\n{{a}} {{b}}\n')
+    assert ("LP021", 8, 9) in found(text, "p.prompt")
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.prompty"
+    path.write_text(front("model: ${file:model.json}"), encoding="utf-8")
+    assert [(each.code, each.file) for each in check(path)] == [("LP001", str(path))]
+    (tmp_path / "model.json").write_text(json.dumps({"id": "gpt-4o"}), encoding="utf-8")
+    assert check(path) == []
+    assert check(str(path)) == []
+    path.write_bytes(b"user:\nHi \xff")
+    # It was said in the message, and the finding was at the beginning of the file.
+    (finding,) = check(path)
+    assert (finding.line, finding.column) == (2, 4)
+    assert finding.message.startswith("byte 0xff is not UTF-8")
+    assert [each.code for each in check(tmp_path / "no.prompty")] == ["LP001"]
+
+
+def test_what_is_in_another_file_is_found_where_that_is_referred_to(tmp_path: Path) -> None:
+    """The places of the other file were looked for in this one."""
+    inputs = "# of all prompts\n- name: a\n  kind: integer\n  default: x\n- name: b\n"
+    (tmp_path / "inputs.yaml").write_text("#\n" * 99 + inputs, encoding="utf-8")
+    text = front("name: a\ninputs: ${file:inputs.yaml}", "{{a}}")
+    assert found(text, base_dir=tmp_path) == [("LP020", 3, 9), ("LP023", 3, 9)]
+    text = front("tools:\n  - {name: a, description: A, parameters: '${file:no.json}'}", "x")
+    assert found(text, base_dir=tmp_path) == [("LP001", 3, 43)]
+
+
+INCLUDES: list[tuple[str, list[tuple[str, int, int]]]] = [
+    ("{% include 'tone.md' %}\n{{ name }}", []),
+    ("{% include 'tone.md' %}", []),
+    ("Hi.\n {% include 'no.md' %}", [("LP001", 5, 2)]),
+    ("{% include '../secret.md' %}", [("LP001", 4, 1)]),
+    ("{% include 'loop.md' %}", [("LP001", 4, 1)]),
+    ("{% include 'wrong.md' %}", [("LP001", 4, 1)]),
+    ("{{ name }}\n{% include 'asks.md' %}", [("LP021", 5, 1)]),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), INCLUDES)
+def test_included_files(tmp_path: Path, body: str, expected: list[tuple[str, int, int]]) -> None:
+    """Each include was an error: files were not put in before the template was looked at."""
+    for name, text in (
+        ("tone.md", "Be kind to {{ name }}. {% if mood is defined %}{{ mood }}{% endif %}"),
+        ("loop.md", "{% include 'loop.md' %}"),
+        ("wrong.md", "{% if %}"),
+        ("asks.md", "{{ nmae }}"),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    text = front("inputs: [name: name]", f"{body}\n")
+    assert found(text, base_dir=tmp_path) == expected
+    (tmp_path / "p.prompty").write_text(text, encoding="utf-8")
+    assert [(each.code, each.line, each.column) for each in check(tmp_path / "p.prompty")] == expected
+
+
+def test_the_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", "topsecret")
+    text = front("model: ${env:MODEL}\ninputs:\n  - {name: a, kind: integer, default: '${env:MODEL}'}", "{{a}}")
+    assert "topsecret" not in str(check(text))
+
+
+def test_findings_are_bounded() -> None:
+    text = "".join("sytem:\nx\n" for _ in range(5000))
+    assert len(check(text)) == 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The rule for tabs tried each place of a line without any; secrets were compared with all others.
+        "---\n" + "apiKey: " * 50_000 + "\n---\nx",
+        "---\n" + 'apiKey: "' * 40_000 + "\n---\nx",
+        # Walking the template's tree ended in a RecursionError.
+        "{{ range(a" + ".a" * 3000 + ") }}\n",
+        "-----BEGIN PRIVATE KEY-----\n" * 10_000,
+        "<|" * 200_000 + "\n",
+        "user:\n" * 50_000,
+        # For each variable, all inputs were looked at for the nearest.
+        front(
+            "inputs:\n" + "".join(f"  - name: one{number}\n" for number in range(2000)),
+            "".join(f"{{{{ two{number} }}}}\n" for number in range(500)),
+        ),
+    ],
+    ids=range(7),
+)
+def test_large_files_take_no_long_time(text: str) -> None:
+    begin = process_time()
+    check(text)
+    assert process_time() - begin < 5
+
+
+def test_a_finding_is_frozen() -> None:
+    finding = check("sytem:\nx")[0]
+    assert isinstance(finding, Finding)
+    assert hash(finding)
+    assert (finding.severity, finding.file, finding.excerpt) == ("warning", "<string>", "sytem:")
+
+
+FILES = sorted(path for path in LIBRARY.rglob("*") if path.suffix in (".prompty", ".prompt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_nothing_is_found_in_the_library(path: Path) -> None:
+    assert check(path, allowed_roots=[LIBRARY]) == []
+
+
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            *("---\n", "name: a\n", "inputs:\n", "  - name: a\n", "    kind: integer\n", "    default: 1\n"),
+            *("model: gpt-4o\n", "tools: [{name: t}]\n", "user:\n", "system:\n", "{{ a }}", "{% if a %}"),
+            *("{% endif %}", "```\n", "x\n", "\t", "\r\n", "{#", "#}", "'", '"', "[", "\ufeff", "{{ a | lowr }}"),
+        ]
+    ),
+    max_size=14,
+).map("".join)
+
+
+@given(TEXTS)
+@settings(deadline=None)
+def test_a_file_loads_or_has_an_error(text: str) -> None:
+    """The rules read a file part by part: what they make of it must be what loading it makes."""
+    findings = check(text, name="p.prompty")
+    lines = max(text.count("\n") + text.count("\r") + 1, 1)
+    assert all(1 <= each.line <= lines and each.column >= 1 for each in findings)
+    codes = {each.code for each in findings}
+    try:
+        Prompty.loads(text)
+    except PromptFileError:
+        assert codes & {"LP001", "LP023", "LP052"}
+    else:
+        # A filter that there is not is an error too where it stands under an if, and fails when that is true.
+        assert not codes & {"LP001", "LP023"}
+
+
+def test_a_line_that_names_a_role_is_text_in_dotprompt() -> None:
+    """A file of that dialect was looked at for no role at all."""
+    (finding,) = check(front("model: gpt-4o", "user:\nHi.\n"), name="p.prompt")
+    assert (finding.code, finding.advice) == ("LP030", 'write {{role "user"}}')
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ("tools:\n  - {name: a, desciption: x}", "tools.a.desciption"),
+        ("tools: {a: {kind: function, paramters: []}}", "tools.a.paramters"),
+        ("template: {fromat: jinja2}", "template.fromat"),
+    ],
+)
+def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str) -> None:
+    """Such fields are kept, so nothing told that they do nothing."""
+    assert [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"] == [
+        f"the field {name} is not known (did you mean {_MEANT[name]!r}?)"
+    ]
+
+
+_MEANT = {"tools.a.desciption": "description", "tools.a.paramters": "parameters", "template.fromat": "format"}

@@ -1,0 +1,208 @@
+"""Each rule of ``lazyprompt check``: what it finds, what it leaves alone, and what the page says of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from files.check.helpers import KEY, found, front
+from lazyprompt.files.check.check import RULES
+from support.paths import DOCS
+
+PAGE = DOCS / "check.md"
+
+TOOL = "tools:\n  - name: add\n    kind: function\n    description: Adds.\n"
+
+# The rule, a text, and where it finds something there.
+FINDINGS = [
+    ("LP001", front("name: [a"), 3, 1),
+    ("LP001", front("model: 7"), 2, 8),
+    ("LP001", front("inputs:\n  - kind: string\noutputs: 7"), 4, 10),
+    ("LP001", front("name: a", "x\n{% if %}\n"), 5, 1),
+    ("LP001", "{% if a %}x{% endif %} {{ b + }} {{ c }}\n", 1, 24),
+    ("LP001", "user:\nSay {% foo %}.\n", 2, 5),
+    ("LP001", "user:\n{{ a }} {{ 'b }}\n", 2, 12),
+    ("LP001", "user:\n{% include name %}\n", 2, 1),
+    ("LP001", "user:\nx {% import 'a' as b %}\n", 2, 3),
+    ("LP001", front("inputs:\n  - name: a\n  - name: a", "{{a}}"), 4, 5),
+    ("LP001", front("template: {format: mustache}", "x\n{{#a}}\n"), 5, 1),
+    ("LP001", front("template: {format: mustache}", "{{#a}}\n{{b}} {{/c}}\n"), 5, 7),
+    ("LP001", "---\nname: a\n", 1, 1),
+    ("LP002", "\ufeffuser:\nHi.\n", 1, 1),
+    ("LP003", "user:\r\nHi.\nYou.\n", 2, 4),
+    ("LP004", front('name: "a\tb"'), 2, 9),
+    ("LP005", "system:  \nHi.\n", 1, 8),
+    ("LP005", "system:\t\nHi.\n", 1, 8),
+    ("LP010", front("name: a\nmodell: gpt-4o"), 3, 1),
+    ("LP010", front("model:\n  id: gpt-4o\n  options:\n    temprature: 1"), 5, 5),
+    ("LP010", front("model: gpt-4o\ninput: {schema: {a: string}}\nconfg: {}", '{{role "user"}}{{a}}'), 4, 1),
+    ("LP012", front("tools:\n  - name: add"), 3, 5),
+    ("LP012", front("tools:\n  add:\n    kind: function"), 3, 3),
+    ("LP013", front("inputs:\n  - {name: a, default: no}", "{{a}}"), 3, 24),
+    ("LP013", front("inputs:\n  - {name: a, default: 12:30}", "{{a}}"), 3, 24),
+    ("LP013", front("inputs: {a: on}", "{{a}}"), 2, 13),
+    ("LP013", front("metadata:\n  listed: No"), 3, 11),
+    ("LP014", front("name: a\ntags: [a]"), 3, 1),
+    ("LP014", front("model: {id: gpt-4o, options: {best_of: 2}}"), 2, 31),
+    ("LP015", front("model: {id: gpt-4o, options: {temperature: hot}}"), 2, 44),
+    ("LP015", front("model: {id: gpt-4o, options: {seed: true}}"), 2, 37),
+    ("LP015", front("model: {id: gpt-4o, options: {additionalProperties: x}}"), 2, 53),
+    ("LP020", front("inputs:\n  - name: a"), 3, 5),
+    ("LP020", front("inputs:\n  a: {kind: string}"), 3, 3),
+    ("LP021", front("inputs:\n  - name: topic", "user:\n{{topic}} and {{ topik }}"), 6, 18),
+    ("LP021", front("inputs:\n  - name: a\ntemplate: {format: mustache}", "user:\n{{a}}{{b}}"), 7, 8),
+    ("LP027", front("name: a", "user:\n{{ a }}"), 4, 1),
+    ("LP022", front("inputs:\n  - {name: a, required: true, default: x}", "{{a}}"), 3, 31),
+    ("LP023", front("inputs:\n  - {name: a, kind: integer, default: x}", "{{a}}"), 3, 39),
+    ("LP024", front("inputs:\n  - {name: a, kind: integer, example: x}", "{{a}}"), 3, 39),
+    ("LP024", front("inputs:\n  - {name: a, kind: integer, enumValues: [1, x]}", "{{a}}"), 3, 42),
+    ("LP025", front(f"{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: users}}"), 7, 16),
+    ("LP025", front(f"inputs: [name: x]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{b: x}}"), 8, 16),
+    ("LP026", front("inputs:\n  city: string", "{{city}}"), 3, 9),
+    ("LP026", front("outputs: {ok: boolean}"), 2, 15),
+    ("LP030", "system:\nBe kind.\nasistant:\nHi.\n", 3, 1),
+    ("LP030", "Sytem:\nBe kind.\n", 1, 1),
+    ("LP030", "system:\nx\n # suer :\nHi.\n", 3, 4),
+    # Lines that looked like roles, and were passed.
+    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 1) for line in ("human:", "AI:", "usr:", "sys:", "Bot:", "用户：")),
+    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 1) for line in ("Assitant:", "asisstant:", "developper:", "user：")),
+    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 3) for line in ("**user:**", "**User**:", "- user:", "# user")),
+    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 5) for line in ("### Human:", "  ~~user~~:", "> **user**:")),
+    ("LP030", "system:\nx\nuser [name=a]:\nHi.\n", 3, 1),
+    ("LP030", "Answer.\nHuman: {{ q }}\nAI:\n", 3, 1),
+    ("LP031", "system:\nAs in:\n```\nuser:\nHi.\n```\nuser:\nHi.\n", 4, 1),
+    ("LP032", "system:\n\nuser:\nHi.\n", 1, 1),
+    ("LP032", "system:\nx\nuser:\n{# nothing #}\n", 3, 1),
+    ("LP033", "You are kind.\nuser:\nHi.\n", 1, 1),
+    ("LP034", "user:\nHi.\nsystem:\nBe kind.\n", 3, 1),
+    ("LP035", "system:\nx\n{% if false %}\nuser:\nHi.\n{% endif %}\n", 3, 4),
+    ("LP036", "You help.\nuser: {{ question }}\n", 2, 1),
+    ("LP036", "system: Be kind.\n", 1, 1),
+    ("LP036", "Answer.\nHuman: {{ q }}\nAI: {{ a }}\n", 2, 1),
+    ("LP036", "**User :** {{ q }}\n**Assistant :** {{ a }}\n", 1, 3),
+    ("LP040", "user:\nHi. <|im_start|>\n", 2, 5),
+    ("LP040", "user:\n{{ a }} [INST]\n", 2, 9),
+    ("LP040", "user:\n{% raw %}{{ a }} <think>{% endraw %}\n", 2, 18),
+    ("LP050", "user:\n{{ a.__class__ }}\n", 2, 6),
+    ("LP050", "user:\n{{ a['__class__'] }}\n", 2, 7),
+    ("LP050", "user:\n{{ a | attr('__class__') }}\n", 2, 14),
+    ("LP052", "user:\n{{ a | lowr }}\n", 2, 8),
+    ("LP052", "user:\n{% if a is evn %}x{% endif %}\n", 2, 12),
+    ("LP053", "user:\n{{ a | safe }}\n", 2, 8),
+    ("LP054", "user:\n{% for i in range(n) %}x{% endfor %}\n", 2, 13),
+    ("LP054", "user:\n{% for i in range(10000000) %}x{% endfor %}\n", 2, 13),
+    ("LP054", "user:\n{{ 'x' * n }}\n", 2, 8),
+    ("LP054", "user:\n{{ (n + 1) * 'x' }}\n", 2, 12),
+    ("LP060", f"user:\nUse {KEY}.\n", 2, 5),
+    ("LP061", front("model:\n  connection:\n    apiKey: hunter2hunter2"), 4, 13),
+    ("LP061", front('model: {connection: {api_key: "abcdefgh"}}'), 2, 32),
+    ("LP061", front("model: {connection: {kind: key, apiKey: abcdefgh}}"), 2, 41),
+    ("LP061", front("metadata:\n  keys:\n    - password: abcdefgh"), 4, 17),
+    ("LP061", front("metadata:\n  password: |\n    hunter2\n    hunter3\n"), 4, 5),
+    ("LP070", front("model: gpt-99", f"user:\n{'word ' * 9000}\n"), 2, 8),
+    ("LP070", front("model: {id: gpt-99, options: {maxOutputTokens: 5000}}"), 2, 8),
+    ("LP071", front("model: moonshot-v1-8k", f"user:\n{'word ' * 9000}\n"), 2, 8),
+    ("LP071", front("model: {id: moonshot-v1-8k, options: {maxOutputTokens: 7999}}"), 2, 8),
+    # The name of the variable stood for the model, though the file says what it is without one.
+    ("LP071", front("model: '${env:MODEL:moonshot-v1-8k}'", f"user:\n{'word ' * 9000}\n"), 2, 8),
+    ("LP090", "{# lazyprompt: ignore=LP999 #}\nuser:\nHi.\n", 1, 23),
+    ("LP090", "{# lazyprompt: ignore=LP060 #}\nuser:\nHi.\n", 1, 23),
+]
+
+# The rule, and a text in which it finds nothing.
+NO_FINDINGS = [
+    ("LP001", front("model:\n  connection: {kind: key, apiKey: '${env:NOT_SET_ANYWHERE}'}\nname: ${params:x}")),
+    ("LP002", "user:\nHi.\n"),
+    ("LP003", "user:\r\nHi.\r\n"),
+    ("LP004", front("name: a", "user:\n\tcode\n")),
+    ("LP005", "{% if a %}user:{% endif %} \nHi.\n"),
+    ("LP010", front("name: a\nmodel: {id: gpt-4o, options: {temperature: 1, additionalProperties: {x: 1}}}")),
+    ("LP012", front(f"{TOOL}  - {{name: files, kind: mcp}}")),
+    ("LP013", front("inputs:\n  - {name: a, default: 'no'}\n  - {name: b, default: 12.5}", "{{a}}{{b}}")),
+    # Where the file says that it is text, it is; where it says that it is not, that is an error of its own.
+    ("LP013", front("name: no\nmodel: on\ninputs:\n  - {name: a, kind: string, default: no, enumValues: [no, 12:30]}")),
+    ("LP013", front("outputs:\n  - {name: a, kind: string, example: off}\nmetadata: {since: 2026-01-31}")),
+    ("LP014", front("name: a\nmetadata: {tags: [a]}")),
+    # The first version has fields of its own, and so has dotprompt, where a variant may be of the file's name.
+    ("LP014", front("version: '1.1'\ntags: [a]\nauthors: [me]\nsample: {a: b}", "{{a}}")),
+    ("LP014", front("inputSchema: {properties: [{name: a}]}", "{{a}}")),
+    ("LP015", front("model: {id: a, options: {temperature: 1, topP: '${params:p}', stopSequences: x, seed: null}}")),
+    ("LP015", front("model: {id: a, options: {allowMultipleToolCalls: true, additionalProperties: {x: 1}}}")),
+    ("LP020", front("inputs:\n  - {name: a}\n  - {name: t, kind: thread}", "{{a}}")),
+    ("LP020", front(f"inputs: [name: u]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: u}}")),
+    ("LP021", "user:\n{{ anything }}\n"),
+    ("LP021", front("inputs:\n  - name: a", "{{a}}{% if b is defined %}{{ b }}{% endif %}{{ c | default('x') }}")),
+    ("LP021", front("inputs:\n  - name: a", "{% for i in a %}{{ i }}{{ loop.index }}{% endfor %}")),
+    ("LP027", front("name: a")),
+    ("LP027", "user:\n{{ a }}"),
+    ("LP027", front("sample: {a: b}", "{{a}}")),
+    ("LP022", front("inputs:\n  - {name: a, default: x}\n  - {name: b, required: true}", "{{a}}{{b}}")),
+    ("LP023", front("inputs:\n  - {name: a, kind: integer, default: '${params:n}'}", "{{a}}")),
+    ("LP024", front("inputs:\n  - {name: a, kind: float, example: 1, enumValues: [1, 2.5]}", "{{a}}")),
+    ("LP025", front(f"inputs: [name: x]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: x}}")),
+    ("LP026", front("inputs: {a: {kind: string}, b: [string], c: text}", "{{a}}{{b}}{{c}}")),
+    ("LP030", "system:\nOur users:\nAda\nsummary:\nx\n```\nasistant:\n```\n"),
+    # What names a role in another case or with blanks is one; other words, headings and JSON are text.
+    ("LP030", "System:\nx\nUser :\nx\n# user:\nx\nUSER[name=a] :\nx\n"),
+    ("LP030", 'system:\nUse:\nNotes:\n# System design\n## AI\nAssistance:\nuser;\n"user": 1,\n{ user:\n'),
+    ("LP031", "system:\n```\nx\n```\nuser:\nHi.\n"),
+    ("LP032", "system:\n{{ a }}\nuser:\n{% for m in b %}{{ m }}{% endfor %}\n"),
+    ("LP033", "{{ thread }}\nuser:\nHi.\n"),
+    ("LP033", "All of it is one text.\n"),
+    ("LP034", "system:\nBe kind.\nassistant:\nHi.\nsystem:\nBe brief.\nuser:\nx\n"),
+    ("LP035", "{% if a %}x{% endif %}"),
+    ("LP036", "user:\nContinue:\nuser: Hi.\nassistant: Hello.\n"),
+    ("LP036", "The system: it runs.\nUser: Ada\n"),
+    ("LP040", "user:\n{{ '<|im_start|>' }} and <b> | [1]\n"),
+    # A key of a dict may begin so: it was an error, and yet worked.
+    ("LP050", "user:\n{{ a.b_c['_d'] }} {{ a._id }}\n"),
+    ("LP052", "user:\n{{ a | lower }}{% if a is even %}x{% endif %}\n"),
+    ("LP053", "user:\n{{ safe }}\n"),
+    ("LP054", "user:\n{% for i in range(3) %}{{ '-' * 3 }}{% endfor %}\n"),
+    # A number with a sign, and the length of what is there, are set by nobody.
+    ("LP054", "user:\n{% for i in range(9, 0, -1) %}{{ '-' * -1 }}{% endfor %}\n"),
+    ("LP054", "user:\n{% for i in range(a | length) %}{{ '-' * (a | count) }}{% endfor %}\n"),
+    ("LP060", "user:\nsk-learn and risk-assessment-of-all-kinds-of-things\n"),
+    (
+        "LP061",
+        front("model: {connection: {apiKey: '${env:KEY}'}}\ninputs:\n  password: {kind: string}", "{{password}}"),
+    ),
+    ("LP061", front("model:\n  connection:\n    apiKey: ${env:OPENAI_API_KEY}\n    password: ${params:a} # b")),
+    ("LP061", "user:\npassword: hunter2\n"),
+    # A word of a text is no field; and what hid it took the closing quote, so that the file was no YAML any more.
+    ("LP061", front("description: 'the password: must be long, a secret: not'")),
+    ("LP070", front("model: gpt-99")),
+    ("LP070", front("model: gpt-4o-2024-08-06", f"user:\n{'word ' * 9000}\n")),
+    ("LP070", front("model: ${env:DEPLOYMENT}", f"user:\n{'word ' * 9000}\n")),
+    ("LP071", front("model: gpt-4o", f"user:\n{'word ' * 9000}\n")),
+    ("LP090", "{# lazyprompt: ignore=LP040, LP030 #}\nuser:\nHi.\n"),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "line", "column"), FINDINGS)
+def test_findings(code: str, text: str, line: int, column: int) -> None:
+    assert (code, line, column) in found(text)
+
+
+@pytest.mark.parametrize(("code", "text"), NO_FINDINGS)
+def test_what_is_left_alone(code: str, text: str) -> None:
+    assert code not in [each for each, _, _ in found(text)]
+    if code != "LP001":
+        assert "LP001" not in [each for each, _, _ in found(text)]
+
+
+def test_each_rule_is_tried_both_ways() -> None:
+    assert {code for code, *_ in FINDINGS} == {code for code, *_ in NO_FINDINGS} == set(RULES)
+
+
+def test_the_table_of_the_page_is_that_of_the_rules() -> None:
+    rows = re.findall(
+        r"^\| (LP\d+) \| (\S+) \| (\S+) \|(?: [^|](?:\\\||[^|])* \|){3}$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert rows == [(rule.code, rule.name, rule.severity) for rule in RULES.values()]
+
+
+def test_the_page_names_what_nothing_lets_off() -> None:
+    (told,) = re.findall(r"^(LP[^.\n]*) are let off by nothing in a file", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"LP\d+", told) == [rule.code for rule in RULES.values() if rule.fixed]

@@ -1,0 +1,128 @@
+"""The JSON Schema of front matters, against what the reader takes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
+import pytest
+
+import lazyprompt.files
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.check.front_matter_schema import front_matter_schema, schema_text
+from lazyprompt.files.check.subject import Subject
+from lazyprompt.files.front_matter import split
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.yaml_nodes import Source, plain
+from support.paths import LIBRARY, SPECIFICATIONS
+
+FILE = Path(lazyprompt.files.__file__).with_name("prompty.schema.json")
+VALIDATOR: Any = jsonschema.Draft7Validator(front_matter_schema())
+
+
+def fields_of(text: str) -> dict[str, Any]:
+    return {name: plain(node) for name, node in (split(Source(text, "p")).fields or {}).items()}
+
+
+def test_the_file_is_what_the_function_gives() -> None:
+    assert FILE.read_text(encoding="utf-8") == schema_text()
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft7Validator.check_schema(front_matter_schema())
+
+
+def test_each_field_has_a_description() -> None:
+    schema: Any = front_matter_schema()
+    parts = [schema, *(schema["definitions"][name] for name in ("property", "model", "options", "tool", "template"))]
+    told = [field["description"] for part in parts for field in part["properties"].values()]
+    assert len(told) > 40
+    assert all(len(each) > 9 for each in told)
+
+
+RIGHT = [
+    "",
+    "name: a\ndescription: 7",
+    "model: gpt-4o",
+    "model: {id: gpt-4o, provider: openai, options: {temperature: 0.5, stopSequences: x, mine: 1}}",
+    "model: ${file:model.json}",
+    "model: {id: a, options: {temperature: '${params:t}'}}",
+    "inputs:\n  - name: a\n  - {name: b, kind: array, items: string}",
+    "inputs:\n  - {name: c, kind: union, oneOf: [string, integer]}",
+    "inputs: {a: Ada, b: 7, c: {kind: integer, default: 7}, d: {free: 1}, e: null}",
+    "inputs: {a: {kind: object, properties: [{name: x, required: true}]}}",
+    "outputs:\n  - {name: a, kind: boolean, nullable: true, description: x}",
+    "tools:\n  - {name: t, parameters: [{name: a}], bindings: {a: b, c: {input: d}}, strict: true}",
+    "tools:\n  t: {kind: mcp, serverName: x}",
+    "tools:\n  - {name: t, parameters: {type: object, properties: {a: {type: string}}}}",
+    "template: {format: {kind: mustache}, parser: prompty}",
+    "template: {format: jinja2}",
+    "anything: [1, 2]\nmetadata: {a: 1}",
+]
+
+WRONG = [
+    "name: [a]",
+    "model: 7",
+    "model: {id: a, connection: x}",
+    "inputs: 7",
+    "inputs:\n  - kind: string",
+    "inputs:\n  - {name: a, kind: strin}",
+    "inputs:\n  - {name: a, requird: true}",
+    "inputs:\n  - {name: a, required: 'yes'}",
+    "outputs:\n  - {name: a, enumValues: x}",
+    "tools:\n  - {kind: function}",
+    "tools:\n  - {name: a, strict: x}",
+    "tools:\n  - {name: a, bindings: {a: 7}}",
+    "tools: 7",
+    "metadata: 7",
+    "template: jinja2",
+    "template: {format: jinja}",
+]
+
+
+@pytest.mark.parametrize("fields", RIGHT)
+def test_right(fields: str, tmp_path: Path) -> None:
+    text = f"---\n{fields}\n---\nHi."
+    VALIDATOR.validate(fields_of(text))
+    (tmp_path / "model.json").write_text('{"id": "gpt-4o"}', encoding="utf-8")
+    Prompty.loads(text, base_dir=tmp_path, params={"t": 1}, dialect="v2")
+
+
+@pytest.mark.parametrize("fields", WRONG)
+def test_wrong(fields: str) -> None:
+    text = f"---\n{fields}\n---\nHi."
+    assert not VALIDATOR.is_valid(fields_of(text))
+    with pytest.raises(PromptFileError):
+        Prompty.loads(text, dialect="v2")
+
+
+FILES = sorted(LIBRARY.rglob("*.prompty"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_library(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    # It is read as a check reads it, for which the environment and the params need not be set.
+    made = Subject(text, str(path), path.parent, (LIBRARY,))
+    if made.spoken.name == "v2":
+        VALIDATOR.validate(fields_of(text))
+    else:
+        # What another dialect says is right too where it is said in v2.
+        VALIDATOR.validate(made.spec.to_dict())
+
+
+def test_the_cases_at_hand() -> None:
+    """The documented cases and the fixtures of the conformance vectors, where they lie beside this repository."""
+    if not SPECIFICATIONS.is_dir():
+        pytest.skip("the cases are not at hand")
+    documented = json.loads((SPECIFICATIONS / "prompty_documented.json").read_text(encoding="utf-8"))
+    fixtures = json.loads((SPECIFICATIONS / "prompty_vectors_sample.json").read_text(encoding="utf-8"))["fixtures"]
+    texts = [
+        *(case["text"] for case in documented),
+        *(text for name, text in fixtures.items() if name[-7:] == ".prompty"),
+    ]
+    assert len(texts) > 10
+    for text in texts:
+        VALIDATOR.validate(fields_of(text))

@@ -1,0 +1,324 @@
+"""Every prompt of the example library in every form: it loads there and says the same, or a note tells what not."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from jinja2 import Environment
+
+from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.writing.convert import convert
+from lazyprompt.messages.history import History
+from support.paths import LIBRARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
+PROMPTS = {
+    path: Prompty.load(LIBRARY / path, params=PARAMS) for path in INPUTS if path.endswith((".prompty", ".prompt"))
+}
+
+# Turns of tools are in agent definitions alone.
+REFUSED_IN_V2 = {
+    "agent/account-info.prompty",
+    "code/pair-programmer.zh.prompty",
+    "health/appointment.pt.prompty",
+    "sql/ask-database.prompty",
+}
+# Their messages are others there: what a note has to say of it.
+DIFFERENT = {
+    ("support/triage-agent.zh.prompty", "dotprompt"): r"line 4 of the template: user\[channel=...\] is left out",
+    ("vision/quality-inspection.de.prompty", "v2"): "19:1: quality of .* is left out",
+    ("vision/quality-inspection.de.prompty", "dotprompt"): "19:1: quality of .* is left out",
+    ("code/review.prompty", "langchain-json"): "input rules: the default has references",
+    ("sql/text-to-sql.prompty", "langchain-json"): "input tables: the default has references",
+}
+
+
+def said(prompt: Prompty, path: str, form: str = "neutral") -> Any:
+    """What a prompt says, with its threads as the history: that has a name in every form."""
+    inputs = INPUTS[path]
+    threads = {each.name for each in PROMPTS[path].inputs if each.kind == "thread"}
+    history = next((inputs[name] for name in threads if name in inputs), None)
+    values = {name: value for name, value in inputs.items() if name not in threads}
+    return prompt.generate_prompt(values, history, format=form)
+
+
+def differs(path: str, to: str, notes: tuple[str, ...]) -> bool:
+    """Whether messages may be others, which a note has to tell then."""
+    expected = DIFFERENT.get((path, to))
+    assert expected is None or any(re.match(expected, note) for note in notes), notes
+    return expected is not None
+
+
+@pytest.mark.parametrize("to", ["v2", "agentschema", "dotprompt"])
+def test_files_say_the_same_in_another_dialect(to: str) -> None:
+    refused: dict[str, str] = {}
+    for path, prompt in PROMPTS.items():
+        try:
+            made = convert(prompt, to)
+        except FormatError as error:
+            refused[path] = str(error)
+            continue
+        there = Prompty.loads(
+            made.text, (LIBRARY / path).parent, PARAMS, dialect="dotprompt" if to == "dotprompt" else None
+        )
+        assert there.dialect == to, path
+        got, wanted = said(there, path), said(prompt, path)
+        assert (got["messages"] == wanted["messages"]) is not differs(path, to, made.notes), path
+        assert got.get("tools") == wanted.get("tools") or any("tool" in note for note in made.notes), path
+    if to != "dotprompt":
+        assert {*refused} == (REFUSED_IN_V2 if to == "v2" else set())
+    assert len(PROMPTS) - len(refused) > 50
+    for why in refused.values():
+        assert re.search(r":\d+:\d+: |^line \d+ of the template: |the template is mustache", why)
+
+
+def sent(made: dict[str, Any], values: dict[str, Any], threads: set[str]) -> Iterator[dict[str, Any]]:
+    """The messages of a ``ChatPromptTemplate``, filled as LangChain does it."""
+    given = {**made["kwargs"].get("partial_variables", {}), **values}
+    roles = {"SystemMessagePromptTemplate": "system", "HumanMessagePromptTemplate": "user"}
+    for message in made["kwargs"]["messages"]:
+        kind, fields = message["id"][-1], message["kwargs"]
+        if kind == "MessagesPlaceholder":
+            assert fields["variable_name"] in threads
+            yield from History.of(given.get(fields["variable_name"])).to_openai()
+            continue
+        prompt = fields["prompt"]["kwargs"]
+        inputs = {name: given[name] for name in prompt["input_variables"]}
+        if prompt["template_format"] == "f-string":
+            text = prompt["template"].format(**inputs)
+        else:
+            text = Environment().from_string(prompt["template"]).render(inputs)  # noqa: S701 - no HTML is made
+        yield {"role": fields.get("role") or roles.get(kind, "assistant"), "content": text}
+
+
+def test_files_say_the_same_in_langchain() -> None:
+    # All of them were loaded with langchain-core 1.7.2: dumpd gave each again, and its messages were these.
+    refused: list[str] = []
+    for path, prompt in PROMPTS.items():
+        try:
+            made = convert(prompt, "langchain-json")
+        except FormatError as error:
+            refused.append(str(error))
+            continue
+        threads = {each.name for each in prompt.inputs if each.kind == "thread"}
+        got = [*sent(json.loads(made.text), INPUTS[path], threads)]
+        wanted = prompt.generate_prompt(INPUTS[path], format="openai")["messages"]
+        assert (got == wanted) is not differs(path, "langchain-json", made.notes), path
+    assert len(PROMPTS) - len(refused) > 40
+    for why in refused:
+        assert re.search(r":\d+:\d+: |^line \d+ of the template: |the template is ", why)
+
+
+# Single rules
+
+AGENT = """---
+name: a
+inputSchema:
+  properties:
+    - {name: photo, kind: string, required: true}
+    - {name: both, kind: string}
+---
+user:
+![image]({{ photo }}) and ![file](https://e/a.pdf)
+![type="image", quality="low"](https://e/b.png)
+{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![words](https://e/d)
+"""
+
+
+def test_media_of_the_text_are_inputs_in_v2() -> None:
+    # They became text, and where the address was a slot no note said so.
+    made = convert(Prompty.loads(AGENT, name="a"), "v2")
+    there = Prompty.loads(made.text)
+    assert there.dialect == "v2"
+    assert [(each.name, each.kind, each.default, each.required) for each in there.inputs] == [
+        ("photo", "image", None, True),
+        ("both", "string", None, False),
+        ("file", "file", "https://e/a.pdf", False),
+        ("image", "image", "https://e/b.png", False),
+    ]
+    assert there.instructions.splitlines() == [
+        "user:",
+        "{{ photo }} and {{ file }}",
+        "{{ image }}",
+        "{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![words](https://e/d)",
+    ]
+    assert made.notes == (
+        '10:1: quality of ![type="image", quality="low"](https://e/b.png) is left out: an input has no such field',
+        "11:13: ![image]({{ both }}) shows nothing in v2: it stays text",
+        "11:34: ![image](https://e/{{ both }}) shows nothing in v2: it stays text",
+        "11:65: ![video](https://e/c.mp4) shows nothing in v2: it stays text",
+    )
+
+
+V1 = "---\nname: n\nsample: {u: 'https://e/a.png', day: '2026-03-02', ok: 'yes', q: Where to?}\n---\n"
+
+
+def test_pictures_of_the_first_version_are_shown_in_every_dialect() -> None:
+    prompt = Prompty.loads(f"{V1}user:\n![a cat]({{{{ u }}}}) {{{{ q }}}} ![](b.png)")
+    for to in ("v2", "agentschema"):
+        made = convert(prompt, to)
+        assert Prompty.loads(made.text).messages() == prompt.messages()
+        assert made.notes == tuple(map(str, prompt.notes))
+    assert "![image]({{ u }}) {{ q }} ![image](b.png)" in prompt.dumps("agentschema")
+
+
+def test_every_reader_of_yaml_takes_a_text_for_text() -> None:
+    # Without quotes other readers took it for a date, for true, or for a key that has no end.
+    text = Prompty.loads(f"{V1}user:\n{{{{ q }}}}").dumps("v2")
+    inputs = yaml.load(text.split("---")[1], yaml.SafeLoader)["inputs"]
+    assert [each["default"] for each in inputs.values()] == ["https://e/a.png", "2026-03-02", "yes", "Where to?"]
+    flow = "---\nsample: {q: hi}\ninputs: {q: {type: string, sample: 'Do you send abroad?'}}\n---\n{{ q }}"
+    assert yaml.load(Prompty.loads(flow).dumps("v2").split("---")[1], yaml.SafeLoader)
+
+
+def test_what_was_read_otherwise_is_no_loss() -> None:
+    # A file of the first version could not be dumped as v2 at all: what had other names there counted as lost.
+    prompt = Prompty.loads("---\nmodel: {api: chat, parameters: {max_tokens: 3}}\n---\nhi")
+    assert prompt.notes
+    assert Prompty.loads(prompt.dumps("v2")).to_dict() == prompt.to_dict()
+
+
+@pytest.mark.parametrize("to", ["v2", "dotprompt", "langchain-json"])
+def test_what_a_function_gave_back_has_no_place(to: str) -> None:
+    # In v2 it was text of the turn before it; in LangChain the YAML of a call was what the model said.
+    prompt = Prompty.loads("---\nsample: {}\n---\nuser:\nhi\nfunction[tool_call_id=1]:\n42")
+    with pytest.raises(FormatError, match=r":6:1: 'function\[tool_call_id=1\]:': Prompty v2 has no turns of tools"):
+        convert(prompt, to)
+    assert Prompty.loads(prompt.dumps("agentschema")).messages() == prompt.messages()
+
+
+def test_tools_of_the_text() -> None:
+    text = "---\nname: a\n---\ntools:\n- id: x\n  type: bing\nsystem:\nhi\nuser:\nyou"
+    made = convert(Prompty.loads(text.replace("\n", "\r\n")), "v2")
+    wanted = "---\nname: a\ntools:\n  - name: x\n    kind: bing\n---\nsystem:\nhi\nuser:\nyou"
+    assert made.text == wanted.replace("\n", "\r\n")
+    assert made.notes == ("4:1: id, type of a tool are name, kind in v2",)
+    made = convert(Prompty.loads(text.replace("bing", "{{ t }}")), "langchain-json")
+    assert "4:1: these tools are left out" in made.notes[0]
+    # The tools were a turn of their own there.
+    assert [each["id"][-1] for each in json.loads(made.text)["kwargs"]["messages"]] == [
+        "SystemMessagePromptTemplate",
+        "HumanMessagePromptTemplate",
+    ]
+    for broken, place in (("- id: [x", "6:1"), ("- x", "4:1")):
+        prompt = Prompty.loads(text.replace("- id: x\n  type: bing", broken))
+        with pytest.raises(FormatError, match=rf":{place}: "):
+            convert(prompt, "v2")
+
+
+@pytest.mark.parametrize("to", ["dotprompt", "langchain-json"])
+def test_a_loop_at_an_end_keeps_its_lines(to: str) -> None:
+    # The line breaks within the loop went with those around the message: all items were one line.
+    prompt = Prompty.loads(
+        "---\nname: n\ninputs: {xs: {kind: array}}\n---\nuser:\nList:\n{% for x in xs %}\n- {{ x }}\n{% endfor %}\n"
+    )
+    values = {"xs": ["a", "b"]}
+    wanted = [{"role": "user", "content": "List:\n\n- a\n\n- b"}]
+    assert prompt.generate_prompt(values, format="openai")["messages"] == wanted
+    made = convert(prompt, to)
+    if to == "dotprompt":
+        got = Prompty.loads(made.text, dialect=to).generate_prompt(values, format="openai")["messages"]
+    else:
+        got = [*sent(json.loads(made.text), values, set())]
+    assert got == wanted
+
+
+@pytest.mark.parametrize("to", ["dotprompt", "langchain-json"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "system:\nC:\\\n{{ h }}\nuser:\n{{ q }}",  # the backslash made text of the mark behind it
+        "system:\n a \nuser:\nb\n{{ h }}",  # the blank behind "a" went with the line break before the next mark
+        "system:\na  \n  {{ h }}  b\nuser:\n{{ q }}",  # beside a thread, white space is nobody's
+    ],
+)
+def test_what_stands_before_a_mark_stays_as_it_is(text: str, to: str) -> None:
+    front = "---\nname: n\ninputs: {q: {kind: string}, h: {kind: thread}}\n---\n"
+    prompt = Prompty.loads(front + text)
+    values, history = {"q": "Q"}, [("u", "v")]
+    wanted = prompt.generate_prompt(values, history, format="openai")["messages"]
+    made = convert(prompt, to)
+    if to == "dotprompt":
+        got = Prompty.loads(made.text, dialect=to).generate_prompt(values, history, format="openai")["messages"]
+    else:
+        got = [*sent(json.loads(made.text), {**values, "h": history}, {"h"})]
+    assert got == wanted
+
+
+def test_a_blank_turn_is_noted() -> None:
+    notes = convert(Prompty.loads("system:\n \nuser:\nhi"), "dotprompt").notes
+    assert notes == ("line 1 of the template: an empty turn of system is none in dotprompt",)
+
+
+def test_a_connection_by_reference_is_no_matter_where_there_is_none(tmp_path: Path) -> None:
+    # It was an error of a field that these forms leave out.
+    (tmp_path / "c.json").write_text('{"kind": "key"}')
+    text = '---\nmodel: {id: m, connection: "${file:c.json}"}\n---\nuser:\nhi'
+    made = convert(Prompty.loads(text, tmp_path), "dotprompt")
+    assert made.notes == ("model.connection is left out: dotprompt has no such field",)
+
+
+def test_samples_of_a_file_bring_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LP_SAMPLE", "sk-very-secret-3")
+    (tmp_path / "s.json").write_text('{"q": "hi"}')
+    (tmp_path / "t.json").write_text('{"q": "${env:LP_SAMPLE}"}')
+    for written in ("s.json", "${file:s.json}"):
+        made = convert(Prompty.loads(f"---\nsample: {written}\n---\n{{{{ q }}}}", tmp_path, dialect="v1"), "v2")
+        assert Prompty.loads(made.text).inputs[0].default == "hi"
+    prompt = Prompty.loads("---\nsample: t.json\n---\n{{ q }}", tmp_path)
+    assert prompt.messages()[0].text == "sk-very-secret-3"
+    with pytest.raises(FormatError, match="so that no secret is written"):
+        convert(prompt, "v2")
+
+
+def test_handlebars_are_told_of() -> None:
+    for to, form in (("v2", "Prompty v2"), ("agentschema", "an agent definition")):
+        (note,) = convert(Prompty.loads("{{#if a}}x{{/if}}", dialect="dotprompt"), to).notes
+        assert note == f"the template is Handlebars still, which {form} knows only here"
+
+
+def test_errors_of_roles_name_their_line() -> None:
+    prompt = Prompty.loads("{% set a = 'x' %}\nsystem:\n{{ a }}\n\n{% if b %}\nb\n{% endif %}\ndeveloper:\nhi")
+    with pytest.raises(FormatError, match=r"^line 8 of the template: 'developer': dotprompt has no such role"):
+        convert(prompt, "dotprompt")
+
+
+def test_a_union_keeps_its_word() -> None:
+    # anyOf became oneOf whenever a file was changed.
+    for word in ("anyOf", "oneOf"):
+        text = (
+            f"---\ninputs: [{{name: u, kind: union, {word}: [{{kind: string}}, {{kind: integer}}]}}]\n---\n{{{{ u }}}}"
+        )
+        prompt = Prompty.loads(text)
+        assert prompt.to_dict()["inputs"] == [
+            {"name": "u", "kind": "union", word: [{"kind": "string"}, {"kind": "integer"}]}
+        ]
+        assert prompt.inputs[0].schema() == {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+        named = text.replace("[{kind: string}, {kind: integer}]", "{a: {kind: string}, b: {kind: integer}}")
+        assert Prompty.loads(named).inputs[0].schema() == prompt.inputs[0].schema()
+    with pytest.raises(PromptFileError, match=r"2:44: inputs\[0\] has oneOf and anyOf; take out oneOf"):
+        Prompty.loads("---\ninputs: [{name: u, kind: union, oneOf: [], anyOf: []}]\n---\n{{ u }}")
+    with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf is text, and must be a list of the choices"):
+        Prompty.loads("---\ninputs: [{name: u, kind: union, anyOf: string}]\n---\n{{ u }}")
+
+
+def test_number_is_another_name_of_float() -> None:
+    assert Prompty.loads("---\ninputs: [{name: n, kind: number}]\n---\nhi").inputs[0].kind == "float"
+
+
+def test_a_block_that_reaches_into_a_section_of_tools_is_refused_with_its_line() -> None:
+    """Without that section the block had no end: Jinja's own error left."""
+    text = "---\nname: a\n---\ntools:\n- id: x{% for s in slots %}\n  type: function\n\nuser:\n{{ s }}{% endfor %}\n"
+    prompt = Prompty.loads(text, dialect="agentschema")
+    with pytest.raises(FormatError, match=r"^line \d+ of the template: .* end it within its section"):
+        convert(prompt, "langchain-json")

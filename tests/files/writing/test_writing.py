@@ -1,0 +1,469 @@
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt.files.front_matter import split
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.writing.convert import convert
+from lazyprompt.files.writing.targets import TARGETS
+from lazyprompt.files.writing.yaml_edit import Field, edited, written
+from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from support.paths import GOLDEN
+
+if TYPE_CHECKING:
+    from lazyprompt._base.json import Json, JsonObject
+
+SECRET = "sk-very-secret-1"  # noqa: S105 - of nobody
+GOLDEN = GOLDEN / "langchain_chat_prompt.json"
+
+FILE = """---
+# who may use it: all
+name: qa   # the name
+author: Ada
+metadata:
+  x: 1  # one
+model:
+  id: gpt   # which
+  connection: {kind: key, apiKey: "${env:LP_KEY}", endpoint: 'https://h/${env:LP_KEY}'}
+  options: {temperature: 0.5}
+
+# what it takes
+inputs:
+  q: hello   # the question
+  n: {kind: integer, default: 3}
+tools:
+- name: add
+  description: |
+    # not a comment
+    Adds.
+---
+
+system:
+Hi {{q}} {{n}}
+"""
+
+
+def _read(text: str) -> object:
+    node = Reader(Source(text, "x")).read()
+    return None if node is None else plain(node)
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LP_KEY", SECRET)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hi", "\ufeff" + FILE, FILE.replace("\n", "\r\n"), "+++\nname: a\n+++\n\n\nhi", "  ---\n  name: a\n  ---\nhi"],
+)
+def test_what_is_not_changed_is_written_as_it_was_read(text: str, tmp_path: Path) -> None:
+    prompty = Prompty.loads(text)
+    assert prompty.dumps() == text
+    prompty.dump(tmp_path / "a.prompty")
+    assert (tmp_path / "a.prompty").read_bytes() == text.encode()
+    again = Prompty.load(tmp_path / "a.prompty")
+    assert again.to_dict() == prompty.to_dict()
+    assert pickle.loads(pickle.dumps(again)).with_fields(name="b").name == "b"  # noqa: S301 - our own bytes
+
+
+def test_only_the_lines_of_a_changed_field_differ() -> None:
+    prompty = Prompty.loads(FILE)
+    changed = prompty.with_fields(name="other")
+    assert changed.dumps() == FILE.replace("name: qa   #", "name: other # ").replace("#  the", "# the")
+    assert (changed.name, prompty.name) == ("other", "qa")
+    assert prompty.with_fields(name="qa").dumps() == FILE
+
+
+def test_comments_and_order_stay_within_a_changed_field() -> None:
+    model = {**Prompty.loads(FILE).model, "id": "gpt-5"}
+    lines = Prompty.loads(FILE).with_fields(model=model).dumps().splitlines()
+    assert [line for line in lines if line not in FILE.splitlines()] == ["  id: gpt-5 # which"]
+
+
+def test_a_new_field_stands_where_it_belongs() -> None:
+    text = Prompty.loads(FILE).with_fields(description="Answers.\nShortly.\n").dumps()
+    assert "name: qa   # the name\ndescription: |\n  Answers.\n  Shortly.\nauthor: Ada\n" in text
+
+
+def test_none_takes_a_field_out_and_leaves_the_comments_around_it() -> None:
+    text = Prompty.loads(FILE).with_fields(model=None, metadata=None).dumps()
+    assert "author" not in text
+    assert "name: qa   # the name\n\n# what it takes\ninputs:" in text
+
+
+def test_a_resolved_secret_is_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompty = Prompty.loads(FILE)
+    key = prompty.model["connection"]["apiKey"]  # type: ignore[index, call-overload]
+    assert key == SECRET
+    # Even where the environment has changed since, and where the secret stands in another place.
+    monkeypatch.setenv("LP_KEY", "sk-very-secret-2")
+    options: JsonObject = {"temperature": 1, "header": f"Bearer {SECRET}"}
+    text = prompty.with_fields(model={**prompty.model, "options": options}, description=f"of {SECRET}").dumps()
+    assert SECRET not in text
+    assert "Bearer ${env:LP_KEY}" in text
+    assert "description: of ${env:LP_KEY}" in text
+
+
+def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text('{"kind": "key", "apiKey": "sk-very-secret"}')
+    text = '---\nmodel: {id: a, connection: "${file:c.json}"}\n---\nhi'
+    prompty = Prompty.loads(text, base_dir=tmp_path)
+    assert "${file:c.json}" in prompty.with_fields(model={**prompty.model, "id": "b"}).dumps()
+    connection = {**prompty.model["connection"], "endpoint": "https://x"}  # type: ignore[dict-item]
+    with pytest.raises(PromptFileError, match=r"\$\{file:c\.json\} is left as it is"):
+        prompty.with_fields(model={"id": "a", "connection": connection})
+
+
+@pytest.mark.parametrize("dialect", ["inputs:\n  - name: q  # c", "inputSchema:\n  properties:\n    - name: q  # c"])
+def test_inputs_are_written_as_the_file_writes_them(dialect: str) -> None:
+    prompty = Prompty.loads(f"---\n{dialect}\n---\nsystem:\n{{{{q}}}}")
+    changed = prompty.with_fields(inputs=[*prompty.inputs, {"name": "r", "required": True}])
+    assert [each.name for each in changed.inputs] == ["q", "r"]
+    assert "- name: q  # c\n" in changed.dumps()
+    assert changed.dialect == prompty.dialect
+
+
+def test_inputs_by_names_stay_so() -> None:
+    prompty = Prompty.loads(FILE)
+    text = prompty.with_fields(inputs=[*prompty.inputs, {"name": "z", "required": True}]).dumps()
+    assert (
+        "  q: hello   # the question\n  n: {kind: integer, default: 3}\n  z:\n    kind: string\n    required: true\n"
+        in text
+    )
+
+
+def test_what_one_parser_reads_and_the_other_does_not() -> None:
+    # The front matter was parsed a second time, by a parser that takes "?," for a key.
+    text = "---\nname: a\nx: {q: Where to?, a: there}\n---\nhi"
+    prompty = Prompty.loads(text)
+    assert prompty.with_fields(name="b").dumps() == text.replace("name: a", "name: b")
+    changed = prompty.with_fields(metadata={"x": {"q": "Where from?", "a": "here"}})
+    assert changed.metadata == {"x": {"q": "Where from?", "a": "here"}}
+
+
+def test_yaml_that_can_be_read_and_not_changed() -> None:
+    prompty = Prompty.loads("---\nname: a\nx:\tb\n---\nhi")
+    assert prompty.with_fields(name="b").metadata == {"x": "b"}
+    with pytest.raises(PromptFileError, match="x: the YAML that stands there can be read, but not changed"):
+        prompty.with_fields(metadata={"x": "c"})
+
+
+def test_a_number_is_no_truth_and_takes_no_quotes() -> None:
+    text = Prompty.loads("---\na: ''\nb: 0\nc: +1 # one\n---\nhi").with_fields(metadata={"a": 5, "b": False, "c": "+1"})
+    assert text.dumps() == "---\na: 5\nb: false\nc: +1 # one\n---\nhi"
+
+
+def test_metadata_is_not_the_schema_of_the_inputs() -> None:
+    # Of a file with inputSchema, other metadata took the inputs away.
+    assert Prompty.loads("hi").with_fields(inputs=(), metadata={}).dumps() == "hi"
+    prompty = Prompty.loads("---\ninputSchema: {properties: {q: {kind: string}}}\nx: 1\n---\n{{q}}")
+    changed = prompty.with_fields(metadata={"y": 2})
+    assert (changed.metadata, changed.inputs) == ({"y": 2}, prompty.inputs)
+
+
+def test_metadata_beside_the_known_fields_stays_there() -> None:
+    prompty = Prompty.loads(FILE)
+    text = prompty.with_fields(metadata={**prompty.metadata, "author": "Bob", "y": [1]}).dumps()
+    assert "author: Bob\nmetadata:\n  x: 1  # one\n  y:\n  - 1\n" in text
+
+
+def test_instructions() -> None:
+    assert Prompty.loads("hi").with_fields(instructions="user:\nyou").dumps() == "user:\nyou"
+    assert Prompty.loads("hi").with_fields(instructions="---\na: 1\n---\nx").dumps() == "---\n---\n---\na: 1\n---\nx"
+    crlf = Prompty.loads("---\r\nname: a\r\n---\r\nhi\r\n").with_fields(instructions="a\nb", description="x\ny")
+    assert crlf.dumps() == "---\r\nname: a\r\ndescription: |-\r\n  x\r\n  y\r\n---\r\na\r\nb"
+    front = Prompty.loads("---\ninstructions: hi\n---\n").with_fields(instructions="you\n")
+    assert (front.instructions, front.dumps()) == ("you\n", "---\ninstructions: |\n  you\n---\n")
+
+
+def test_what_could_not_be_read_back_is_an_error() -> None:
+    with pytest.raises(PromptFileError, match="instructions cannot be changed so in this file"):
+        Prompty.loads("---\nname: a\n---\nhi").with_fields(instructions="\n\na")
+    with pytest.raises(PromptFileError, match="has the field 'knd'"):
+        Prompty.loads("hi").with_fields(inputs=[{"name": "q", "knd": "string"}])
+    # It wrote inputs of v2 beside the sample of v1.
+    with pytest.raises(PromptFileError, match=r"inputs is said otherwise .* v1; write it as Prompty v2 first"):
+        Prompty.loads("---\nsample: {q: hi}\n---\n{{q}}").with_fields(inputs=[{"name": "q"}])
+    assert Prompty.loads("---\nsample: {q: hi} # c\n---\n{{q}}").with_fields(name="x").name == "x"
+    with pytest.raises(TypeError, match="did you mean 'metadata'"):
+        Prompty.loads("hi").with_fields(metadta={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("front", ["{name: a, x: &a [1], y: *a}", "name: a\nx: &a [1] # c\ny: *a", "? name\n: a\nx: 1"])
+def test_fields_that_are_not_told_apart_by_lines(front: str) -> None:
+    changed = Prompty.loads(f"---\n{front}\n---\nhi").with_fields(name="b")
+    assert changed.name == "b"
+    assert changed.metadata.get("x") in (1, [1])
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
+    [
+        "yes",
+        "12:30",
+        "0x1F",
+        "1_000",
+        "~",
+        "a\nb",
+        "a\n\n",
+        "# x\ny\n",
+        " a\n",
+        "a \nb\n",
+        "\x85",
+        "\u2028",
+        "=",
+        "<<",
+        "- a",
+    ]
+)
+_SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
+_VALUES = st.recursive(_SCALARS | _TEXTS, lambda of: st.lists(of, max_size=3) | st.dictionaries(_TEXTS, of, max_size=3))
+
+
+@given(st.dictionaries(st.from_regex("[a-z]{1,5}", fullmatch=True), _VALUES, max_size=4))
+def test_any_value_is_written_so_that_it_is_read_back(values: "dict[str, Json]") -> None:
+    kept = {name: value for name, value in values.items() if value is not None}
+    assert (_read(written(values)) or {}) == kept
+
+
+@given(_VALUES, _VALUES)
+def test_any_value_becomes_any_other(old: "Json", new: "Json") -> None:
+    source = Source(f"---\n# top\na: 1 # one\n{written({'b': old})}# end\nc: 2 # two\n---\n", "x")
+    parts = split(source)
+    begin, end = parts.yaml_at
+    fields = {name: Field(node, node) for name, node in (parts.fields or {}).items()}
+    text = edited(source.text[begin:end], begin, fields, {"b": new})
+    assert _read(text) == {"a": 1, "c": 2} | ({} if new is None else {"b": new})
+    assert {"# top", "a: 1 # one", "# end", "c: 2 # two"} <= {*text.splitlines()}
+
+
+# Conversions
+
+QA = """---
+name: qa
+inputs:
+  - {name: q, required: true}
+  - {name: lang, default: French}
+  - {name: extra}
+  - {name: n, kind: integer, default: 3}
+  - {name: past, kind: thread}
+---
+system:
+Answer in {{ lang }}, as {"a": [{{ n }}]}. {{ extra }}
+{% set colon = ":" %}user{{ colon }}
+{{ "{{" }}
+{{ past }}
+
+developer:
+Be short.
+
+user:
+{{ q }}
+"""
+
+
+def test_langchain() -> None:
+    # The golden file was loaded with langchain-core 1.7.2: dumpd gives the same again, and its messages are the file's.
+    made = convert(Prompty.loads(QA), "langchain-json")
+    assert json.loads(made.text) == json.loads(GOLDEN.read_text("utf-8"))
+    assert made.notes == ("name is left out: a ChatPromptTemplate is messages alone",)
+
+
+def test_langchain_with_blocks_is_jinja_and_says_so() -> None:
+    made = convert(Prompty.loads("system:\n{% if a %}{{ a.b }}{% else %}{{ '{%' }}{% endif %}"), "langchain-json")
+    (message,) = json.loads(made.text)["kwargs"]["messages"]
+    assert message["kwargs"]["prompt"]["kwargs"] == {
+        "input_variables": ["a"],
+        "template": '{% if a %}{{ a.b }}{% else %}{{ "{" }}%{% endif %}',
+        "template_format": "jinja2",
+    }
+    assert "init_validator" in made.notes[0]
+
+
+@pytest.mark.parametrize("to", ["langchain-json", "dotprompt"])
+@pytest.mark.parametrize(
+    ("template", "line", "what"),
+    [
+        ("a\n{{ x | upper }}", 2, "a filter"),
+        ("a\n\n{% if x == 1 %}{% endif %}", 3, "a comparison"),
+        ("{% macro f() %}{% endmacro %}", 1, "a macro"),
+        ("a\n{% for x in xs recursive %}{% endfor %}", 2, "'for'"),
+        ("{% set y = x %}{{ y }}", 1, "'set'"),
+        ("{{ xs[0] }}", 1, "brackets"),
+    ],
+)
+def test_what_is_not_portable_names_its_line(template: str, line: int, what: str, to: str) -> None:
+    with pytest.raises(FormatError, match=rf"^line {line} of the template: .*{re.escape(what)}"):
+        convert(Prompty.loads(template), to)
+
+
+def test_a_block_around_a_role_has_no_place_in_langchain() -> None:
+    with pytest.raises(FormatError, match="line 3 of the template: in LangChain a block holds no role"):
+        convert(Prompty.loads("system:\nhi\n{% if a %}\nuser:\n{{ a }}{% endif %}"), "langchain-json")
+
+
+def test_what_is_outside_of_two_loops_cannot_be_said_in_handlebars() -> None:
+    # Handlebars 4.7 gave an object for ".." where the items of two loops were equal.
+    with pytest.raises(FormatError, match=r"line 1 .* a value of an outer loop"):
+        convert(Prompty.loads("{% for x in xs %}{% for y in x %}{{ q }}{% endfor %}{% endfor %}"), "dotprompt")
+
+
+def test_a_role_that_a_value_names_is_an_error() -> None:
+    with pytest.raises(FormatError, match="takes a role as it is written"):
+        convert(Prompty.loads("{% for t in xs %}\n{{ t.role }}:\n{{ t.text }}{% endfor %}"), "dotprompt")
+
+
+def test_dotprompt() -> None:
+    made = convert(Prompty.loads(QA.replace("developer:\nBe short.\n\n", "")), "dotprompt")
+    _, front, body = made.text.split("---\n")
+    assert _read(front) == {
+        "name": "qa",
+        "input": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "q": {"type": "string"},
+                    "lang": {"type": "string"},
+                    "extra": {"type": "string"},
+                    "n": {"type": "integer"},
+                },
+                "required": ["q"],
+            },
+            "default": {"lang": "French", "n": 3},
+        },
+    }
+    assert body == (
+        '{{~role "system"~}}\nAnswer in {{lang}}, as {"a": [{{n}}]}. {{extra}}\nuser:\n\\{{{{history}}'
+        '\n{{~role "user"~}}\n{{q}}\n'
+    )
+    assert made.notes == ("input past: a thread is the history, {{history}}, which has no name in dotprompt",)
+
+
+PORTABLE = """---
+name: a
+inputs:
+  - {name: q, required: true}
+  - {name: xs, kind: array}
+  - {name: h, kind: thread}
+  - {name: pic, kind: image}
+  - {name: role}
+---
+system:
+Hi {"a": {{q}}} { x } \\{ {{ role }} {{ "{{" }} \\{{ q }}
+{% if q %}
+  yes {{ q }}
+{% elif role %}
+no
+{% endif %}
+{% for x in xs %}- {{ x }} {{ loop.index0 }} {{ q }}{% for y in xs %}{{ y }}{{ loop.index0 }}{% endfor %}
+{% else %}none
+{% endfor %}end
+
+{{h}}
+
+user:
+{{q}} {{pic}}
+{% if not q %}
+assistant:
+x
+{% endif %}
+user:
+
+  indented
+"""
+
+
+@given(
+    st.sampled_from(["Q", "user:", ""]), st.lists(st.sampled_from(["1", "{{q}}", ""]), max_size=3), st.text(max_size=3)
+)
+def test_dotprompt_says_the_same(q: str, xs: list[str], role: str) -> None:
+    prompty = Prompty.loads(PORTABLE)
+    values = {"q": q, "xs": xs, "role": role, "pic": "https://x/y.png"}
+    past = [("a", "b")]
+    made = Prompty.loads(convert(prompty, "dotprompt").text, name="a.prompt")
+    got = made.generate_prompt(values, past, format="openai")
+    assert got == prompty.generate_prompt(values, past, format="openai")
+
+
+@pytest.mark.parametrize(
+    "template", ["{ {{q}} } {%raw%}{{%endraw%}{{q}}", "{% raw %}{{{ {%endraw%} x", "{%raw%}\\{{{%endraw%} x"]
+)
+def test_braces_that_handlebars_cannot_have(template: str) -> None:
+    with pytest.raises(FormatError, match="put a blank beside it"):
+        convert(Prompty.loads(template), "dotprompt")
+
+
+def test_to_agentschema_and_back() -> None:
+    text = FILE.replace("inputs:\n  q: hello", "inputs:\n  q: hallo")
+    prompty = Prompty.loads(text)
+    there = convert(prompty, "agentschema")
+    assert there.notes == ()
+    assert SECRET not in there.text
+    found = Prompty.loads(there.text)
+    assert found.dialect == "agentschema"
+    assert found.to_dict() == prompty.to_dict()
+    back = Prompty.loads(found.dumps("v2"))
+    assert (back.dialect, back.to_dict()) == ("v2", prompty.to_dict())
+    kept = [line for line in text.splitlines() if "#" in line and "question" not in line]
+    assert set(kept) <= {*back.dumps().splitlines()}
+
+
+def test_a_line_that_would_begin_a_section_there_is_an_error() -> None:
+    with pytest.raises(FormatError, match=r"a:5:1: 'tool:' is text in this file"):
+        convert(Prompty.loads("---\nname: a\n---\nsystem:\ntool:\nhi", dialect="v2"), "agentschema")
+
+
+def test_sections_of_agents_in_v2() -> None:
+    tools = "tools:\n- id: query\n  type: dataverse\n  options: {a: 1}\n"
+    text = f"{tools}system:\nhi\nthread[x=1]:\n{{{{h}}}}\nuser:\n![image](u)"
+    made = convert(Prompty.loads(f"---\ninputSchema: {{properties: {{h: {{kind: thread}}}}}}\n---\n{text}"), "v2")
+    found = Prompty.loads(made.text, dialect="v2")
+    assert [tool.to_dict() for tool in found.tools] == [{"name": "query", "kind": "dataverse", "options": {"a": 1}}]
+    assert [each.role for each in found.messages({"h": [("a", "b")]})] == ["system", "user", "assistant", "user"]
+    assert made.notes == (
+        "4:1: id, type, options of a tool are name, kind, options in v2",
+        "10:1: [x=1] of thread is left out: v2 has no such section",
+    )
+    assert made.text.endswith("---\nsystem:\nhi\n\n{{h}}\nuser:\n{{ image }}")
+    with pytest.raises(FormatError, match=r":3:1: 'tool\[id=1\]:': Prompty v2 has no turns of tools"):
+        convert(Prompty.loads("system:\nhi\ntool[id=1]:\nx"), "v2")
+
+
+def test_the_first_version_becomes_v2() -> None:
+    text = (
+        "---\nname: x # c\nmodel:\n  api: chat\n"
+        "  configuration: {type: azure_openai, azure_endpoint: '${env:LP_KEY}'}\n"
+        "sample: {q: hi}\n---\nsystem:\n{{q}}\n"
+    )
+    prompty = Prompty.loads(text)
+    made = convert(prompty, "v2")
+    found = Prompty.loads(made.text)
+    assert (prompty.dialect, found.dialect) == ("v1", "v2")
+    assert found.to_dict() == prompty.to_dict()
+    assert "name: x # c\n" in made.text
+    assert "${env:LP_KEY}" in made.text
+    assert SECRET not in made.text
+    assert any("sample" in note for note in made.notes)
+
+
+def test_dumps_in_another_form_loses_nothing_in_silence() -> None:
+    assert Prompty.loads("hi").dumps("agentschema") == "hi"
+    with pytest.raises(FormatError, match="cannot say all of it.*name is left out"):
+        Prompty.loads(QA).dumps("langchain-json")
+    with pytest.raises(FormatError, match="did you mean 'dotprompt'"):
+        Prompty.loads(QA).dumps("dotpromt")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_secrets_are_in_no_form(to: str) -> None:
+    assert os.environ["LP_KEY"] == SECRET
+    text = FILE.replace("q: hello", "q: '${env:LP_KEY}'").replace("name: qa", "name: 'a ${env:LP_KEY}'")
+    assert SECRET not in convert(Prompty.loads(text), to).text

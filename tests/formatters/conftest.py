@@ -1,0 +1,17 @@
+"""A site that media are loaded from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.media import Site, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    yield from served(Site())

@@ -1,0 +1,167 @@
+"""Files as media: only those under a root, only whole ones, only what they say they are."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from lazyprompt.errors import MediaError
+from lazyprompt.media.resolver import MediaResolver
+from lazyprompt.messages.msg import URLSource
+from support.media import JPEG, MP4, PNG, WHERE, fault, load, source
+
+
+def test_a_file_in_a_root_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "below").mkdir()
+    path = root / "below" / "a b%20#ü.png"
+    path.write_bytes(PNG)
+    (root / "link.png").symlink_to(path)
+    monkeypatch.chdir(root)
+    escaped = f"{root}/below/a%20b%2520%23%C3%BC.png"
+    for url in (
+        path,
+        "below/a b%20#ü.png",
+        "./link.png",
+        f"file://{escaped}",
+        f"file://LOCALHOST{escaped}",
+        f"file:{escaped}",
+    ):
+        assert load(url, roots=[root]) == source("image/png", PNG)
+    assert load(path, roots=["/", root]) == source("image/png", PNG)
+
+
+def test_a_file_outside_of_the_roots_is_not_read(root: Path, tmp_path: Path) -> None:
+    for name in ("root2", "secret"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.png").write_bytes(PNG)
+    (root / "link.png").symlink_to(tmp_path / "secret" / "a.png")
+    (root / "dir").symlink_to(tmp_path / "secret")
+    (root / "zero.png").symlink_to("/dev/zero")
+    outside: list[str | Path] = [
+        "/etc/hostname",
+        "file:///etc/hostname",
+        "~/a.png",
+        f"file://{root}/%2E%2E/secret/a.png",
+    ]
+    outside += [root / "link.png", root / "dir" / "a.png", root / "zero.png", root, tmp_path / "root2" / "a.png"]
+    # Whether such a file is there cannot be found out either.
+    for url in (*outside, "/no/such.png"):
+        assert f"does not lie in {root}; add its directory to roots=" in fault(url, roots=[root])
+        assert "allow its directory with MediaResolver(roots=[...])" in fault(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["file://host/etc/x", "file:a.png", "file:", "file:///a?b", "file:///a#b", "file://etc/x"]
+)
+def test_a_file_url_of_another_machine_or_form_is_refused(url: str) -> None:
+    assert "is no file of this machine" in fault(url, roots=["/"])
+
+
+@pytest.mark.parametrize("url", ["url_to_png1", "data:image/png;base64,SECRET", "gs://b/a.png", "s3://SECRET/x", ""])
+def test_what_is_neither_a_path_nor_an_address_is_not_loaded(url: str) -> None:
+    assert "is neither a path nor an http(s) address" in fault(url, roots=["/"])
+
+
+def test_only_regular_files_are_read(root: Path) -> None:
+    os.mkfifo(root / "fifo.png")
+    (root / "dir.png").mkdir()
+    for path in (root / "fifo.png", root / "dir.png"):
+        assert "not a regular file" in fault(path, roots=[root])
+    assert "it is a device, not a regular file" in fault("/dev/zero", roots=["/dev"])
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(os.path.relpath(root / "s.png"))
+        assert "cannot be read" in fault(root / "s.png", roots=[root])
+
+
+def test_files_that_cannot_be_read_say_why(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "loop.png").symlink_to(root / "loop.png")
+    assert "cannot be read: Too many levels of symbolic links" in fault(root / "loop.png", roots=[root])
+    assert "cannot be read: No such file or directory" in fault(root / "none.png", roots=[root])
+    assert "cannot be read: Not a directory" in fault(f"{__file__}/a.png", roots=["/"])
+    assert "cannot be read: File name too long" in fault(root / ("x" * 300 + ".png"), roots=[root])
+    assert "has a null byte" in fault("a\0.png", roots=[root])
+    assert "has a null byte" in fault("file:///a%00.png", roots=[root])
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    assert "this system cannot open files in steps" in fault(root / "none.png", roots=[root])
+
+
+def test_a_link_put_there_after_the_path_was_resolved_is_not_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root.parent / "a.png").write_bytes(PNG)
+    (root / "dir").symlink_to(root.parent)
+    (root / "a.png").symlink_to(root.parent / "a.png")
+    resolver = MediaResolver(roots=[root])
+    monkeypatch.setattr(os.path, "realpath", str)
+    for path in (root / "dir" / "a.png", root / "a.png"):
+        with pytest.raises(MediaError, match="cannot be read"):
+            resolver.load(URLSource(str(path)), WHERE)
+
+
+def test_the_size_of_a_file_is_bounded(root: Path) -> None:
+    path = root / "a.png"
+    path.write_bytes(PNG)
+    assert load(path, roots=[root], max_bytes=len(PNG)).media_type == "image/png"
+    assert "has 68 bytes; the limit is 67; raise max_bytes=" in fault(path, roots=[root], max_bytes=67)
+    os.truncate(path, 5 << 30)
+    assert "has 5,368,709,120 bytes" in fault(path, roots=[root])
+    if sys.platform == "linux":
+        assert "grew while it was read" in fault("/proc/self/status", roots=["/proc"])
+
+
+def test_reading_leaves_nothing_open(root: Path) -> None:
+    (root / "below").mkdir()
+    (root / "below" / "a.txt").write_bytes(PNG)
+    before = len(list(Path("/dev/fd").iterdir()))
+    for _ in range(50):
+        fault(root / "below" / "a.txt", roots=[root])
+        fault(root / "below" / "none" / "a.txt", roots=[root])
+    # Other threads of this process open and close some too.
+    assert len(list(Path("/dev/fd").iterdir())) < before + 50
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "declared", "told"),
+    [
+        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its bytes are none"),
+        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its bytes are none"),
+        ("a.png", b"hello", "text/plain", "is 'image/png' by its ending"),
+        ("a.png", JPEG, None, "is 'image/png' by its ending, but its bytes are image/jpeg"),
+        ("a.jpg", JPEG, "image/png", "is 'image/png' by its media_type, but its bytes are image/jpeg"),
+        ("a.txt", PNG, None, "is 'text/plain' by its ending, but its bytes are image/png"),
+        ("a.pdf", b"PK\3\4", None, "its bytes are none"),
+        ("a.svg", b"<svg/>", None, "its bytes are none"),
+        ("./a", b"hello", None, "tells no type"),
+        ("a.txt", b"\xff\xfeh\0i\0", None, "is no text in UTF-8"),
+        ("a.json", b"{}\0", None, "is no text in UTF-8"),
+        ("a.png", b"", None, "is empty"),
+        ("a.txt", b"", None, "is empty"),
+    ],
+)
+def test_a_type_that_lies_is_refused(root: Path, name: str, data: bytes, declared: str | None, told: str) -> None:
+    (root / name).write_bytes(data)
+    assert told in fault(root / name, declared, roots=[root])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "declared", "media_type"),
+    [
+        ("a", PNG, None, "image/png"),
+        ("a.bin", PNG, "application/octet-stream", "image/png"),
+        ("a.jpg", JPEG, "image/jpg", "image/jpeg"),
+        ("a.md", "# 你好".encode(), None, "text/markdown"),
+        ("a.log", b"hello", "text/plain; charset=utf-8", "text/plain"),
+        ("a.json", b"{}", None, "application/json"),
+        ("a.mp4", MP4, "audio/mp4", "audio/mp4"),
+        ("a.m4a", MP4, None, "audio/mp4"),
+    ],
+)
+def test_a_file_gets_the_type_of_its_bytes(
+    root: Path, name: str, data: bytes, declared: str | None, media_type: str
+) -> None:
+    (root / name).write_bytes(data)
+    assert load(root / name, declared, roots=[root]) == source(media_type, data)

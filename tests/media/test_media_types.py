@@ -1,0 +1,216 @@
+"""What the bytes and the address of a medium tell, and what a resolver may be told: nothing is opened here."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.errors import MediaError
+from lazyprompt.media.resolver import MediaResolver, check_url, checked_source, is_local, media_type_of, sniffed
+from lazyprompt.messages.msg import Base64Source
+from support.media import HEADS, JPEG, MP4, PNG, WHERE, fault, source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXTS = [
+    b"",
+    b"hello",
+    b"BMW cars are fast, all of them",
+    b"ID3 tags",
+    b"\xff\xfeh\0i\0",
+    b"<svg/>",
+    b"RIFF\0\0\0\0XXXX",
+]
+PRIVATE = """127.0.0.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 127.1 127.0.0.1. 0 0x0 10.1.2.3 172.16.0.1 192.168.1.1
+169.254.169.254 100.100.100.200 192.0.0.192 192.88.99.1 198.18.0.1 224.0.0.1 240.0.0.1 255.255.255.255 localhost
+LOCALHOST localhost. foo.localhost localhost.localdomain [::1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1]
+[fe80::1] [fc00::1] [fd00:ec2::254] [fec0::1] [ff02::1] [2002:7f00:1::] [64:ff9b::10.0.0.1] [2001:db8::1]"""
+MALFORMED = r"""http:// http:///x http:/127.0.0.1/ http:127.0.0.1 http://[::1 http://[::g]/ http://[fe80::1%25eth0]/
+http://h:x/ http://h:0/ http://h:70000/ http://1.2.3.4.5/ http://1.2.3.256/ http://127.0.0.09/ http://127%2e0.0.1/
+http://１２７.0.0.1/ http://127。0。0。1/ http://münchen.de/ http://[v1.a]/ http://[127.0.0.1]/ http://a@b@h/
+http://a..b/ http://-h/ http://h_/x\y http://h.com\@127.0.0.1/ ftp://h/ a.png data:,"""
+
+
+@pytest.mark.parametrize(("media_type", "head"), [(kind, head) for kind, heads in HEADS.items() for head in heads])
+def test_bytes_tell_their_type(media_type: str, head: bytes) -> None:
+    assert sniffed(head) == media_type
+
+
+@pytest.mark.parametrize("head", TEXTS)
+def test_texts_and_unknown_bytes_tell_none(head: bytes) -> None:
+    assert sniffed(head) is None
+
+
+LOCAL = "a.png ./a a/b ../x ~/a .hidden /etc/x file:///etc/x FILE:/x C:\\x C:/x a\\b 图.png what?.png 1:2/x"
+NOT_LOCAL = "http://h/a.png HTTPS://h/x data:image/png;base64,AA== gs://b/a.png oss://b/a.png url_to_png1 a-b_c 图"
+
+
+@pytest.mark.parametrize(("url", "local"), [(u, True) for u in LOCAL.split()] + [(u, False) for u in NOT_LOCAL.split()])
+def test_local_is_what_looks_like_a_path(url: str, local: bool) -> None:  # noqa: FBT001 - pytest hands it in
+    assert is_local(url) is local
+
+
+@pytest.mark.parametrize(
+    ("url", "media_type"),
+    [
+        ("a.JPG", "image/jpeg"),
+        ("https://h/a/b.png?sig=1.gif#x.pdf", "image/png"),
+        ("https://h/a?file=a.png", None),
+        ("https://example.md", None),
+        ("https://example.md?x.png", None),
+        ("file:///a/b.mp3", "audio/mpeg"),
+        ("what?.mp4", "video/mp4"),
+        ("a.tar", None),
+        ("a", None),
+        ("gs://bucket/a.webm", "video/webm"),
+        ("a.csv", "text/csv"),
+    ],
+)
+def test_an_ending_tells_the_type(url: str, media_type: str | None) -> None:
+    assert media_type_of(url) == media_type
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "data", "media_type"),
+    [
+        ("image", "image/jpg", JPEG, "image/jpeg"),
+        ("image", "IMAGE/PNG; x=y", PNG, "image/png"),
+        ("image", "image/png", JPEG, "image/jpeg"),
+        ("image", "application/octet-stream", PNG, "image/png"),
+        ("image", "image/png", b"hello", "image/png"),
+        ("audio", "audio/x-wav", b"hello", "audio/wav"),
+        ("audio", "audio/L16;rate=24000", b"hello", "audio/L16;rate=24000"),
+        ("audio", "audio/x-m4a", MP4, "audio/mp4"),
+        ("video", "video/mp4", HEADS["audio/mp4"][0], "video/mp4"),
+        ("file", "application/x-pdf", b"%PDF-1.7", "application/pdf"),
+        ("file", "application/octet-stream", PNG, "image/png"),
+        ("file", "image/png", JPEG, "image/jpeg"),
+        ("file", "audio/mp4", MP4, "audio/mp4"),
+        ("file", "text/plain; charset=gbk", b"\xc4\xe3", "text/plain; charset=gbk"),
+    ],
+)
+def test_a_source_gets_the_usual_name_of_its_true_type(kind: str, given: str, data: bytes, media_type: str) -> None:
+    assert checked_source(source(given, data), kind, WHERE) == source(media_type, data)
+
+
+def test_a_right_source_is_the_very_same() -> None:
+    right = source("image/png", PNG)
+    assert checked_source(right, "image", WHERE) is right
+
+
+def test_base64_with_lines_or_of_the_urlsafe_alphabet_becomes_plain() -> None:
+    assert checked_source(Base64Source("image/png", "-_-_\n  AA==\r\n"), "image", WHERE).data == "+/+/AA=="
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [("", "empty"), (" \n", "empty"), ("data:image/png;base64,AAAA", "data: URL"), ("AA*A", r"'\*' at index 2")]
+    + [(data, "padding") for data in ("A", "AAA", "AA=A", "=AAA", "A===", "AAAA====")]
+    + [("图图图图", "'图' at index 0")],
+)
+def test_no_base64_is_refused(data: str, told: str) -> None:
+    with pytest.raises(MediaError, match=rf"^messages\[2\]\.content\[1\]: the data is .*{told}"):
+        checked_source(Base64Source("image/png", data), "image", WHERE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "data"),
+    [
+        ("image", "image/png", b"%PDF-1.7"),
+        ("image", "image/png", MP4),
+        ("audio", "audio/wav", PNG),
+        ("file", "application/pdf", PNG),
+        ("video", "video/mp4", HEADS["audio/wav"][0]),
+    ],
+)
+def test_bytes_of_another_kind_are_refused(kind: str, given: str, data: bytes) -> None:
+    with pytest.raises(MediaError, match=rf"^messages\[2\].*declared as '{given}', but its bytes are "):
+        checked_source(source(given, data), kind, WHERE)
+
+
+@pytest.mark.parametrize("host", PRIVATE.split())
+def test_a_private_host_is_passed_on_in_no_spelling(host: str) -> None:
+    for hosts in ((), ("example.com", "*.example.com")):
+        with pytest.raises(MediaError, match="is on a private host"):
+            check_url(f"http://{host}:8000/a.png", WHERE, hosts)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "127.1", "[::ffff:127.0.0.1]", "[::1]", "localhost."])
+def test_a_private_host_that_is_listed_is_passed_on(host: str) -> None:
+    MediaResolver(hosts=["127.0.0.1", "::1", "LocalHost"]).check(f"http://{host}/a.png", WHERE)
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1]", "[64:ff9b::8.8.8.8]", "[2002:808:808::]", "a.b", "_x.b"])
+def test_a_public_host_is_passed_on(host: str) -> None:
+    check_url(f"https://{host}/a.png?x=@#f", WHERE)
+    check_url(f"HTTPS://{host}:/", WHERE)
+
+
+@pytest.mark.parametrize("url", [*MALFORMED.split(), "http://h/a b", "http://h/\n", " http://h/", ""])
+def test_what_is_no_plain_web_address_is_not_passed_on(url: str) -> None:
+    with pytest.raises(MediaError, match=r"^messages\[2\]\.content\[1\]: '"):
+        check_url(url, WHERE)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://u:SECRET@h/", "https://SECRET@h/", "https://u:SE/CRET@h:x/?SECRET", "s3:SECRET"]
+)
+def test_errors_do_not_tell_secrets(url: str) -> None:
+    with pytest.raises(MediaError) as error:
+        check_url(url, WHERE)
+    assert "SECRET" not in str(error.value)
+    assert fault(f"x.png?{'SECRET' * 99}", roots=["/etc"])
+    assert len(fault(f"https://h/{'x' * 9999}")) < 500
+
+
+def test_only_listed_hosts_are_passed_on() -> None:
+    resolver = MediaResolver(hosts=["Example.com", "*.example.org"])
+    for host in ("example.com", "EXAMPLE.COM.", "a.example.org", "a.b.example.org"):
+        resolver.check(f"https://{host}/", WHERE)
+    for host in ("a.example.com", "example.org", "badexample.org", "example.com.evil.net", "8.8.8.8"):
+        with pytest.raises(MediaError, match="hosts= of the media resolver does not list"):
+            resolver.check(f"https://{host}/", WHERE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"roots": "/tmp"}, "roots is a str; give a list of roots"),  # noqa: S108 - nothing is put there
+        ({"roots": [""]}, "roots has '', which is no directory"),
+        ({"roots": ["/no/such"]}, "roots has '/no/such', which is no directory"),
+        ({"roots": [__file__]}, "which is no directory"),
+        ({"roots": [5]}, "roots has 5"),
+        ({"hosts": "example.com"}, "hosts is a str"),
+        *(
+            ({"hosts": [host]}, "hosts has ")
+            for host in ("http://h", "h:80", "h/x", "", "*", "*.", "*.1.2.3", "h h", "[::1]", 5)
+        ),
+        *(({"max_bytes": size}, "max_bytes is ") for size in (0, -1, 1.5, True, "5")),
+        *(({"timeout": size}, "timeout is ") for size in (0, -1, float("nan"), float("inf"), True, "5", None)),
+    ],
+)
+def test_a_resolver_refuses_wrong_arguments(fields: Any, told: str) -> None:
+    with pytest.raises(MediaError, match=told):
+        MediaResolver(**fields)
+
+
+def test_a_resolver_is_a_value(root: Path) -> None:
+    resolver = MediaResolver([root, str(root)], ["A.b", "127.1", "*.C.d"], 5, 1)
+    assert (resolver.roots, resolver.hosts) == ((str(root.resolve()),) * 2, ("a.b", "127.0.0.1", "*.c.d"))
+    for twin in (pickle.loads(pickle.dumps(resolver)), dataclasses.replace(resolver)):  # noqa: S301 - our bytes
+        assert twin == resolver
+        assert hash(twin) == hash(resolver)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        resolver.max_bytes = 6  # type: ignore[misc]
+
+
+def test_importing_it_brings_no_network() -> None:
+    code = "import sys, lazyprompt.media.resolver; print([m for m in ('urllib3', 'socket', 'ssl') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603 - our own code
+    assert done.stdout.strip() == b"[]"

@@ -1,0 +1,62 @@
+"""What a formatter writes of a conversation is read again as that conversation, as far as the form can carry it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import ChatFormatter, FormatError, Msg, ToolResultBlock, ToolUseBlock, messages_from
+from lazyprompt._base.roles import SYSTEM_ROLES
+from support.conversations import Maker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KEYS = {"openai": "messages", "anthropic": "messages", "gemini": "contents", "openai-responses": "input"}
+
+
+def nameless(messages: Iterable[Msg]) -> list[Msg]:
+    """Messages without the names that only repeat the role: no form has a place for the difference."""
+    return [
+        Msg("" if message.name == message.role else message.name, message.content, message.role, message.url)
+        for message in messages
+    ]
+
+
+def texts(messages: Iterable[Msg]) -> list[tuple[str, str]]:
+    """What is said in each role, however a form cuts it into messages."""
+    found: list[tuple[str, str]] = []
+    for message in messages:
+        for block in message.blocks:
+            role, text = message.role, getattr(block, "text", "")
+            if isinstance(block, ToolResultBlock):
+                role = "tool"
+            if isinstance(block, ToolUseBlock):
+                text = f"{block.id} {block.name} {block.input}"
+            found.append((role, text))
+    # Formatting puts the results of an exchange in the order of its calls.
+    return sorted((role, text) for role, text in found if text)
+
+
+@pytest.mark.parametrize("provider", KEYS)
+@given(seed=st.integers(0, 1_000_000))
+def test_what_was_formatted_is_read_back(provider: str, seed: int) -> None:
+    formatter, key = ChatFormatter(provider), KEYS[provider]
+    given_messages = nameless(Maker(Random(seed)).conversation())  # noqa: S311 - no secret
+    try:
+        first = formatter.format(*given_messages)
+    except FormatError:
+        return
+    before = [Msg("", first["instructions"], "system")] if "instructions" in first else []
+    read = [*before, *nameless(messages_from(first[key]))]
+    second = formatter.format(*read)
+    assert second[key] == first[key], "nothing that the form holds is lost in reading"
+    assert nameless(messages_from(second[key])) == read[len(before) :]
+    if not first.report:
+        # Formatting left nothing out and moved nothing: then what is read is what was given.
+        spoken = [each for each in given_messages if each.role not in SYSTEM_ROLES or provider == "openai"]
+        assert [each for each in texts(read) if each[0] not in SYSTEM_ROLES or provider == "openai"] == texts(spoken)

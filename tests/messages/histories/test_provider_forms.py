@@ -1,0 +1,394 @@
+"""Histories in the forms of providers and other libraries, each read as what it says."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lazyprompt import (
+    Base64Source,
+    ChatFormatter,
+    ChatPrompter,
+    FileBlock,
+    HistoryError,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    messages_from,
+)
+from support.providers.types import sdk
+
+PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
+MARK = {"type": "ephemeral"}
+
+ANTHROPIC: list[dict[str, Any]] = [
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Weather?", "cache_control": MARK},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+            {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}, "title": "Map"},
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
+            {"type": "redacted_thinking", "data": "b3BhcXVl"},
+            {"type": "text", "text": "I look.", "citations": None},
+            {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Rome"}},
+            {"type": "tool_use", "id": "t2", "name": "weather", "input": {}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "Sun."}]},
+            {"type": "tool_result", "tool_use_id": "t2", "content": "no city", "is_error": True},
+            {"type": "text", "text": "And tomorrow?"},
+        ],
+    },
+]
+ANTHROPIC_READ = [
+    Msg(
+        "user",
+        [
+            TextBlock("Weather?"),
+            ImageBlock(Base64Source("image/png", PNG)),
+            FileBlock(URLSource("https://example.org/a.pdf"), filename="Map"),
+            FileBlock(Base64Source("text/plain", b64encode(b"Rain.").decode())),
+        ],
+        "user",
+        metadata={"part_fields": {"content[0]": {"cache_control": MARK}}},
+    ),
+    Msg(
+        "assistant",
+        [
+            ThinkingBlock("Hm.", "sig"),
+            ThinkingBlock(redacted="b3BhcXVl", provider="anthropic"),
+            TextBlock("I look."),
+            ToolUseBlock("t1", "weather", {"city": "Rome"}),
+            ToolUseBlock("t2", "weather"),
+        ],
+        "assistant",
+    ),
+    Msg(
+        "tool",
+        [ToolResultBlock("t1", output=[TextBlock("Sun.")]), ToolResultBlock("t2", output="no city", is_error=True)],
+        "tool",
+    ),
+    Msg("user", [TextBlock("And tomorrow?")], "user"),
+]
+
+GEMINI: list[dict[str, Any]] = [
+    {
+        "role": "user",
+        "parts": [
+            {"text": "Weather?"},
+            {"inlineData": {"mimeType": "image/png", "data": PNG}},
+            {"file_data": {"file_uri": "gs://b/a.mp4", "mime_type": "video/mp4"}},
+        ],
+    },
+    {
+        "role": "model",
+        "parts": [
+            {"text": "Hm.", "thought": True},
+            {"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": "c2ln"},
+            {"function_call": {"id": "x", "name": "now"}},
+        ],
+    },
+    {
+        "role": "user",
+        "parts": [
+            {"function_response": {"id": "x", "name": "now", "response": {"error": "no clock"}}},
+            {"functionResponse": {"name": "weather", "response": {"sky": "blue"}}},
+            {"text": "So?"},
+        ],
+    },
+]
+RESPONSES: list[dict[str, Any]] = [
+    {
+        "type": "message",
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "Weather?"},
+            {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"},
+        ],
+    },
+    {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "gA"},
+    {
+        "type": "message",
+        "id": "msg",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
+    },
+    {"type": "function_call", "call_id": "a", "id": "fc", "name": "weather", "arguments": '{"city": "Rome"}'},
+    {"type": "function_call", "call_id": "b", "name": "now", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "Sun."},
+    {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "Noon."}]},
+    {"role": "user", "content": "And tomorrow?"},
+]
+
+
+def test_messages_of_anthropic_are_read() -> None:
+    given = deepcopy(ANTHROPIC)
+    assert messages_from(given) == ANTHROPIC_READ
+    assert given == ANTHROPIC
+
+
+def test_contents_of_gemini_are_read_in_both_spellings() -> None:
+    made = "call_history_1_parts_1"
+    assert messages_from(GEMINI) == [
+        Msg(
+            "user",
+            [
+                TextBlock("Weather?"),
+                ImageBlock(Base64Source("image/png", PNG)),
+                sdk_video("gs://b/a.mp4"),
+            ],
+            "user",
+        ),
+        Msg(
+            "assistant",
+            [
+                ThinkingBlock("Hm.", provider="gemini"),
+                ToolUseBlock(made, "weather", {"city": "Rome"}, signature="c2ln"),
+                ToolUseBlock("x", "now"),
+            ],
+            "assistant",
+        ),
+        Msg(
+            "tool",
+            [
+                ToolResultBlock("x", "now", "no clock", is_error=True),
+                ToolResultBlock(made, "weather", '{"sky": "blue"}'),
+            ],
+            "tool",
+        ),
+        Msg("user", "So?", "user"),
+    ]
+
+
+def sdk_video(url: str) -> Any:
+    from lazyprompt import VideoBlock  # noqa: PLC0415 - here alone
+
+    return VideoBlock(URLSource(url, "video/mp4"))
+
+
+def test_items_of_the_responses_api_that_are_one_answer_are_one_message() -> None:
+    assert messages_from(RESPONSES) == [
+        Msg("user", [TextBlock("Weather?"), ImageBlock(URLSource("https://example.org/a.png"))], "user"),
+        Msg(
+            "assistant",
+            [
+                ThinkingBlock("Hm.", "gA", id="rs", provider="openai-responses"),
+                TextBlock("I look."),
+                ToolUseBlock("a", "weather", {"city": "Rome"}),
+                ToolUseBlock("b", "now"),
+            ],
+            "assistant",
+        ),
+        Msg("tool", [ToolResultBlock("a", output="Sun."), ToolResultBlock("b", output=[TextBlock("Noon.")])], "tool"),
+        Msg("user", "And tomorrow?", "user"),
+    ]
+
+
+def test_two_answers_in_a_row_stay_two_messages() -> None:
+    said = {"type": "message", "role": "assistant", "content": "Hi."}
+    call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    kinds = [[block.type for block in message.blocks] for message in messages_from([said, said, call, thought, call])]
+    assert kinds == [["text"], ["text", "tool_use"], ["thinking", "tool_use"]]
+
+
+def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
+    types = sdk("google.genai.types")
+    contents = [types.Content.model_validate(content) for content in GEMINI]
+    assert messages_from(contents) == messages_from(GEMINI)
+    responses = sdk("openai.types.responses")
+    reasoning = responses.ResponseReasoningItem.model_validate(RESPONSES[1])
+    message = responses.ResponseOutputMessage.model_validate(RESPONSES[2])
+    call = responses.ResponseFunctionToolCall.model_validate(RESPONSES[3])
+    assert messages_from([*RESPONSES[:1], reasoning, message, call, *RESPONSES[4:]]) == messages_from(RESPONSES)
+    answer = sdk("openai.types.chat").ChatCompletionMessage.model_validate(
+        {
+            "role": "assistant",
+            "content": "Hi.",
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        }
+    )
+    assert messages_from([answer]) == [Msg("assistant", [TextBlock("Hi."), ToolUseBlock("1", "f")], "assistant")]
+    whole = sdk("anthropic.types").Message.model_validate(
+        {
+            "id": "msg",
+            "type": "message",
+            "model": "claude",
+            "stop_reason": "tool_use",
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+            **ANTHROPIC[1],
+        }
+    )
+    for form in (whole, {"role": "assistant", "content": whole.content}):
+        assert messages_from([form]) == ANTHROPIC_READ[1:2]
+
+
+class LangChain(SimpleNamespace):
+    """A message of LangChain by its attributes."""
+
+
+def test_messages_of_langchain_are_read_by_their_shape() -> None:
+    call = {"name": "f", "args": {"a": 1}, "id": "1", "type": "tool_call"}
+    broken = {"name": "f", "args": "{", "id": "2", "error": "no JSON"}
+    given: list[Any] = [
+        LangChain(type="system", content="Be brief."),
+        LangChain(type="human", content=["Look: ", {"type": "image_url", "image_url": {"url": "https://a.b/c.png"}}]),
+        LangChain(type="ai", content="", tool_calls=[call], invalid_tool_calls=[broken], additional_kwargs={}),
+        LangChain(type="tool", content="42", tool_call_id="1", name="f", status="error"),
+        LangChain(type="AIMessageChunk", content=[{"type": "tool_use", "id": "1", "name": "f", "input": {}}],
+                  tool_calls=[call | {"args": {}}]),
+        {"type": "human", "data": {"content": "Hi", "name": "Bob"}},
+    ]  # fmt: skip
+    assert messages_from(given) == [
+        Msg("system", "Be brief.", "system"),
+        Msg("user", [TextBlock("Look: "), ImageBlock(URLSource("https://a.b/c.png"))], "user"),
+        Msg("assistant", [ToolUseBlock("1", "f", {"a": 1}), ToolUseBlock("2", "f", raw_input="{")], "assistant"),
+        Msg("tool", [ToolResultBlock("1", "f", "42", is_error=True)], "tool"),
+        Msg("assistant", [ToolUseBlock("1", "f")], "assistant"),
+        Msg("Bob", "Hi", "user"),
+    ]
+
+
+def test_tuples_of_langchain_are_messages() -> None:
+    given: list[Any] = [
+        ("system", "Be brief."),
+        ("human", "Hi"),
+        ("ai", "Hello"),
+        ("user", [{"type": "text", "text": "So?"}]),
+    ]
+    assert [(message.role, message.text) for message in messages_from(given)] == [
+        ("system", "Be brief."),
+        ("user", "Hi"),
+        ("assistant", "Hello"),
+        ("user", "So?"),
+    ]
+
+
+def test_a_msg_of_agentscope_is_read_by_its_shape() -> None:
+    class Foreign:
+        def __init__(self, name: str, content: Any, role: str) -> None:
+            self.name, self.content, self.role = name, content, role
+            self.metadata, self.timestamp, self.id = None, "2026-01-01", "abc"
+
+    blocks = [{"type": "tool_result", "id": "1", "name": "f", "output": [{"type": "text", "text": "42"}]}]
+    given: list[Any] = [
+        Foreign("Bob", "hi", "user"),
+        Foreign("Friday", [{"type": "tool_use", "id": "1", "name": "f", "input": {}}], "assistant"),
+        Foreign("system", blocks, "system"),
+    ]
+    expected = [
+        Msg("Bob", "hi", "user"),
+        Msg("Friday", [ToolUseBlock("1", "f")], "assistant"),
+        Msg("system", [ToolResultBlock("1", "f", [TextBlock("42")])], "system"),
+    ]
+    assert messages_from(given) == expected
+    assert messages_from([vars(message) for message in given]) == expected
+
+
+MIXTURE: list[Any] = [
+    ["Hello", "Hi."],
+    *ANTHROPIC,
+    {"role": "assistant", "content": "Rain."},
+    *GEMINI,
+    {"role": "model", "parts": ["Good."]},
+    *RESPONSES,
+    {"role": "assistant", "content": "Wind."},
+    LangChain(type="human", content="Thanks"),
+    ("ai", "You are welcome."),
+    Msg("user", "Bye", "user"),
+]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "openai-responses", "ollama"])
+def test_any_mixture_goes_to_any_provider(provider: str) -> None:
+    formatter = ChatFormatter(provider)
+    payload = formatter.format(MIXTURE)
+    formatter.validate(payload)
+    for text in ("Hello", "Weather?", "Sun.", "no city", "no clock", "Noon.", "Wind.", "You are welcome.", "Bye"):
+        assert text in str(payload), text
+    assert payload == formatter.format(*MIXTURE)
+
+
+@pytest.mark.parametrize("history", [ANTHROPIC, GEMINI, RESPONSES, [("human", "Weather?"), ("ai", "Sun.")]])
+def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
+    prompter = ChatPrompter("Help.")
+    assert prompter.generate_prompt("Why?", history, format="anthropic") == prompter.generate_prompt(
+        "Why?", messages_from(history), format="anthropic"
+    )
+    assert "Weather?" in str(prompter.generate_prompt("Why?", history, format="gemini"))
+    assert "Weather?" not in prompter.generate_prompt("Why?", history[1:], model="qwen2.5")
+    assert ChatPrompter("Help.", history=history).generate_prompt("Why?", format="anthropic")["messages"]
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [
+        ([("placeholder", "{history}")], "history[0] is LangChain's ('placeholder', ...), which stands for messages"),
+        ([("tool", "42")], "history[0] is a LangChain tuple of a tool's result without the id of its call"),
+        ([("Hi", "Hello"), ("ai", "AI is …")], "history[1] begins with 'ai', which can be the role of a LangChain"),
+        ([["human", "Hi"], ["ai", "Hello"]], "history[0] begins with 'human', which can be the role of a LangChain"),
+        ([{"role": "user", "content": "a", "parts": []}], "history[0] could be a content of Gemini or a message with"),
+        ([{"type": "message", "role": "user", "parts": []}], "history[0] could be a content of Gemini or an item of"),
+        ([{"role": "robot", "parts": []}], "history[0] has role 'robot'; a content of Gemini has 'user' or 'model'"),
+        ([{"role": "model", "parts": [{"executable_code": {}}]}], "history[0].parts[0] holds 'executable_code'; give"),
+        ([{"parts": [{"text": "a", "function_call": {"name": "f"}}]}], "history[0].parts[0] holds 'text', 'function_c"),
+        ([{"parts": [{"function_response": {"name": "f"}}]}], "history[0].parts[0].function_response has no id, and"),
+        ([{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{"}], "history[0].arguments is no JSON"),
+        ([{"role": "user", "content": [{"type": "document", "source": {"type": "file", "file_id": "f"}}]}],
+         "history[0].content[0].source has type 'file'; only"),
+        ([{"role": "assistant", "content": [{"type": "server_tool_use", "id": "1"}]}],
+         "history[0].content[0] has type 'server_tool_use'; known are"),
+    ],
+)  # fmt: skip
+def test_what_is_ambiguous_or_cannot_be_held_is_refused(history: Any, said: str) -> None:
+    with pytest.raises(HistoryError) as caught:
+        messages_from(history)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_question_that_is_a_role_word_stays_a_question() -> None:
+    # In a chat that keeps its turns as lists, a user may write just "system".
+    history = [["Hi", "Hello"], ["system", "A system is …"], ["placeholder", "?"]]
+    assert [message.role for message in messages_from(history)] == ["user", "assistant"] * 3
+
+
+def test_fields_beside_parts_travel_in_the_metadata_and_never_into_the_openai_form() -> None:
+    message = messages_from(ANTHROPIC)[0]
+    assert message.metadata == {"part_fields": {"content[0]": {"cache_control": MARK}}}
+    text = {"type": "output_text", "text": "a", "annotations": [{"type": "url_citation", "url": "https://a.b"}]}
+    (read,) = messages_from([{"type": "message", "role": "assistant", "content": [text]}])
+    assert read.metadata == {"part_fields": {"content[0]": {"annotations": text["annotations"]}}}
+    assert "annotations" not in str(ChatPrompter().generate_prompt("b", [read], return_dict=True))
+
+
+def test_a_failed_result_is_said_where_a_provider_has_a_place_for_it() -> None:
+    call, result = (
+        Msg("assistant", [ToolUseBlock("1", "f")], "assistant"),
+        ToolResultBlock("1", "f", "no", is_error=True),
+    )
+    made = {
+        name: ChatFormatter(name).format(("a", "b"), call, Msg("tool", [result], "tool"))
+        for name in ("anthropic", "gemini", "openai")
+    }
+    assert made["anthropic"]["messages"][-1]["content"][0]["is_error"] is True
+    assert made["gemini"]["contents"][-1]["parts"][0]["function_response"]["response"] == {"error": "no"}
+    assert [entry.kind for entry in made["openai"].report] == ["tool_result"]

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lazyprompt.errors import ToolsError
+from lazyprompt.messages.tools import function_schema
+from messages.helpers import Point, Shop, fetch, now, properties, refused, schema_of, search, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_a_function_becomes_a_tool() -> None:
+    assert function_schema(search) == {
+        "type": "function",
+        "function": {
+            "name": "search",
+            "description": "Search the web.",
+            "parameters": {
+                "type": "object",
+                "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
+                "required": ["query"],
+            },
+        },
+    }
+
+
+def test_a_function_without_parameters_or_docstring_has_neither() -> None:
+    assert schema_of(now) == {"name": "now", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_each_call_gives_a_new_dict() -> None:
+    function_schema(search).clear()
+    properties(search)["query"]["type"] = "null"
+    assert properties(search)["query"] == {"type": "string"}
+
+
+def test_an_async_function_is_a_tool() -> None:
+    assert schema_of(fetch)["parameters"]["required"] == ["url"]
+
+
+class Hashless(Shop):
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_methods_lose_what_they_are_bound_to() -> None:
+    assert schema_of(Shop().buy)["name"] == "buy"
+    assert schema_of(Shop().buy)["description"] == "Buy it."
+    assert list(properties(Shop().buy)) == ["item"]
+    assert list(properties(Shop().open)) == list(properties(Shop.open)) == ["hour"]
+    assert list(properties(Shop.close)) == ["hour"]
+
+
+def test_partials_lose_what_they_bind() -> None:
+    def move(x: int, y: int, *, z: int, speed: int = 1) -> None:
+        """Move there."""
+
+    assert list(properties(partial(move, 1))) == ["y", "z", "speed"]
+    bound = schema_of(partial(partial(move, z=1), 1, speed=3))
+    assert bound["name"] == "move"
+    assert bound["description"] == "Move there."
+    assert bound["parameters"] == {"type": "object", "properties": {"y": {"type": "integer"}}, "required": ["y"]}
+    assert list(properties(partial(Shop().buy, "x"))) == []
+
+
+def test_wrapped_functions_show_what_they_wrap() -> None:
+    @wraps(search)
+    def wrapper(*args: object, **kwargs: object) -> object:
+        return args, kwargs
+
+    assert function_schema(wrapper) == function_schema(lru_cache(search)) == function_schema(search)
+
+
+def test_a_builtin_with_a_signature_is_a_tool() -> None:
+    assert properties(len) == {"obj": {}}
+
+
+@pytest.mark.parametrize("wrong", [Shop, int, Shop(), Hashless(), Point, partial(int, "5"), max])
+def test_other_callables_are_refused_with_advice(wrong: Callable[..., object]) -> None:
+    message = refused([tool(), wrong])
+    assert message.startswith("tools[1]: ")
+    assert "write a `def`" in message
+    with pytest.raises(ToolsError):
+        function_schema(wrong)
+
+
+def test_a_lambda_has_no_name_to_call_it_by() -> None:
+    assert "'<lambda>'" in refused([lambda x: x])
+
+
+def test_stars_are_refused_by_name() -> None:
+    def many(first: int, *others: int) -> None: ...
+
+    def options(first: int, **others: int) -> None: ...
+
+    assert "takes *others," in refused([many])
+    assert "takes **others," in refused([options])
+    assert "takes **others," in refused([partial(options, x=1)])

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import pytest
+from pydantic import Field
+
+from messages.helpers import Point, properties, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def google(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Search the web.
+
+    Looks far
+    and wide.
+
+    Args:
+        query (str): What to find,
+            in words.
+        limit: How many: at most 5.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ValueError: Nothing was.
+    """
+    return query, limit
+
+
+def numpy(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Search the web.
+
+    Looks far
+    and wide.
+
+    Parameters
+    ----------
+    query : str
+        What to find,
+        in words.
+    limit : int, optional
+        How many: at most 5.
+
+    Returns
+    -------
+    str
+        What was found.
+    """
+    return query, limit
+
+
+def rest(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Search the web.
+
+    Looks far
+    and wide.
+
+    :param query: What to find,
+        in words.
+    :param int limit: How many: at most 5.
+    :returns: What was found.
+    """
+    return query, limit
+
+
+@pytest.mark.parametrize("function", [google, numpy, rest])
+def test_docstrings_of_each_style_are_read(function: Callable[..., object]) -> None:
+    schema = schema_of(function)
+    assert schema["description"] == "Search the web.\n\nLooks far\nand wide."
+    assert schema["parameters"]["properties"] == {
+        "query": {"description": "What to find,\nin words."},
+        "limit": {"description": "How many: at most 5.", "default": 3},
+    }
+
+
+def test_parameters_described_together_share_the_text() -> None:
+    def move(x: int, y: int) -> None:
+        """Move.
+
+        Parameters
+        ----------
+        x, y : int
+            Where to.
+        """
+
+    assert [each["description"] for each in properties(move).values()] == ["Where to.", "Where to."]
+
+
+def test_a_hint_says_more_than_a_docstring_and_that_more_than_a_class() -> None:
+    def move(a: Annotated[int, Field(description="field")], b: Annotated[int, "text"], c: Point, d: Point) -> None:
+        """Move.
+
+        Args:
+            a: doc
+            b: doc
+            c: doc
+        """
+
+    told = [each["description"] for each in properties(move).values()]
+    assert told == ["field", "text", "doc", "A place on the map."]
+
+
+@pytest.mark.parametrize("text", ["Search: a thing.\n\n:broken", "Search.\n\nArgs:\n    no colon here", "   \n", ""])
+def test_no_docstring_is_too_broken(text: str) -> None:
+    def make(a: int) -> None: ...
+
+    make.__doc__ = text
+    schema = schema_of(make)
+    assert schema["parameters"]["properties"] == {"a": {"type": "integer"}}
+    assert schema.get("description", "none").strip() != ""

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import typing
+from collections import OrderedDict
+from dataclasses import FrozenInstanceError
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt._base.json import JsonText
+from lazyprompt.messages.tools import ToolSet, function_schema
+from messages.helpers import Level, fetch, now, refused, search, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+# Sets of tools
+
+
+@pytest.mark.parametrize("tools", [None, [], (), iter(())])
+def test_no_tools_give_an_empty_set(tools: Any) -> None:
+    none = ToolSet.of(tools)
+    assert (none.names, none.json, none.copy(), len(none), bool(none)) == ((), "[]", [], 0, False)
+
+
+def test_a_set_knows_names_and_text_and_dicts() -> None:
+    given = [tool("now", description="现在"), tool("then")]
+    tools = ToolSet.of(given)
+    assert tools.names == ("now", "then")
+    assert tools.json == json.dumps(given, ensure_ascii=False)
+    assert isinstance(tools.json, JsonText)
+    assert tools.copy() == list(tools) == given
+    assert len(tools) == 2
+    assert tools
+    assert repr(tools) == "<ToolSet ['now', 'then']>"
+
+
+def test_a_set_is_returned_itself() -> None:
+    tools = ToolSet.of([tool()])
+    assert ToolSet.of(tools) is tools
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda tools: (each for each in tools)])
+def test_any_iterable_will_do(kind: Callable[[object], Any]) -> None:
+    assert ToolSet.of(kind([tool("a"), tool("b")])).names == ("a", "b")
+
+
+def test_functions_and_dicts_mix_in_order() -> None:
+    tools = ToolSet.of([search, tool(), fetch])
+    assert tools.names == ("search", "now", "fetch")
+    assert tools.copy()[0] == function_schema(search)
+
+
+def test_the_order_of_keys_is_kept() -> None:
+    given = {"function": {"parameters": {"b": 1, "a": 2}, "name": "x"}, "type": "function"}
+    assert ToolSet.of([given]).json == json.dumps([given])
+
+
+def test_mappings_and_odd_but_valid_types_become_plain_json() -> None:
+    class Text(str):
+        __slots__ = ()
+
+    odd = MappingProxyType(
+        {"type": Text("function"), "function": OrderedDict(name=Text("x"), parameters={"enum": (Level.LOW, 2.5)})}
+    )
+    tools = ToolSet.of([odd])
+    assert tools.copy() == [tool("x", parameters={"enum": [1, 2.5]})]
+    parameters = typing.cast("Any", tools.copy()[0])["function"]["parameters"]
+    assert [type(each) for each in parameters["enum"]] == [int, float]
+    assert type(tools.names[0]) is str
+
+
+def test_what_was_given_is_neither_changed_nor_kept() -> None:
+    given = [tool("x", parameters={"type": "object", "properties": {"a": {"enum": [1]}}})]
+    before = copy.deepcopy(given)
+    tools = ToolSet.of(given)
+    text = tools.json
+    tools.copy()[0].clear()
+    next(iter(tools)).clear()
+    assert given == before
+    typing.cast("Any", given)[0]["function"]["parameters"]["properties"]["a"]["enum"].append(2)
+    assert tools.copy() == before
+    assert tools.json == text
+
+
+def test_copies_share_nothing_even_if_the_given_did() -> None:
+    shared = {"type": "string"}
+    tools = ToolSet.of([tool("x", parameters={"properties": {"a": shared, "b": shared}}), tool("y", parameters=shared)])
+    first, second = typing.cast("list[Any]", tools.copy())
+    first["function"]["parameters"]["properties"]["a"]["type"] = "null"
+    assert first["function"]["parameters"]["properties"]["b"] == second["function"]["parameters"] == {"type": "string"}
+    assert tools.copy()[1] == tool("y", parameters={"type": "string"})
+
+
+def test_a_dict_changed_between_calls_is_seen() -> None:
+    given = tool("a")
+    assert ToolSet.of([given]).names == ("a",)
+    typing.cast("Any", given)["function"]["name"] = "b"
+    assert ToolSet.of([given]).names == ("b",)
+
+
+def test_equal_tools_are_remembered_by_content() -> None:
+    name = json.loads('"today"')  # not the same object as the literal, as one read from a file
+    assert ToolSet.of([tool(name)]) is ToolSet.of((tool("today"),))
+
+
+@pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (0.0, -0.0), ("1", 1), (None, "null")])
+def test_values_that_python_calls_equal_stay_apart(pair: tuple[object, object]) -> None:
+    texts = [ToolSet.of([tool("x", parameters={"default": each})]).json for each in pair]
+    assert texts == [json.dumps([tool("x", parameters={"default": each})]) for each in pair]
+
+
+def test_sets_are_equal_by_content_and_hash_alike() -> None:
+    one, same, other = ToolSet.of([tool("a")]), ToolSet(ToolSet.of([tool("a")]).json), ToolSet.of([tool("b")])
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != typing.cast("object", [tool("a")])
+    assert len({one, same, other}) == 2
+
+
+@pytest.mark.parametrize("name", ["json", "names", "_packed", "new"])
+def test_a_set_cannot_be_changed(name: str) -> None:
+    tools = ToolSet.of([tool()])
+    with pytest.raises((FrozenInstanceError, TypeError)):
+        setattr(tools, name, ())
+    assert not hasattr(tools, "__dict__")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_set_survives_pickle(protocol: int) -> None:
+    tools = ToolSet.of([search, tool("x", description="现在")])
+    loaded = pickle.loads(pickle.dumps(tools, protocol))  # noqa: S301
+    assert loaded == tools
+    assert (loaded.names, loaded.copy(), type(loaded.json)) == (tools.names, tools.copy(), JsonText)
+
+
+def test_a_set_survives_copy() -> None:
+    tools = ToolSet.of([tool()])
+    assert copy.copy(tools) == copy.deepcopy(tools) == tools
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), json_values, max_size=3), max_size=3))
+def test_every_json_schema_comes_back_as_it_was(parameters: list[dict[str, object]]) -> None:
+    given = [tool(f"t{index}", parameters=each) for index, each in enumerate(parameters)]
+    tools = ToolSet.of(given)
+    assert tools.copy() == given
+    assert tools.json == json.dumps(given, ensure_ascii=False)
+    assert json.loads(tools.json) == given
+
+
+# Tools in other forms
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+NEEDS_CITY = tool("weather", description="Tells it.", parameters=SCHEMA | {"required": ["city"]})
+SAME = {"name": "weather", "description": "Tells it."}
+FULL = SCHEMA | {"required": ["city"]}
+FORMS: dict[str, dict[str, object]] = {
+    # LazyLLM's manual prints it so: every provider lost it, or refused it.
+    "required beside the parameters": tool(**SAME, parameters=SCHEMA, required=["city"]),
+    "required beside the function": tool(**SAME, parameters=SCHEMA) | {"required": ["city"]},
+    "required in both places": tool(**SAME, parameters=FULL, required=["city"]),
+    "properties and no parameters": tool(**SAME, properties=SCHEMA["properties"], required=["city"]),
+    "empty parameters": tool(**SAME, parameters={}, properties=SCHEMA["properties"], required=["city"]),
+    "a schema by another name": tool(**SAME, input_schema=FULL),
+    "OpenAI's functions of old": {**SAME, "parameters": FULL},
+    "Responses": {"type": "function", **SAME, "parameters": FULL},
+    "Anthropic": {**SAME, "input_schema": FULL},
+    "Anthropic with its type": {"type": "custom", **SAME, "input_schema": FULL},
+    "MCP": {**SAME, "inputSchema": FULL},
+    "Gemini": {"functionDeclarations": [{**SAME, "parametersJsonSchema": FULL}]},
+    "Gemini's client": {"function_declarations": [{**SAME, "parameters_json_schema": FULL}]},
+    "Gemini's declaration": {**SAME, "parameters": FULL},
+}
+
+
+@pytest.mark.parametrize("given", FORMS.values(), ids=FORMS)
+def test_a_function_of_any_form_is_read(given: dict[str, object]) -> None:
+    before = copy.deepcopy(given)
+    assert ToolSet.of([given]).copy() == [NEEDS_CITY]
+    assert given == before
+
+
+def test_what_other_keys_say_stays() -> None:
+    strict = tool("x", strict=True, parameters={"type": "object", "additionalProperties": False})
+    assert ToolSet.of([tool("x", strict=True, additionalProperties=False)]).copy() == [strict]
+    assert ToolSet.of([tool("x") | {"strict": True, "additionalProperties": False}]).copy() == [strict]
+    assert ToolSet.of([tool("x", required=[])]).copy() == [tool("x", parameters={})]
+    mark: dict[str, object] = {"cache_control": {"type": "ephemeral"}}
+    assert ToolSet.of([{"name": "x", "input_schema": SCHEMA} | mark]).copy() == [tool("x", parameters=SCHEMA) | mark]
+
+
+def test_declarations_of_gemini_are_tools_of_their_own() -> None:
+    declared = {"functionDeclarations": [{"name": "a"}, {"name": "b", "parameters": SCHEMA}]}
+    assert ToolSet.of([tool("now"), declared]).copy() == [tool("now"), tool("a"), tool("b", parameters=SCHEMA)]
+    assert "tools[1] is named 'now', as tools[0] is" in refused(
+        [tool("now"), {"functionDeclarations": [{"name": "now"}]}]
+    )
+    assert "tools[0].functionDeclarations[1].function.name is None" in refused(
+        [{"functionDeclarations": [{"name": "a"}, {}]}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (tool("x", parameters=FULL, required=["town"]), "tools[0].function has two different 'required'"),
+        (tool("x", parameters=FULL, input_schema=SCHEMA), "has the schemas 'parameters', 'input_schema'; keep one"),
+        ({"functionDeclarations": [], "googleSearch": {}}, "expected 'functionDeclarations' alone"),
+        ({"functionDeclarations": ["x"]}, "expected 'functionDeclarations' alone, a list of dicts"),
+    ],
+)
+def test_what_is_ambiguous_is_an_error(wrong: dict[str, object], told: str) -> None:
+    assert told in refused([wrong])
+
+
+# A provider's own tools
+
+
+def test_tools_of_other_types_pass_as_they_are() -> None:
+    given: list[dict[str, object]] = [
+        {"type": "web_search", "filters": {"domains": ["a.b"]}},
+        {"type": "custom", "custom": {"name": "sql", "format": {"type": "text"}}},
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "mcp", "server_label": "a"},
+        {"type": "mcp", "server_label": "b"},
+        {"type": "odd", "name": "", "odd": "text"},
+    ]
+    tools = ToolSet.of(given)
+    assert tools.copy() == given
+    assert tools.names == ("web_search", "sql", "bash", "mcp", "mcp", "odd")
+
+
+# Errors
+
+
+@pytest.mark.parametrize("tools", ["search", b"search", tool(), {}, search, 5, {search}, frozenset({search})])
+def test_tools_that_are_no_list_are_refused(tools: object) -> None:
+    assert "in a list: tools=[...]" in refused(tools)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "search", [], b"x", object()])
+def test_an_item_that_is_no_tool_is_named(wrong: object) -> None:
+    message = refused([tool(), wrong])
+    assert message.startswith(f"tools[1] is the {type(wrong).__name__} ")
+    assert "expected a dict" in message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ({}, 'write {"type": "function", "function": {"name": ...'),
+        ({"name": "x", "params": {}}, 'wrap it as {"type": "function", "function": <this dict>}'),
+        ({"function": {"name": "x"}}, '"type": "function" belongs beside "function"'),
+        ({"type": ""}, "non-empty string"),
+        ({"type": 5}, "non-empty string"),
+    ],
+)
+def test_a_tool_without_a_type_is_told_the_right_form(wrong: dict[str, object], advice: str) -> None:
+    message = refused([tool(), wrong])
+    assert message.startswith('tools[1] has no "type"')
+    assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"type": "function"}, "tools[0].function is None"),
+        ({"type": "function", "function": "x"}, "tools[0].function is 'x'"),
+        ({"type": "function", "parameters": {}}, "tools[0].function is None"),
+        ({"type": "function", "function": {}}, "tools[0].function.name is None"),
+        (tool(""), "tools[0].function.name is ''"),
+        (tool("x", description=5), "tools[0].function.description is 5"),
+        (tool("x", parameters="{}"), "tools[0].function.parameters is '{}'"),
+    ],
+)
+def test_a_function_dict_that_is_wrong_is_named_with_its_path(wrong: dict[str, object], path: str) -> None:
+    assert path in refused([wrong])
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a\n", "\t", "a\x00", "a<b", "a>", 'a"', "a'", "a`", "a\u200b", "a\u2028", " "]
+)
+def test_a_name_that_could_break_out_is_refused(name: str) -> None:
+    assert "tools[0].function.name is " in refused([tool(name)])
+
+
+@pytest.mark.parametrize("name", ["a", "get-weather", "mcp.server/tool:x", "天气", "a" * 200, "a_1"])
+def test_other_names_are_taken(name: str) -> None:
+    assert ToolSet.of([tool(name)]).names == (name,)
+
+
+def test_null_stands_for_a_part_left_out() -> None:
+    given = tool("x", description=None, parameters=None)
+    assert ToolSet.of([given]).copy() == [given]
+
+
+@pytest.mark.parametrize("tools", [[tool("a"), tool("b"), tool("a")], [search, now, search]])
+def test_a_name_given_twice_is_refused(tools: list[Any]) -> None:
+    message = refused(tools)
+    assert message.startswith("tools[2] is named ")
+    assert "tools[0]" in message
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({1}, "a"),
+        (b"x", "a"),
+        (bytearray(b"x"), "a"),
+        (1j, "a"),
+        (object(), "a"),
+        (search, "a"),
+        (float("nan"), "a"),
+        ([0, float("inf")], "a[1]"),
+        ({"b": ({1},)}, "a.b[0]"),
+        ({1: 2}, "a"),
+        ({"b": "\ud800"}, "a.b"),
+        ({"\udfff": 1}, "a"),
+        (..., "a"),
+    ],
+)
+def test_values_that_are_no_json_are_named_with_their_path(value: object, path: str) -> None:
+    assert f"tools[1].function.parameters.{path} " in refused([tool(), tool("x", parameters={"a": value})])
+
+
+def test_a_tool_that_holds_itself_is_refused() -> None:
+    loop: dict[str, object] = {}
+    loop["again"] = loop
+    assert "nested deeper" in refused([tool("x", parameters=loop)])
+
+
+def test_a_mistake_is_found_on_every_call() -> None:
+    wrong = [tool("x", parameters={"a": float("nan")})]
+    assert refused(wrong) == refused(wrong)
+
+
+# The module
+
+
+def test_importing_the_module_imports_nothing_heavy() -> None:
+    code = "import sys, lazyprompt.messages.tools as t; t.ToolSet.of([{'type': 'x'}]); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()  # noqa: S603
+    assert "lazyprompt.messages.tools" in loaded
+    assert not {"pydantic", "pydantic_core", "docstring_parser", "typing_extensions"} & set(loaded)
+
+
+def test_the_same_functions_give_the_same_bytes_in_every_process() -> None:
+    code = (
+        "from lazyprompt.messages.tools import ToolSet\n"
+        "def f(a: set[str] = {'x', 'y', 'z'}, b: 'int | None' = None): 'Do.'\n"
+        "print(ToolSet.of([f]).json)"
+    )
+    runs = {
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(runs) == 1

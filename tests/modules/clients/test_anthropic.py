@@ -1,0 +1,257 @@
+"""Anthropic's official client, as the modules use it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.errors import ModuleError
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients import anthropic
+from lazyprompt.modules.clients._anthropic_schema import expressible
+from modules.clients.contract import Contract
+from support.client_scenes import KEY
+from support.model_server.server import Answer, Drop, HalfCall, ModelServer, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt.modules.client import Client
+
+HI = {"role": "user", "content": "hi"}
+OLD_VERSION = {"anthropic-version": "2023-06-01"}
+
+
+class TestAnthropicClient(Contract):
+    provider = "anthropic"
+    package = "anthropic"
+    wire_key = f"Bearer {KEY}"
+
+    def connect(self, settings: Settings) -> Client:
+        return anthropic.connect(settings)
+
+    @pytest.mark.parametrize("fault", [Status(429, retry_after=0.3), Status(529, retry_after=0.3), Drop()])
+    @pytest.mark.parametrize("how", ["send", "stream"])
+    def test_a_retry_sends_the_same_when_the_server_asks(
+        self, server: ModelServer, fault: Status | Drop, how: str
+    ) -> None:
+        server.faults = [fault, fault, None]
+        with self.opened(server, retries=2) as client:
+            request = self.request(client, HI)
+            begin = time.monotonic()
+            assert (client.send(request) if how == "send" else list(client.stream(request))) is not None
+            waited = time.monotonic() - begin
+        assert waited >= (0.6 if isinstance(fault, Status) else 0.0)
+        assert len(server.seen) == 3
+        assert len({(json.dumps(seen.body), seen.headers["content-length"]) for seen in server.seen}) == 1
+
+    @pytest.mark.parametrize("fault", [Status(400), Status(401), Status(404)])
+    def test_what_is_refused_is_not_tried_again(self, server: ModelServer, fault: Status) -> None:
+        server.faults = lambda _: fault
+        with self.opened(server, retries=3) as client, pytest.raises(Exception):  # noqa: B017, PT011 - the count matters
+            client.send(self.request(client))
+        assert len(server.seen) == 1
+
+    def test_a_stream_that_began_is_not_tried_again(self, server: ModelServer) -> None:
+        server.faults = [Status(500, retry_after=0.01)]
+        with self.opened(server, retries=2) as client:
+            assert self.streamed(client, self.request(client))[2]
+        assert len(server.seen) == 2
+
+    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: Client) -> None:
+        server.faults = lambda _: Status(429, retry_after=7)
+        assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.0}
+
+    def test_a_refusal_says_so(self, server: ModelServer, client: Client) -> None:
+        server.answer = Answer("I would rather", finish="refusal")
+        request = self.request(client)
+        whole: Any = client.send(request)
+        collector = client.collector()
+        for event in client.stream(request):
+            collector.feed(event)
+        answer = collector.answer()
+        assert (whole.stop_reason, answer["stop_reason"]) == ("refusal", "refusal")
+        assert self.formatter.parse(answer).text == "I would rather"
+
+    def test_the_arguments_of_half_a_call_are_kept_as_they_were_written(
+        self, server: ModelServer, client: Client
+    ) -> None:
+        server.answer = Answer("", calls=(("c1", "weather", {"city": "Paris"}),))
+        server.faults = lambda _: HalfCall()
+        msg, deltas, complete = self.streamed(client, self.request(client))
+        call = msg.content[0]
+        assert isinstance(call, ToolUseBlock)
+        assert call.raw_input == "".join(delta.text for delta in deltas) == '{"city":'
+        assert complete
+
+    def test_an_answer_of_any_length_may_come_unstreamed(self, server: ModelServer, client: Client) -> None:
+        server.answer = Answer("pong")
+        for model in ("claude-opus-4-5", "claude-opus-4-1-20250805@m"):
+            client.send(self.request(client, HI, model=model, max_tokens=200_000))
+        assert [seen.body["max_tokens"] for seen in server.seen] == [200_000, 200_000]
+
+    def test_names_of_parameters(self, client: Client) -> None:
+        assert client.params({}) == {"max_tokens": anthropic.DEFAULT_MAX_TOKENS}
+        assert client.params({"max_tokens": 7, "stop": ["a"], "metadata": {"user_id": "u"}}) == {
+            "max_tokens": 7,
+            "stop_sequences": ["a"],
+            "metadata": {"user_id": "u"},
+        }
+
+    def test_a_budget_for_thoughts_comes_on_top(self, client: Client) -> None:
+        thinking = {"type": "enabled", "budget_tokens": 2000}
+        assert client.params({"thinking": thinking})["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS + 2000
+        assert client.params({"thinking": thinking, "max_tokens": 2001})["max_tokens"] == 2001
+        assert client.params({"thinking": {"type": "adaptive"}})["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("seed", "takes no 'seed'; leave it out$"),
+            ("temperature", "takes no 'temperature'; leave it out, or .*2023-06-01"),
+            ("top_p", "takes no 'top_p'; leave it out, or .*2023-06-01"),
+            ("max_token", "takes no 'max_token' \\(did you mean 'max_tokens'\\?\\); leave it out$"),
+        ],
+    )
+    def test_parameters_that_are_none_are_not_lost_in_silence(self, client: Client, name: str, said: str) -> None:
+        with pytest.raises(ModuleError, match=said):
+            client.params({name: 1})
+
+    def test_the_way_to_a_temperature_that_the_error_names(self, server: ModelServer) -> None:
+        with self.opened(server, default_headers=OLD_VERSION) as client:
+            client.send(self.request(client, HI, extra_body={"temperature": 0.5}))
+        assert server.seen[0].headers["anthropic-version"] == "2023-06-01"
+        assert server.seen[0].body["temperature"] == 0.5
+
+    def test_a_credential_of_another_kind_needs_no_key(self, server: ModelServer) -> None:
+        with self.opened(server, key=None, auth_token="other") as client:  # noqa: S106 - no secret
+            client.send(self.request(client))
+        assert server.seen[0].headers["authorization"] == "Bearer other"
+
+    def test_a_schema_as_the_api_takes_it(self, server: ModelServer, client: Client) -> None:
+        schema: Any = {
+            "type": "object",
+            "properties": {"size": {"type": "integer", "minimum": 1}, "name": {"type": "string"}},
+            "required": ["size"],
+        }
+        asked = client.structured(schema, "thing")
+        assert asked is not None
+        made = asked["output_config"]["format"]["schema"]
+        assert made["additionalProperties"] is False
+        assert made["properties"]["size"] == {"type": "integer", "description": "{minimum: 1}"}
+        client.send(Request("m", self.formatter.format(HI), {**client.params({}), **asked}))
+        assert server.seen[0].body["output_config"] == {"format": {"type": "json_schema", "schema": made}}
+        assert client.structured({"type": "object", "additionalProperties": {"type": "string"}}, "x") is None
+
+    def test_a_client_that_knows_no_schemas(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr("anthropic.transform_schema")
+        assert client.structured({"type": "object", "properties": {}}, "x") is None
+
+    def test_an_unhandled_class_of_the_client_is_a_request_fault(self, client: Client) -> None:
+        from anthropic import AnthropicError, CredentialsError  # noqa: PLC0415 - slow
+
+        kinds = [client.fault(error) for error in (AnthropicError("no"), CredentialsError("none"))]
+        assert [fault and fault.kind for fault in kinds] == ["request", "key"]
+
+
+DEFINED: Mapping[str, Any] = {
+    "$defs": {"A": {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}}}, "B": {"type": "string"}}
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, True),
+        ({"type": "object", "additionalProperties": False}, True),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
+        ({"enum": ["a", "b"]}, True),
+        ({"type": "array", "items": {"const": 1}}, True),
+        ({**DEFINED, "$ref": "#/$defs/A"}, True),
+        ({**DEFINED, "type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, True),
+        ({}, False),
+        ({"type": "object", "additionalProperties": True}, False),
+        ({"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string"}}}, False),
+        ({"type": ["string", "null"]}, False),
+        ({"type": "object", "properties": {"any": {}}}, False),
+        ({"$ref": "#/definitions/A", "definitions": {"A": {"type": "string"}}}, False),
+        ({"$ref": "https://example.org/schema"}, False),
+        ({"$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/A"}}}, "$ref": "#/$defs/A"}, False),
+    ],
+)
+def test_which_schemas_the_api_can_keep_to(schema: Any, fits: bool) -> None:  # noqa: FBT001 - a parameter
+    assert expressible(schema) is fits
+
+
+def collected(*events: Any) -> dict[str, Any]:
+    client = anthropic.connect(Settings(None, None, 1.0, 0, {}))
+    collector = client.collector()
+    for event in events:
+        collector.feed(event)
+    return collector.answer()
+
+
+def test_blocks_that_are_no_text() -> None:
+    block, delta = "content_block_start", "content_block_delta"
+    answer = collected(
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}},
+        {"type": block, "index": 0, "content_block": {"type": "redacted_thinking", "data": "x9"}},
+        {"type": block, "index": 1, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+        {"type": delta, "index": 1, "delta": {"type": "signature_delta", "signature": "s"}},
+        {"type": block, "index": 2, "content_block": {"type": "text", "text": "", "citations": None}},
+        {"type": delta, "index": 2, "delta": {"type": "citations_delta", "citation": {"cited_text": "a"}}},
+        {"type": delta, "index": 2, "delta": {"type": "text_delta", "text": "A."}},
+        {"type": delta, "index": 2, "delta": {"type": "citations_delta", "citation": {"cited_text": "b"}}},
+        {
+            "type": block,
+            "index": 3,
+            "content_block": {"type": "server_tool_use", "id": "s", "name": "web", "input": {}},
+        },
+        {"type": delta, "index": 3, "delta": {"type": "input_json_delta", "partial_json": '{"q":1}'}},
+        {"type": block, "index": 4, "content_block": {"type": "web_search_tool_result", "content": []}},
+        {"type": block, "index": 5, "content_block": {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+    )
+    assert answer == {
+        "id": "m",
+        "usage": {"input_tokens": 3, "output_tokens": 9},
+        "stop_reason": "tool_use",
+        "content": [
+            {"type": "redacted_thinking", "data": "x9"},
+            {"type": "thinking", "thinking": "", "signature": "s"},
+            {"type": "text", "text": "A.", "citations": [{"cited_text": "a"}, {"cited_text": "b"}]},
+            {"type": "server_tool_use", "id": "s", "name": "web", "input": {"q": 1}},
+            {"type": "web_search_tool_result", "content": []},
+            {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
+        ],
+    }
+    msg = ChatFormatter("anthropic").parse(answer)
+    assert [type(block) for block in msg.content][:2] == [ThinkingBlock, ThinkingBlock]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        "text",
+        [],
+        {},
+        {"type": None},
+        {"type": "content_block_delta"},
+        {"type": "content_block_delta", "index": "x", "delta": []},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": [], "text": "unknown"}},
+        {"type": "content_block_start", "index": 0, "content_block": None},
+        {"type": "content_block_stop"},
+        {"type": "message_start"},
+        {"type": "message_delta", "usage": 3},
+    ],
+)
+def test_events_that_are_none_say_nothing(event: object) -> None:
+    assert not anthropic.connect(Settings(None, None, 1.0, 0, {})).collector().feed(event)
+    assert ChatFormatter("anthropic").parse(collected(event)).text == ""

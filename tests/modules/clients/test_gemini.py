@@ -1,0 +1,224 @@
+"""Google's official client, as the modules use it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt.errors import ModuleError
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.messages.msg import TextBlock
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients import gemini
+from modules.clients.contract import Contract
+from support.client_scenes import KEY
+from support.model_server.server import Answer, Cut, Drop, ModelServer, Status
+
+if TYPE_CHECKING:
+    from lazyprompt.modules.client import Client
+
+HI = {"role": "user", "content": "hi"}
+SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
+
+
+class TestGeminiClient(Contract):
+    provider = "gemini"
+    package = "google-genai"
+    wire_key = KEY
+
+    def connect(self, settings: Settings) -> Client:
+        return gemini.connect(settings)
+
+    @pytest.mark.parametrize("fault", [Status(429, retry_after=0.01), Status(500), Status(503), Cut(), Drop()])
+    def test_nothing_is_tried_again_but_by_the_module(self, server: ModelServer, fault: Any) -> None:
+        server.faults = lambda _: fault
+        with self.opened(server, retries=5) as client:
+            assert client.retries_itself is False
+            assert len(list(self.faults(client, self.request(client)))) == len(server.seen) == 4
+
+    def test_what_is_sent_again_is_the_same(self, server: ModelServer, client: Client) -> None:
+        request = self.request(client, HI, temperature=0.5, stop=["x"])
+        for _ in range(3):
+            client.send(request)
+        assert len({(json.dumps(seen.body), seen.headers["content-length"]) for seen in server.seen}) == 1
+
+    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: Client) -> None:
+        server.faults = lambda _: Status(429, retry_after=7.5)
+        assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.5}
+
+    @pytest.mark.parametrize(
+        ("header", "waits"), [("3", 3.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)]
+    )
+    def test_or_says_so_in_a_header(self, client: Client, header: str | None, waits: float | None) -> None:
+        from google.genai.errors import ClientError  # noqa: PLC0415 - slow
+        from httpx2 import Response  # noqa: PLC0415
+
+        response = Response(429, headers={"retry-after": header} if header else {})
+        fault = client.fault(ClientError(429, {"error": {"message": "slow down"}}, response))
+        assert fault is not None
+        assert (fault.kind, fault.message, fault.retry_after) == ("rate limit", "slow down", waits)
+
+    def test_the_server_keeps_its_own_deadline(self, server: ModelServer) -> None:
+        with self.opened(server, timeout=5.0) as client:
+            client.send(self.request(client))
+            asyncio.run(self._looped(client, self.request(client)))
+        assert not any("x-server-timeout" in seen.headers for seen in server.seen)
+
+    def test_a_prompt_that_was_blocked_has_no_candidates(self, server: ModelServer, client: Client) -> None:
+        server.answer = Answer("", finish="content_filter")
+        request = self.request(client)
+        whole: Any = client.send(request)
+        collector = client.collector()
+        for event in client.stream(request):
+            assert collector.feed(event) == []
+        assert whole.prompt_feedback.block_reason == "PROHIBITED_CONTENT"
+        assert collector.answer()["prompt_feedback"]["block_reason"] == "PROHIBITED_CONTENT"
+        assert collector.complete
+
+    def test_an_answer_that_was_stopped_says_so(self, server: ModelServer, client: Client) -> None:
+        server.answer = Answer("half of it", finish="content_filter")
+        collector = client.collector()
+        for event in client.stream(self.request(client)):
+            collector.feed(event)
+        answer = collector.answer()
+        assert answer["candidates"][0]["finish_reason"] == "SAFETY"
+        assert self.formatter.parse(answer).text == "half of it"
+
+    def test_names_of_parameters(self, server: ModelServer, client: Client) -> None:
+        params = client.params(
+            {
+                "max_tokens": 7,
+                "stop": ["a"],
+                "seed": 1,
+                "temperature": 0.5,
+                "top_p": 0.9,
+                "top_k": 3,
+                "candidateCount": 1,
+            }
+        )
+        client.send(Request("m", self.formatter.format(HI), params))
+        assert server.seen[0].body["generationConfig"] == {
+            "maxOutputTokens": 7,
+            "stopSequences": ["a"],
+            "seed": 1,
+            "temperature": 0.5,
+            "topP": 0.9,
+            "topK": 3,
+            "candidateCount": 1,
+        }
+
+    def test_parameters_that_are_none_are_not_lost_in_silence(self, client: Client) -> None:
+        with pytest.raises(ModuleError, match=r"has no 'temprature' \(did you mean 'temperature'\?\)"):
+            client.params({"temprature": 1})
+        with pytest.raises(ModuleError, match="calls in pieces"):
+            client.params({"tool_config": {"function_calling_config": {"stream_function_call_arguments": True}}})
+        assert client.params({"tool_config": {"function_calling_config": {"mode": "ANY"}}})
+
+    def test_a_value_that_the_client_refuses_is_a_request_fault(self, server: ModelServer, client: Client) -> None:
+        request = self.request(client, HI, temperature="hot")
+        assert {fault.kind for fault in self.faults(client, request)} == {"request"}
+        assert server.seen == []
+
+    def test_an_answer_that_the_client_refuses_is_malformed(self, client: Client) -> None:
+        from google.genai.types import GenerateContentResponse  # noqa: PLC0415 - slow
+
+        error = self._raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
+        fault = client.fault(error)
+        assert fault is not None
+        assert fault.kind == "malformed"
+
+    @pytest.mark.parametrize("text", ['{"size": 3}', "[1]", "3", '"a"', "no JSON"])
+    def test_a_schema_as_it_is(self, server: ModelServer, client: Client, text: str) -> None:
+        server.answer = Answer(text)
+        asked = client.structured(SCHEMA, "thing")
+        assert asked is not None
+        request = Request("m", self.formatter.format(HI), {**client.params({"max_tokens": 9}), **asked})
+        assert self.formatter.parse(client.send(request)).text == text
+        assert self.streamed(client, request)[0].text == text
+        config = server.seen[0].body["generationConfig"]
+        assert (config["responseMimeType"], config["responseJsonSchema"]) == ("application/json", SCHEMA)
+
+    def test_options_of_the_official_client(self, server: ModelServer) -> None:
+        http_options = {"headers": {"x-more": "1"}, "client_args": {"headers": {"x-inner": "2"}}}
+        with self.opened(server, http_options=http_options) as client:
+            client.send(self.request(client))
+        assert (server.seen[0].headers["x-more"], server.seen[0].headers["x-inner"]) == ("1", "2")
+        assert server.seen[0].path == "/gemini/v1beta/models/m:generateContent"
+
+    def test_vertex_ai(self, server: ModelServer) -> None:
+        from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415 - slow
+        from google.genai.types import HttpOptions  # noqa: PLC0415
+
+        options: dict[str, Any] = {
+            "vertexai": True,
+            "project": "p",
+            "location": "l",
+            "credentials": AnonymousCredentials(),  # type: ignore[no-untyped-call]  # of Google's
+            "http_options": HttpOptions(headers={"x-more": "1"}),
+        }
+        with self.opened(server, key=None, **options) as client:
+            made: Any = client
+            sdk = made._opened.client().sdk  # noqa: SLF001 - there is no server to ask
+            assert sdk.vertexai
+            assert sdk._api_client._http_options.api_version == "v1beta1"  # noqa: SLF001
+            assert sdk._api_client._http_options.headers["x-more"] == "1"  # noqa: SLF001
+            assert sdk._api_client._http_options.base_url == server.url("gemini")  # noqa: SLF001
+
+
+def fed(*parts: Any) -> tuple[list[Any], bool]:
+    """The content and the end of a stream whose chunks have one part each."""
+    collector = gemini.connect(Settings(None, None, 1.0, 0, {})).collector()
+    for part in parts:
+        collector.feed({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]})
+    collector.feed({"candidates": [{"finish_reason": "STOP"}], "usage_metadata": {"prompt_token_count": 1}})
+    content = ChatFormatter("gemini").parse(collector.answer()).content
+    return ([content] if isinstance(content, str) else list(content)), collector.complete
+
+
+def test_a_signature_stays_on_its_part() -> None:
+    parts = [{"text": "a"}, {"text": "b"}, {"text": "", "thought_signature": "eA=="}, {"text": "c"}, {"text": "d"}]
+    blocks = [TextBlock("ab"), TextBlock("", signature="eA=="), TextBlock("cd")]
+    assert fed(*parts) == (blocks, True)
+
+
+def test_parts_without_anything_part_nothing() -> None:
+    assert fed({"text": "a"}, {}, {"text": "b"}) == (["ab"], True)
+    assert fed({"text": "a"}, {"executable_code": {"code": "1"}}, {"text": "b"})[0] == [TextBlock("a"), TextBlock("b")]
+
+
+def test_of_many_candidates_the_first_is_the_answer() -> None:
+    collector = gemini.connect(Settings(None, None, 1.0, 0, {})).collector()
+    said = [
+        [
+            delta.text
+            for delta in collector.feed({"candidates": [{"content": {"parts": [{"text": text}]}, "index": at}]})
+        ]
+        for at, text in ((1, "B"), (0, "A"), (0, "a"), (1, "b"))
+    ]
+    collector.feed({"candidates": [{"index": 1, "finish_reason": "STOP"}]})
+    assert not collector.complete
+    collector.feed({"candidates": [{"index": 0, "finish_reason": "STOP"}]})
+    assert (said, collector.complete) == ([[], ["A"], ["a"], []], True)
+    assert ChatFormatter("gemini").parse(collector.answer()).text == "Aa"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        "text",
+        [],
+        {},
+        {"candidates": None},
+        {"candidates": [None, {"index": "x", "content": []}]},
+        {"candidates": [{"content": {"parts": [None, 3, {"text": 5}, {"function_call": None}]}}]},
+        {"candidates": [{"content": {"parts": {"text": "a"}}}]},
+    ],
+)
+def test_chunks_that_are_none_say_nothing(event: object) -> None:
+    collector = gemini.connect(Settings(None, None, 1.0, 0, {})).collector()
+    assert collector.feed(event) == []
+    assert not collector.complete

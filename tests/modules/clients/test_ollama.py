@@ -1,0 +1,242 @@
+"""Ollama's chat and generate, by its official client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from base64 import b64encode
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt._base.secret import Secret
+from lazyprompt.errors import MediaError, MissingExtraError, ModuleError
+from lazyprompt.messages.msg import Msg, ToolResultBlock
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients import ollama
+from modules.clients.contract import Contract, ways
+from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE
+from support.model_server.http import odd_server
+from support.model_server.server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lazyprompt.modules.client import Client
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+# The client leaves out the ids of calls.
+NUMBERED = tuple((f"call_{at}", name, arguments) for at, (_, name, arguments) in enumerate(CALLS))
+SAID = [replace(answer, calls=NUMBERED if answer.calls else ()) for answer in ANSWERS]
+
+
+class _Ollama(Contract):
+    package = "ollama"
+    wire_key = f"Bearer {KEY}"
+
+    @pytest.mark.parametrize(
+        ("key", "model", "said", "kind"),
+        [("wrong", "m", "hi", "key"), (KEY, "no-such-model", "hi", "not found")],
+    )
+    def test_the_servers_own_refusals(self, server: ModelServer, key: str, model: str, said: str, kind: str) -> None:
+        with self.opened(server, key=key) as client:
+            request = self.request(client, {"role": "user", "content": said}, model=model)
+            for fault in self.faults(client, request):
+                assert fault.kind == kind
+                assert fault.message.startswith(server.seen[0].refusal or "?")
+                assert (kind == "not found") == fault.message.endswith("; get it with: ollama pull no-such-model")
+
+    def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: Client) -> None:
+        said = "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"
+        server.faults = lambda _: Status(400, said)
+        assert {fault.kind for fault in self.faults(client, self.request(client))} == {"overflow"}
+
+    def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
+        self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OLLAMA_API_KEY", KEY)
+        with self.opened(server, key=None) as client:
+            client.send(self.request(client))
+        assert not any(KEY in value for value in server.seen[0].headers.values())
+
+    def test_without_the_official_client_its_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        client = self.connect(Settings(None, Secret(KEY), 1.0, 0, {}))
+        monkeypatch.setitem(sys.modules, "ollama", None)
+        with pytest.raises(MissingExtraError, match=r'the package ollama .* "lazyprompt\[ollama\]"'):
+            client.send(Request("m", {"prompt": "p"}, {}))
+
+    def test_no_log_shows_the_key(self, server: ModelServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("DEBUG")
+        for fault in (None, Status(401, f"the key {KEY} is wrong"), Drop(), Malformed()):
+            server.faults = lambda _, fault=fault: fault
+            for way in ways(client, self.request(client)):
+                with contextlib.suppress(Exception):
+                    way()
+        assert len(server.seen) == 16
+        assert caplog.records
+        assert KEY not in caplog.text
+
+    def test_how_long_to_wait_is_told(self, server: ModelServer, client: Client) -> None:
+        server.faults = lambda _: Status(429, retry_after=2.5)
+        faults = list(self.faults(client, self.request(client)))
+        assert {fault.retry_after for fault in faults} == {2.5}
+        assert client.retries_itself is False
+        assert len(server.seen) == len(faults)
+
+    def test_common_parameters_become_options(self, server: ModelServer, client: Client) -> None:
+        common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["END"], "seed": 3}
+        structured = client.structured(SCHEMA, "place")
+        assert structured is not None
+        params = client.params({**common, "keep_alive": "5m", "options": {"num_ctx": 8192, "seed": 4}})
+        request = self.request(client)._replace(params={**params, **structured})
+        client.send(request)
+        body = server.seen[0].body
+        own = {"temperature": 0.5, "top_p": 0.9, "num_predict": 9, "stop": ["END"], "seed": 4, "num_ctx": 8192}
+        assert (body["options"], body["keep_alive"], body["format"]) == (own, "5m", SCHEMA)
+        assert client.params({"keep_alive": "5m"}) == {"keep_alive": "5m"}
+
+    def test_options_are_those_of_the_constructor(self, server: ModelServer) -> None:
+        with self.opened(server, headers={"x-own": "1"}) as client:
+            client.send(self.request(client))
+        assert server.seen[0].headers["x-own"] == "1"
+        assert self.wire_key in server.seen[0].headers.values()
+
+    def test_without_an_address_it_asks_where_the_environment_says(
+        self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OLLAMA_HOST", server.url(self.provider))
+        client = self.connect(Settings(None, None, 30.0, 0, {}))
+        assert self.formatter.parse(client.send(self.request(client))).text == "pong"
+        client.close()
+
+    def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: Client) -> None:
+        for params in ({"no_such_argument": 1}, {"keep_alive": object()}):
+            error = self._raised(partial(client.send, self.request(client)._replace(params=params)))
+            fault = client.fault(error)
+            assert fault is None or fault.kind == "request"
+
+    @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"', b'{"message": 7, "response": 7}', b"", b"\xff"])
+    def test_answers_of_another_shape_are_malformed(self, body: bytes) -> None:
+        with odd_server(body + b"\n") as url:
+            client = self.connect(Settings(url, None, 30.0, 0, {}))
+            for way in ways(client, self.request(client)):
+                fault = client.fault(self._raised(way))
+                assert fault is not None
+                assert fault.kind == "malformed"
+            client.close()
+
+
+class TestChat(_Ollama):
+    provider = "ollama"
+
+    def connect(self, settings: Settings) -> Client:
+        return ollama.connect(settings)
+
+    @pytest.mark.parametrize("answer", SAID)
+    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+        super().test_streams_give_the_same_as_answers(server, client, answer)
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("answer", SAID)
+    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+        await super().test_loops_give_the_same_as_threads(server, client, answer)
+
+    @pytest.mark.parametrize("how", ["whole", "streamed"])
+    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: Client, how: str) -> None:
+        server.answer = WHOLE
+        ask = Msg("Ann", "the weather?", "user")
+        request = self.request(client, ask)
+        sent = client.send(request) if how == "whole" else None
+        msg = self.streamed(client, request)[0] if sent is None else self.formatter.parse(sent)
+        results = Msg("tool", tuple(ToolResultBlock(own_id, name, "rain") for own_id, name, _ in NUMBERED), "tool")
+        server.answer = Answer("rain it is")
+        assert self.formatter.parse(client.send(self.request(client, ask, msg, results))).text == "rain it is"
+        assert [seen.refusal for seen in server.seen] == [None, None]
+
+    def test_no_picture_is_taken_for_the_path_of_a_file(
+        self, server: ModelServer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        picture = b64encode(b"a picture of a cat").decode()
+        (tmp_path / picture).write_text("private")
+        message = {"role": "user", "content": "what is it?", "images": [picture, b"a picture of a cat"]}
+        request = Request("m", {"messages": [message]}, {})
+        client.send(request)
+        assert server.seen[0].body["messages"][0]["images"] == [picture, picture]
+        assert message["images"] == [picture, b"a picture of a cat"]
+
+    @pytest.mark.parametrize("image", ["/etc/passwd.", "https://example.com/cat.png", 7])
+    def test_a_picture_that_is_no_base64_is_refused(self, server: ModelServer, client: Client, image: object) -> None:
+        request = Request("m", {"messages": [{"role": "user", "content": "what is it?", "images": [image]}]}, {})
+        with pytest.raises(MediaError, match="pictures as base64, and this is none"):
+            client.send(request)
+        assert server.seen == []
+
+
+class TestGenerate(_Ollama):
+    provider = "ollama-generate"
+
+    def connect(self, settings: Settings) -> Client:
+        return ollama.connect_generate(settings)
+
+    @pytest.mark.parametrize("answer", [answer for answer in SAID if not answer.calls])
+    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+        super().test_streams_give_the_same_as_answers(server, client, answer)
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("answer", [answer for answer in SAID if not answer.calls])
+    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+        await super().test_loops_give_the_same_as_threads(server, client, answer)
+
+    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: Client) -> None:
+        prompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+        request = Request("m", {"prompt": prompt}, client.params({"max_tokens": 9}))
+        client.send(request)
+        list(client.stream(request))
+        assert [seen.streamed for seen in server.seen] == [False, True]
+        for seen in server.seen:
+            rest = {key: value for key, value in seen.body.items() if key != "stream"}
+            assert rest == {"model": "m", "prompt": prompt, "raw": True, "options": {"num_predict": 9}}
+
+    @pytest.mark.parametrize("how", ["whole", "streamed"])
+    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: Client, how: str) -> None:
+        """There are none."""
+
+    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: Client) -> None:
+        server.faults = lambda _: HalfCall()
+        msg, _, complete = self.streamed(client, self.request(client))
+        assert (msg.text, complete) == ("pong", True)
+
+    def test_no_picture_is_taken_for_the_path_of_a_file(
+        self, server: ModelServer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        picture = b64encode(b"a picture of a cat").decode()
+        (tmp_path / picture).write_text("private")
+        client.send(Request("m", {"prompt": "what is it?", "images": [picture]}, {}))
+        assert server.seen[0].body["images"] == [picture]
+
+    @pytest.mark.parametrize("payload", [{"prompt": [1, 2]}, {"messages": []}, {}])
+    def test_token_ids_are_refused(self, server: ModelServer, client: Client, payload: dict[str, Any]) -> None:
+        request = Request("m", payload, {})
+        for way in ways(client, request):
+            with pytest.raises(ModuleError, match="not as token ids") as caught:
+                way()
+            assert client.fault(caught.value) is None
+        assert server.seen == []
+
+
+def test_a_stream_in_a_loop_that_ends_early_leaves_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    with ModelServer(WHOLE) as server:
+        client = ollama.connect(Settings(server.url("ollama"), None, 30.0, 0, {}))
+
+        async def first() -> None:
+            async for _ in client.astream(Request("m", {"messages": [{"role": "user", "content": "hi"}]}, {})):
+                break
+            await client.aclose()
+
+        asyncio.run(first())
+    assert not recwarn

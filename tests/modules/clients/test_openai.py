@@ -1,0 +1,301 @@
+"""OpenAI's official client against a server that plays everybody who speaks like OpenAI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt._base.secret import Secret
+from lazyprompt.errors import ModuleError
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients.openai import connect, connect_completions
+from modules.clients.openai_form import (
+    ANSWERS,
+    KEY,
+    PATIENCE,
+    WRONG,
+    Shared,
+    afailed,
+    arrived,
+    ask,
+    astreamed,
+    ataken,
+    checked,
+    failed,
+    read,
+    settings_for,
+    shown,
+    streamed,
+)
+from support.model_server.server import Answer, Cut, Drop, ModelServer, Slow, Status
+from support.tiny_model import CHATML, llama_cpp, write_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lazyprompt.modules.client import Client, FaultKind
+    from support.model_server.server import Misbehaviour
+
+CHATS = ("openai", "deepseek", "moonshot", "xai", "siliconflow", "vllm")
+STRICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
+
+def client_for(server: ModelServer, provider: str, **settings: Any) -> Client:
+    made = settings_for(server, provider, **settings)
+    return connect_completions(made, "llama.cpp") if provider == "completions" else connect(made, provider)
+
+
+class TestOpenAIForm(Shared):
+    provider = package = extra = "openai"
+
+    def client_for(self, server: ModelServer, **settings: Any) -> Client:
+        return client_for(server, "openai", **settings)
+
+
+def request_for(provider: str, content: str = "ping", model: str = "m") -> Request:
+    return Request(model, {"prompt": content}, {}) if provider == "completions" else ask(content, model)
+
+
+@pytest.mark.parametrize("provider", CHATS)
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_a_stream_says_what_the_whole_answer_says(server: ModelServer, provider: str, answer: Answer) -> None:
+    server.answer = answer
+    with closing(client_for(server, provider)) as client:
+        message = read(provider, client.send(ask()))
+        stream = streamed(client, ask())
+
+    assert [seen.refusal for seen in server.seen] == [None, None]
+    assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
+    assert stream.complete
+    assert read(provider, stream.answer) == message
+    assert message.usage == {
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+    }
+    checked(stream, message)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("provider", CHATS)
+async def test_event_loops_get_the_same(server: ModelServer, provider: str) -> None:
+    server.answer = ANSWERS["all"]
+    client = client_for(server, provider)
+    whole, stream = await client.asend(ask()), await astreamed(client, ask())
+    again = client.send(ask())
+    client.close()
+    await client.aclose()
+
+    assert read(provider, whole) == read(provider, stream.answer) == read(provider, again)
+    checked(stream, read(provider, whole))
+
+
+@pytest.mark.parametrize("prompt", ["### Instruction:\n你好\n### Response:\n", [1, 2, 491]], ids=["text", "ids"])
+def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt: str | list[int]) -> None:
+    server.answer = ANSWERS["text"]
+    request = Request("m", {"prompt": prompt}, {"max_tokens": 8})
+    with closing(connect_completions(settings_for(server, "completions"), "llama.cpp")) as client:
+        whole: Any = client.send(request)
+        stream = streamed(client, request)
+
+    assert [seen.body["prompt"] for seen in server.seen] == [prompt, prompt]
+    assert [seen.body["max_tokens"] for seen in server.seen] == [8, 8]
+    told = whole.to_dict()
+    assert stream.said == whole.choices[0].text == ANSWERS["text"].text
+    assert stream.complete
+    for key in ("id", "object", "created", "model", "usage"):
+        assert stream.answer[key] == told[key]
+    assert stream.answer["choices"] == told["choices"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("fault", "whole_kind", "stream_kind"), WRONG.values(), ids=WRONG)
+def test_what_goes_wrong_has_a_kind(
+    server: ModelServer,
+    fault: Misbehaviour,
+    whole_kind: FaultKind | None,
+    stream_kind: FaultKind | None,
+    *,
+    stream: bool,
+) -> None:
+    kind = stream_kind if stream else whole_kind
+    server.faults = [fault]
+    with closing(client_for(server, "openai", timeout=0.5 if isinstance(fault, Slow) else PATIENCE)) as client:
+        if kind is None:
+            message = read("openai", streamed(client, ask()).answer if stream else client.send(ask()))
+            assert "pong" in str(message.content)
+            return
+        error, told = failed(client, ask(), stream=stream)
+
+    assert told.kind == kind
+    assert told.message
+    assert "\n" not in told.message
+    if isinstance(fault, Status):
+        assert told[1:] == ("the server would not", fault.code, fault.retry_after)
+    assert KEY not in shown(error, told, client)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", ["429", "drop", "cut", "ends", "malformed", "page"])
+async def test_event_loops_get_the_same_faults(server: ModelServer, name: str, *, stream: bool) -> None:
+    fault, *kinds = WRONG[name]
+    server.faults = [fault]
+    client = client_for(server, "openai")
+    _, told = await afailed(client, ask(), stream=stream)
+    await client.aclose()
+
+    assert told.kind == kinds[stream]
+
+
+@pytest.mark.parametrize("provider", ["openai", "siliconflow", "xai", "vllm"])
+def test_what_a_stream_says_of_its_own_failure_is_told(server: ModelServer, provider: str) -> None:
+    server.faults = [WRONG["fails"][0]]
+    with closing(client_for(server, provider)) as client:
+        _, told = failed(client, ask(), stream=True)
+
+    assert (told.kind, told.message) == ("server", "the server failed in mid-stream")
+
+
+@pytest.mark.parametrize("provider", [*CHATS, "completions"])
+def test_refusals_are_recognised_by_each_server_s_words(server: ModelServer, provider: str) -> None:
+    with closing(client_for(server, provider, key="wrong")) as client:
+        error, told = failed(client, request_for(provider), stream=False)
+        assert told.kind == "key"
+        assert "wrong" not in shown(error, told, client)
+    with closing(client_for(server, provider)) as client:
+        assert failed(client, request_for(provider, model="no-such-model"), stream=False)[1].kind == "not found"
+        assert failed(client, request_for(provider, "OVERFLOW"), stream=True)[1].kind == "overflow"
+
+
+@pytest.mark.parametrize("key", ["sk-\nnew line", "schlüssel", "sk-tab\there"])
+def test_a_key_that_is_none_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ModuleError) as refused:
+        connect(Settings("http://127.0.0.1:9", Secret(key), 1.0, 0, {}))
+    assert key not in shown(refused.value)
+
+
+@pytest.mark.asyncio
+async def test_without_a_key_none_is_sent_not_even_that_of_the_environment(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    client = client_for(server, "vllm", key=None)
+    client.send(ask())
+    streamed(client, ask(extra_headers={"x-mine": "1"}))
+    await client.asend(ask())
+    client.close()
+    await client.aclose()
+    with closing(client_for(server, "vllm", key=None, default_headers={"authorization": "Basic me"})) as client:
+        client.send(ask())
+
+    assert [seen.headers.get("authorization") for seen in server.seen] == [None, None, None, "Basic me"]
+    assert server.seen[1].headers["x-mine"] == "1"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    "fault", [*(Status(code, retry_after=0.01) for code in (408, 409, 429, 500, 503)), Drop()], ids=repr
+)
+def test_the_client_tries_again_with_the_same_bytes(server: ModelServer, fault: Misbehaviour, *, stream: bool) -> None:
+    server.faults = [fault]
+    with closing(client_for(server, "openai", retries=2)) as client:
+        assert client.retries_itself
+        message = read("openai", streamed(client, ask()).answer if stream else client.send(ask("Ünï 🙂")))
+
+    assert message.content == "pong"
+    assert _sent(server) == [_sent(server)[0]] * 2
+
+
+def test_a_body_that_breaks_off_is_asked_for_again_a_stream_is_not(server: ModelServer) -> None:
+    server.faults = [Cut(), None, Cut()]
+    with closing(client_for(server, "openai", retries=1)) as client:
+        assert read("openai", client.send(ask())).content == "pong"
+        assert failed(client, ask(), stream=True)[1].kind == "cut"
+    assert len(server.seen) == 3
+
+
+def test_it_tries_no_more_often_than_it_may_and_waits_as_long_as_it_is_told(server: ModelServer) -> None:
+    server.faults = [Status(429, retry_after=0.2)] * 9
+    began = monotonic()
+    with closing(client_for(server, "openai", retries=2)) as client:
+        _, told = failed(client, ask(), stream=False)
+
+    assert (told.kind, told.retry_after, len(server.seen)) == ("rate limit", 0.2, 3)
+    assert monotonic() - began >= 0.4
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_it_does_not_try_again_what_would_fail_again(server: ModelServer, status: int) -> None:
+    server.faults = [Status(status, retry_after=0.01)]
+    with closing(client_for(server, "openai", retries=2)) as client:
+        failed(client, ask(), stream=False)
+    assert len(server.seen) == 1
+
+
+def _sent(server: ModelServer) -> list[tuple[str, str]]:
+    return [(seen.headers["content-length"], json.dumps(seen.body)) for seen in server.seen]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_cancelling_closes_the_connection(server: ModelServer, *, stream: bool) -> None:
+    server.faults = [Slow(0.0, PATIENCE) if stream else Slow(PATIENCE)]
+    client = client_for(server, "openai")
+    task = asyncio.ensure_future(ataken(client, ask()) if stream else client.asend(ask()))
+    await asyncio.to_thread(arrived, server)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.to_thread(server.wait_for, 1, PATIENCE)
+    await client.aclose()
+
+    assert server.seen[0].client_left
+
+
+def test_no_server_is_a_connection_that_failed() -> None:
+    with closing(connect(Settings("http://127.0.0.1:9/v1", Secret(KEY), PATIENCE, 0, {}))) as client:
+        _, told = failed(client, ask(), stream=False)
+        assert told.kind == "connection"
+        assert "refused" in told.message
+
+
+def test_a_bug_is_no_fault(server: ModelServer) -> None:
+    with closing(client_for(server, "openai")) as client:
+        with pytest.raises(TypeError, match="temprature") as wrong:
+            client.send(ask(temprature=1))
+        assert client.fault(wrong.value) is None
+
+
+def test_llama_cpp_itself(tmp_path: Path) -> None:
+    with llama_cpp(write_model(tmp_path / "m.gguf", {"default": CHATML})) as engine:
+        ids = engine.tokens("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
+        settings = Settings(f"{engine.address}/v1", None, PATIENCE, 0, {})
+        greedy: dict[str, Any] = {"max_tokens": 8, "temperature": 0.0, "seed": 1}
+        with closing(connect_completions(settings, "llama.cpp")) as flat:
+            request = Request("m", {"prompt": ids}, flat.params(greedy))
+            whole: Any = flat.send(request)
+            stream = streamed(flat, request)
+            assert (stream.said, stream.complete) == (whole.choices[0].text, True)
+            assert stream.answer["usage"]["prompt_tokens"] == whole.usage.prompt_tokens == len(ids)
+            wanted = flat.structured(STRICT, "Number")
+            assert wanted is not None
+            whole = flat.send(Request("m", {"prompt": "n"}, {"max_tokens": 200, **wanted}))
+            assert whole.choices[0].text.startswith("{")
+            long = Request("m", {"prompt": "a " * 2000}, {})
+            assert [failed(flat, long, stream=stream)[1].kind for stream in (False, True)] == ["overflow", "overflow"]
+        with closing(connect(settings, "llama.cpp")) as chat:
+            message = read("vllm", chat.send(ask("hi", **greedy)))
+            assert read("vllm", streamed(chat, ask("hi", **greedy)).answer) == message
+            assert message.usage is not None
+            assert message.usage["prompt_tokens"] == len(ids)

@@ -1,0 +1,113 @@
+"""What differs from one server of OpenAI's form to the next: names of parameters, tokens of streams, JSON schemas."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt._base.secret import Secret
+from lazyprompt.errors import ModuleError
+from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients.openai import connect, connect_completions
+from modules.clients.openai_form import KEY, PATIENCE, ask, read, settings_for, streamed
+
+if TYPE_CHECKING:
+    from support.model_server.server import ModelServer
+
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+STRICT = {**OBJECT, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("base_url", "limit", "usage", "schemas"),
+    [
+        (None, "max_completion_tokens", True, True),
+        ("https://eu.api.openai.com/v1", "max_completion_tokens", True, True),
+        ("https://mine.openai.azure.com/openai/v1", "max_completion_tokens", True, True),
+        ("https://api.x.ai/v1", "max_completion_tokens", True, True),
+        ("https://api.moonshot.cn/v1", "max_completion_tokens", True, True),
+        ("https://api.deepseek.com", "max_tokens", True, False),
+        ("https://api.siliconflow.cn/v1", "max_tokens", False, False),
+        ("https://notapi.openai.com.example.org/v1", "max_tokens", False, False),
+        ("http://127.0.0.1:8000/v1", "max_tokens", False, False),
+    ],
+)
+def test_servers_are_known_by_their_hosts(
+    base_url: str | None, limit: str, monkeypatch: pytest.MonkeyPatch, *, usage: bool, schemas: bool
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    client = connect(Settings(base_url, None, 1.0, 0, {}))
+    common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["\n"], "seed": 1, "user": "me"}
+    own = {**common}
+    own[limit] = own.pop("max_tokens")
+    assert client.params(common) == own
+    assert (client.structured(STRICT, "Number") is not None) == schemas
+    assert usage == client._way.usage  # noqa: SLF001 - seen from outside only at the real hosts
+
+
+def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url("vllm"))
+    with closing(connect(Settings(None, Secret(KEY), PATIENCE, 0, {}))) as client:
+        assert read("openai", client.send(ask())).content == "pong"
+        assert client.params({"max_tokens": 1}) == {"max_tokens": 1}
+    assert server.seen[0].provider == "vllm"
+
+
+def test_a_stream_is_asked_for_its_tokens_where_the_server_takes_that(server: ModelServer) -> None:
+    for provider in ("openai", "siliconflow"):
+        with closing(connect(settings_for(server, provider), provider)) as client:
+            streamed(client, ask())
+    with closing(connect(settings_for(server, "openai"), "openai")) as client:
+        streamed(client, ask(stream_options={"x": 1}))
+    with closing(connect(settings_for(server, "openai"))) as client:  # of which nothing is known
+        streamed(client, ask())
+    assert [seen.body.get("stream_options") for seen in server.seen] == [{"include_usage": True}, None, {"x": 1}, None]
+
+
+@pytest.mark.parametrize(("schema", "strict"), [(STRICT, True), (OBJECT, False)], ids=["strict", "loose"])
+def test_a_schema_is_sent_and_strict_only_where_it_may_be(
+    server: ModelServer, schema: dict[str, Any], *, strict: bool
+) -> None:
+    with closing(connect(settings_for(server, "openai"), "openai")) as client:
+        wanted = client.structured(schema, "Numbers[int]")
+        assert wanted is not None
+        client.send(ask(**wanted))
+    assert server.seen[0].body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "Numbers_int_", "schema": schema, "strict": strict},
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "sent"),
+    [
+        ("llama.cpp", {"json_schema": OBJECT}),
+        ("vllm", {"structured_outputs": {"json": OBJECT}}),
+        ("sglang", {"json_schema": json.dumps(OBJECT)}),
+        ("lmdeploy", None),
+        ("transformers", None),
+        ("other", None),
+    ],
+)
+def test_engines_have_their_own_ways_to_ask_for_a_schema(
+    server: ModelServer, engine: str, sent: dict[str, Any] | None
+) -> None:
+    with closing(connect_completions(settings_for(server, "completions"), engine)) as client:
+        wanted = client.structured(OBJECT, "Number")
+        if sent is None:
+            assert wanted is None
+            return
+        assert wanted is not None
+        client.send(Request("m", {"prompt": "n = "}, wanted))
+    assert server.seen[0].body == {"model": "m", "prompt": "n = ", **sent}
+
+
+def test_unknown_servers_and_engines_are_named() -> None:
+    settings = Settings("http://127.0.0.1:9", None, 1.0, 0, {})
+    with pytest.raises(ModuleError, match="'deepsek' is not known \\(did you mean 'deepseek'\\?\\)"):
+        connect(settings, "deepsek")
+    with pytest.raises(ModuleError, match="'vlm' is not known"):
+        connect_completions(settings, "vlm")

@@ -1,0 +1,81 @@
+"""Servers for the tests of modules, what asks them, and models in files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modules.local_models import MAKES
+from modules.online_scenes import close_all
+from modules.talks import KINDS, module_of
+from support.engines import eventually, running, tiny_model
+from support.model_server.server import Answer, ModelServer
+from support.tiny_model import CHATML, write_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lazyprompt import OnlineChatModule, TrainableModule
+
+LLAMA = MAKES["llama"]
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    """A server that judges what it is sent."""
+    with ModelServer() as made:
+        yield made
+        close_all()
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[ModelServer]:
+    """A server for all tests of a file."""
+    with ModelServer(judges=False) as made:
+        yield made
+
+
+@pytest.fixture
+def lenient(started: ModelServer) -> ModelServer:
+    """A server that takes whatever it is sent, as if it had just started."""
+    started.seen.clear()
+    started.faults = []
+    started.answer = Answer()
+    return started
+
+
+@pytest.fixture(params=KINDS)
+def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
+    """A module of each kind, that asks the lenient server."""
+    made = module_of(request.param, lenient)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[Path]:
+    """A model, of which nothing is left running in the end."""
+    made = tiny_model(tmp_path)
+    yield made
+    assert eventually(lambda: not running(made))
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """A file with a template, of a name that says nothing."""
+    return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory of weights, as transformers writes it."""
+    made = tmp_path / "weights"
+    made.mkdir()
+    (made / "config.json").write_text("{}")
+    config = {"chat_template": LLAMA.template, "bos_token": LLAMA.bos, "eos_token": LLAMA.eos}
+    (made / "tokenizer_config.json").write_text(json.dumps(config))
+    LLAMA.tokenizer().save(str(made / "tokenizer.json"))
+    return made

@@ -1,0 +1,154 @@
+"""What tests of local models need: models of several makes with templates of our own, and engines that serve them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
+
+import gguf
+import openai
+import pytest
+from gguf import TokenType
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+
+from lazyprompt.errors import EngineError
+from lazyprompt.modules.process import EngineProcess
+from support.engines import QUICK
+from support.tiny_model import CHATML, TOKENS, LlamaCpp, write_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+    from pathlib import Path
+
+    from lazyprompt import TrainableModule
+
+# Text that is text, out of a model whose words are noise.
+WORDS = 'root ::= "so " [a-z]{6} " then " [a-z]{6}'
+
+
+class Make(NamedTuple):
+    """What a model is made like.
+
+    Attributes:
+        template: Its chat template.
+        tokens: Its control tokens.
+        bos: The one that begins a text.
+        eos: The one that ends an answer.
+    """
+
+    template: str
+    tokens: tuple[str, ...]
+    bos: str
+    eos: str
+
+    @property
+    def vocabulary(self) -> dict[str, TokenType]:
+        """Its control tokens, and a word that is merged of two letters."""
+        return {**dict.fromkeys(self.tokens, TokenType.CONTROL), "ab": TokenType.NORMAL}
+
+    def write(self, path: Path, *, add_bos: bool = False, template: bool = True) -> Path:
+        """Write a model.
+
+        Args:
+            path: Where to.
+            add_bos: Whether its file says that a BOS goes before each text.
+            template: Whether its file holds the template.
+        """
+        writes = gguf.GGUFWriter.add_add_bos_token
+
+        def add(writer: gguf.GGUFWriter, _: object) -> None:
+            writes(writer, add_bos)
+
+        with patch.object(gguf.GGUFWriter, "add_add_bos_token", add):
+            return write_model(
+                path,
+                {"default": self.template} if template else {},
+                tokens=self.vocabulary,
+                special={"bos": self.bos, "eos": self.eos},
+            )
+
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer, of another make than llama.cpp's."""
+        names = [*sorted(ByteLevel.alphabet()), *self.vocabulary]
+        numbers = {name: number for number, name in enumerate(names)}
+        made = Tokenizer(BPE(numbers, [("a", "b")]))
+        made.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
+        made.decoder = ByteLevelDecoder()
+        made.add_special_tokens([*self.tokens])
+        return made
+
+    def special_ids(self) -> set[int]:
+        """The ids of its control tokens."""
+        return {self.tokenizer().encode(token).ids[0] for token in self.tokens}
+
+
+MAKES: Mapping[str, Make] = {
+    "chatml": Make(CHATML, tuple(TOKENS), "<|endoftext|>", "<|im_end|>"),
+    "llama": Make(
+        "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
+        "{{ m.content | trim }}<|eot_id|>{% endfor %}"
+        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+        ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        *("<|begin_of_text|>", "<|eot_id|>"),
+    ),
+    "mistral": Make(
+        "{{ bos_token }}{% if messages[0].role == 'system' %}[SYSTEM_PROMPT]{{ messages[0].content }}[/SYSTEM_PROMPT]"
+        "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}"
+        "{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]{% else %}{{ m.content }}{{ eos_token }}{% endif %}"
+        "{% endfor %}",
+        ("<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
+        *("<s>", "</s>"),
+    ),
+}
+
+
+@contextmanager
+def served(model: Path, **options: object) -> Generator[EngineProcess]:
+    """Serve a model with llama.cpp."""
+    with EngineProcess("llama.cpp", model, options=QUICK | {"parallel": 1, "context": 2048} | options) as process:
+        yield process
+
+
+def posted(url: str, path: str, **body: Any) -> dict[str, Any]:
+    """What llama.cpp says at a path of its own."""
+    status, said = LlamaCpp(url).post(path, **body)
+    assert status == 200, said
+    return said
+
+
+def received(url: str, prompt: object) -> str:
+    """A prompt as llama.cpp understood it, control tokens written out."""
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        body = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
+        said: Any = client.post("/completion", cast_to=object, body=body)
+    return str(said["prompt"])
+
+
+def ask_by(module: TrainableModule, way: str) -> str:
+    """What a model answers to "hi", asked in one of the ways."""
+    if way == "call":
+        return module("hi")
+    if way == "stream":
+        return "".join(module.stream("hi"))
+
+    async def asked() -> str:
+        try:
+            if way == "acall":
+                return await module.acall("hi")
+            return "".join([piece async for piece in module.astream("hi")])
+        finally:
+            await module.aclose()
+
+    return asyncio.run(asked())
+
+
+def failing(call: Callable[[], object]) -> EngineError:
+    """The error that a call ends with."""
+    with pytest.raises(EngineError) as told:
+        call()
+    return told.value

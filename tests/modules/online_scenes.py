@@ -1,0 +1,151 @@
+"""What the tests of online modules have in common: a module for each source, the ways to call it, what it said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lazyprompt import ChatPrompter, OnlineChatModule
+from lazyprompt.modules.sources import SOURCES
+from support.client_scenes import KEY, TIMEOUT
+from support.model_server.server import Answer, ModelServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from lazyprompt import Reply
+    from support.model_server.server import Seen
+
+NAMES = tuple(SOURCES)
+# One source for each client, the first of its table: what a client does is the same for all of its sources.
+CLIENTS = tuple({source.connect: name for name, source in reversed([*SOURCES.items()])}.values())
+FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each form
+# Of the four ways to call a module, two at a time: a whole answer and a stream, one of them in a loop. Where each
+# client has half of its cases in these and half in those, it has every case, and every way, at half the price.
+TWO_WAYS = (slice(0, 4, 3), slice(2, 0, -1))
+PROMPTER = ChatPrompter("Answer in {language}.")
+ASKED = {"language": "Dutch", "input": "ping"}
+# What goes with a litellm model is the provider whose ways it takes.
+MODELS = {"litellm": "openai/m"}
+# LiteLLM 1.106 wants a package that it does not install, mcp, wherever there are tools; unless it is told this.
+OPTIONS = {"litellm": {"_skip_mcp_handler": True}}
+# What LiteLLM's own code warns of.
+LITELLM = ("ignore::UserWarning", "ignore::DeprecationWarning")
+
+
+COMMON: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": ["END", "."], "seed": 7}
+# What a source calls them, or that its client does not take them.
+OTHERS: dict[str, dict[str, str | None]] = {
+    "mistral": {"seed": "random_seed"},
+    "anthropic": {"temperature": None, "top_p": None, "seed": None, "stop": "stop_sequences"},
+    "gemini": {"max_tokens": "max_output_tokens", "stop": "stop_sequences"},
+    "ollama": {"max_tokens": "num_predict"},
+    "moonshot": {"max_tokens": "max_completion_tokens"},
+    "xai": {"max_tokens": "max_completion_tokens"},
+}
+
+_OPENED: list[OnlineChatModule] = []
+
+
+def close_all() -> None:
+    """Close the connections of threads of all modules that :func:`module` made."""
+    while _OPENED:
+        _OPENED.pop().close()
+
+
+def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModule:
+    """A module for a source that is at the server; it tries nothing again, and is closed by :func:`close_all`."""
+    given = {"api_key": KEY, "retries": 0, "timeout": TIMEOUT, "base_url": server.url(source), **settings}
+    given["options"] = {**OPTIONS.get(source, {}), **given.get("options", {})}
+    made = OnlineChatModule(source, model=given.pop("model", MODELS.get(source, "m")), **given).prompt(PROMPTER)
+    _OPENED.append(made)
+    return made
+
+
+def looped(module: OnlineChatModule, what: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine gives in an event loop of its own, whose connections are closed behind it."""
+
+    async def run() -> Any:
+        try:
+            return await what
+        finally:
+            await module.aclose()
+
+    return asyncio.run(run())
+
+
+def ways(module: OnlineChatModule, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:
+    """The four ways to ask a module: call, stream, acall, astream."""
+
+    def streamed() -> Reply:
+        stream = module.stream(*call, **more)
+        list(stream)
+        return stream.reply
+
+    async def astreamed() -> Reply:
+        async with module.astream(*call, **more) as stream:
+            async for _ in stream:
+                pass
+        return stream.reply
+
+    yield lambda: module(*call, **more)
+    yield streamed
+    yield lambda: looped(module, module.acall(*call, **more))
+    yield lambda: looped(module, astreamed())
+
+
+class Counted(ModelServer):
+    """Knows how many requests came to their end."""
+
+    def over(self) -> int:
+        return self._over
+
+
+class Said(NamedTuple):
+    """What a reply says, to be compared."""
+
+    text: str
+    thinking: str
+    calls: list[tuple[str, str, dict[str, Any]]]
+    finish: str | None
+    usage: dict[str, int] | None
+
+
+def said(reply: Reply) -> Said:
+    calls = [(call.id, call.name, dict(call.input)) for call in reply.tool_calls]
+    return Said(str(reply), reply.thinking, calls, reply.finish, dict(reply.usage) if reply.usage else None)
+
+
+def marked(seen: Seen) -> Answer:
+    """Says the marks again, as ``<...>``, that are in a request, with an empty call named by them."""
+    written = json.dumps(seen.payload, ensure_ascii=False)
+    begin = written.rindex("<")
+    return Answer(written[begin : written.index(">", begin) + 1], prompt_tokens=len(seen.body))
+
+
+def written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def common_for(source: str) -> dict[str, Any]:
+    """The common parameters that a source takes."""
+    others = OTHERS.get(source, {})
+    return {name: value for name, value in COMMON.items() if others.get(name, name)}
+
+
+def settings_in(source: str, seen: Seen) -> dict[str, Any]:
+    """The settings in a request: what is neither the payload nor the model."""
+    if source == "gemini":
+        names = {"topP": "top_p", "maxOutputTokens": "max_output_tokens", "stopSequences": "stop_sequences"}
+        return {names.get(name, name): value for name, value in seen.body.get("generationConfig", {}).items()}
+    body = seen.body["parameters"] if source.startswith("dashscope") else seen.body
+    return {name: value for name, value in body.items() if name not in {"model", *seen.payload}}
+
+
+def as_sent(source: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """A payload as the client writes it: Gemini's makes a content of a system text."""
+    if source == "gemini" and isinstance(payload.get("system_instruction"), str):
+        content = {"role": "user", "parts": [{"text": payload["system_instruction"]}]}
+        return {**payload, "system_instruction": content}
+    return payload

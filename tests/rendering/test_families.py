@@ -1,0 +1,616 @@
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lazyprompt import ChatPrompter, Markers
+from lazyprompt.answers.forms import form_of
+from lazyprompt.errors import TemplateError
+from lazyprompt.rendering.family_names import NAMES
+from lazyprompt.rendering.prompt_template import controls_of
+from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
+from support.real_templates import real_template
+
+FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
+
+
+class Real(NamedTuple):
+    """A model's own template, and what it is rendered with.
+
+    Args:
+        family: The family that it proves.
+        package: The package that carries it.
+        template: Its name there.
+        bos: The token that a text begins with.
+        eos: The token that ends an answer.
+        options: What else the template is given.
+        own_text: Whether it brings a system text that the family leaves out, as it holds the date of the day, or writes
+            in another way than its own.
+        drops: White space it drops that no marker speaks of: "lines" before an answer, or that at the "seam" between
+            the system text and what the user says first.
+    """
+
+    family: str
+    package: str
+    template: str
+    bos: str = ""
+    eos: str = ""
+    options: dict[str, Any] = {}  # noqa: RUF012 - only read
+    own_text: bool = False
+    drops: str = ""
+
+    def render(self, messages: list[dict[str, Any]], **more: Any) -> str:
+        context = {"bos_token": self.bos, "eos_token": self.eos, "add_generation_prompt": True, **self.options, **more}
+        return real_template(self.package, self.template).render(messages=messages, **context)
+
+    def given(self, said: str, history: list[list[str]] | None = None) -> tuple[str, list[list[str]] | None]:
+        """What is said, without the white space that this template alone drops."""
+        if self.drops == "lines" and history:
+            history = [[question, answer.lstrip("\n")] for question, answer in history]
+        if self.drops == "seam" and history:
+            history = [[history[0][0].lstrip() or "!", history[0][1]], *history[1:]]
+        return (said.lstrip() or "!") if self.drops == "seam" and not history else said, history
+
+
+OLLAMA, AXOLOTL, LLAMA_CPP = "@huggingface/ollama-utils", "axolotl", "xllamacpp"
+BEGIN, END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+LLAMA_BOS = "<|begin_of_text|>"
+NO_THINKING = {"enable_thinking": False}
+TODAY: dict[str, Any] = {"strftime_now": lambda _: "the day's date"}
+
+WITHOUT_SYSTEM_ROLE = [Real("gemma", "trl", "gemma", "<bos>"), Real("gemma-2", OLLAMA, "gemma2:2b", "<bos>")]
+WITH_SYSTEM_ROLE = [
+    Real("chatml", OLLAMA, "llava:34b"),  # the same as OpenHermes 2.5 has
+    Real("qwen1.5", OLLAMA, "qwen:0.5b"),
+    Real("qwen2", OLLAMA, "qwen2:0.5b"),
+    Real("qwen2.5", "trl", "qwen2_5"),
+    Real("qwen2.5", OLLAMA, "qwen2.5-coder:1.5b"),
+    Real("qwen2.5-vl", "trl", "qwen2_5_vl"),
+    Real("qwq", OLLAMA, "qwq:32b", drops="lines"),
+    Real("qwen3", "trl", "qwen3"),
+    Real("qwen3-nothink", "trl", "qwen3", options=NO_THINKING),
+    Real("qwen3-instruct-2507", "trl", "qwen3_instruct_2507"),
+    Real("qwen3-instruct-2507", "trl", "qwen3_vl"),
+    Real("qwen3-thinking-2507", OLLAMA, "qwen3-next:80b"),  # the same as Qwen3-Thinking-2507 has
+    Real("qwen3-coder", OLLAMA, "qwen3-coder:30b"),
+    Real("qwen3.5", "trl", "qwen3_5_think"),
+    Real("qwen3.5-nothink", "trl", "qwen3_5_nothink"),
+    Real("qwen3.6", "trl", "qwen3_6"),
+    Real("llama-2", OLLAMA, "llama2:7b", "<s>", "</s>", drops="seam"),
+    Real("llama-3", "trl", "llama3", LLAMA_BOS),
+    Real("llama-3.1", "trl", "llama3_1", LLAMA_BOS),
+    Real("llama-3.1-nemotron", OLLAMA, "nemotron:70b", LLAMA_BOS),
+    Real("llama-3.2", "trl", "llama3_2", LLAMA_BOS),
+    Real("llama-3.2-vision", OLLAMA, "llama3.2-vision:latest", LLAMA_BOS),
+    Real("llama-3.3", LLAMA_CPP, "meta-llama-Llama-3.3-70B-Instruct", LLAMA_BOS),
+    Real("llama-4", OLLAMA, "llama4:latest", LLAMA_BOS),
+    Real("hermes-2", OLLAMA, "nous-hermes2-mixtral:8x7b", "<s>"),
+    Real("hermes-3", OLLAMA, "hermes3:70b", LLAMA_BOS),
+    Real("tulu-3", OLLAMA, "tulu3:70b", eos="<|end_of_text|>"),
+    Real("mistral-v1", OLLAMA, "mixtral:8x7b", "<s>", "</s>"),
+    Real("mistral-v3", AXOLOTL, "mistral_v2v3", "<s>", "</s>"),
+    Real("mistral-nemo", LLAMA_CPP, "mistralai-Mistral-Nemo-Instruct-2407", "<s>", "</s>"),
+    Real("mistral-v7", OLLAMA, "mistral-large:123b", "<s>", "</s>"),
+    Real("mistral-v7-tekken", OLLAMA, "mistral-small:24b", "<s>", "</s>"),
+    Real("mistral-v7-tekken", LLAMA_CPP, "Mistral-Small-3.2-24B-Instruct-2506", "<s>", "</s>", TODAY, own_text=True),
+    Real("mistral-v7-tekken", OLLAMA, "devstral:latest", "<s>", "</s>", TODAY, own_text=True),
+    Real("mistral-v7-tekken", LLAMA_CPP, "mistralai-Ministral-3-14B-Reasoning-2512", "<s>", "</s>", own_text=True),
+    Real("zephyr", OLLAMA, "tinyllama:1.1b", "<s>", "</s>"),  # the same as Zephyr 7B beta has
+    Real("gemma-3", "trl", "gemma3", "<bos>"),
+    Real("gemma-4", "trl", "gemma4_v5", "<bos>"),
+    Real("gemma-4-31b", LLAMA_CPP, "google-gemma-4-31B-it", "<bos>"),
+    Real("phi-3", "trl", "phi3"),
+    Real("phi-3.5", "trl", "phi3_5"),
+    Real("phi-4", OLLAMA, "phi4:14b"),
+    Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b"),
+    Real("deepseek-v2", OLLAMA, "deepseek-coder-v2:16b", BEGIN, END),
+    Real("deepseek-v2-0628", AXOLOTL, "deepseek_v2", BEGIN, END),
+    Real("deepseek-v3", OLLAMA, "deepseek-v3:671b", BEGIN, END),
+    Real("deepseek-v3.1", OLLAMA, "deepseek-v3.1:latest", BEGIN, END),
+    # The template trl keeps as DeepSeek-V3's opens a thought, so it is that of R1.
+    Real("deepseek-r1", "trl", "deepseekv3", BEGIN),
+    Real("deepseek-r1-distill", "trl", "deepseek_r1_distill", BEGIN),
+    Real("internlm2", OLLAMA, "internlm2:1.8b", "<s>"),
+    Real("internlm3", OLLAMA, "internlm2:1.8b", "<s>"),  # they share one
+    Real("chatglm3", "@lenml/tokenizer-chatglm3", "tokenizer_config"),
+    Real("glm-4", OLLAMA, "glm4:9b"),
+    Real("glm-4.5", "trl", "glm4moe"),
+    Real("glm-4.5", LLAMA_CPP, "GLM-4.6"),
+    Real("glm-4.7", LLAMA_CPP, "GLM-4.7-Flash"),
+    Real("yi", OLLAMA, "yi-coder:1.5b"),
+    Real("yi", OLLAMA, "dolphin-mixtral:8x7b"),  # the same as Yi-Chat has
+    Real("yi-1.5", OLLAMA, "yi:6b"),
+    Real("kimi-k2", LLAMA_CPP, "Kimi-K2-Instruct", own_text=True),
+    Real("kimi-k2-thinking", LLAMA_CPP, "Kimi-K2-Thinking"),
+    Real("seed-oss", LLAMA_CPP, "ByteDance-Seed-OSS"),
+    Real("minimax-m2", LLAMA_CPP, "MiniMax-M2"),
+    Real("command-r", "trl", "cohere", "<BOS_TOKEN>"),
+    Real("command-r", OLLAMA, "command-r:35b", "<BOS_TOKEN>"),
+    Real("granite-3", OLLAMA, "granite3-dense:2b"),
+    Real("granite-3", OLLAMA, "granite3.1-moe:1b", options=TODAY, own_text=True),
+    Real("granite-3", OLLAMA, "granite3.2:8b", options=TODAY, own_text=True),
+    Real("granite-3", LLAMA_CPP, "ibm-granite-granite-3.3-2B-Instruct", options=TODAY, own_text=True),
+    Real("granite-4", LLAMA_CPP, "ibm-granite-granite-4.0"),
+    Real("granite-4.1", OLLAMA, "granite4:latest"),
+    Real("smollm2", OLLAMA, "smollm2:135m"),
+    Real("lfm2", "trl", "lfm2_v2", "<|startoftext|>"),
+    Real("lfm2.5", "trl", "lfm2_2_5_v2", "<|startoftext|>"),
+    Real("nemotron-nano-2", LLAMA_CPP, "NVIDIA-Nemotron-Nano-v2"),
+    Real("olmo-2", OLLAMA, "olmo2:7b", "<|endoftext|>", "<|endoftext|>"),
+    Real("exaone-3.5", OLLAMA, "exaone3.5:7.8b"),
+    Real("exaone-deep", OLLAMA, "exaone-deep:2.4b"),
+    Real("exaone-4", AXOLOTL, "exaone4"),
+]
+# FastChat's own code, which is where Vicuna's format comes from; it has always had a system text.
+FASTCHAT = [Real("vicuna", "fschat", "vicuna_v1.1"), Real("baichuan2", "fschat", "baichuan2-chat")]
+REAL = WITHOUT_SYSTEM_ROLE + WITH_SYSTEM_ROLE
+WITH_DEFAULT_SYSTEM = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system and not real.own_text]
+NO_SYSTEM = [real for real in REAL if not FAMILIES[real.family].system and not real.own_text]
+WITH_TOOLS = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].tool_join is not None]
+LFM2 = [real for real in WITH_SYSTEM_ROLE if real.family.startswith("lfm2")]
+RESULTS = ("qwen3-coder", "qwen3.5", "qwen3.6", "glm-4.5", "glm-4.7", "seed-oss", "minimax-m2", "lfm2", "lfm2.5")
+
+
+def each(reals: list[Real]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("real", reals, ids=lambda real: f"{real.family}={real.template}")
+
+
+PAIRS = [["What is 1 + 1?", "2."], ["And 2 + 2?", "4, I think.\n\nYes."], ["你好，世界", "您好！"]]
+SPACED_PAIRS = [["  What?\n", "\n That. \n\n"], ["\tAnd\n\nthen?  ", " \u3000Nothing \n"]]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f'Say the {name}, "天气" <now> & here',
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+    for name in ("weather", "time")
+]
+
+
+def flat_and_messages(prompter: ChatPrompter, *given: Any, model: str, **more: Any) -> tuple[str, list[dict[str, Any]]]:
+    flat = prompter.generate_prompt(*given, model=model, **more)
+    form: Any = prompter.generate_prompt(*given, model=model, return_dict=True, **more)
+    return flat, [_for_template(message) for message in form["messages"]]
+
+
+def _for_template(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as templates want it: arguments are a dict, content is a text."""
+    message["content"] = message["content"] or ""
+    for call in message.get("tool_calls", ()):
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return message
+
+
+def call(name: str, city: str, id: str) -> dict[str, Any]:  # noqa: A002 - OpenAI's name
+    arguments = json.dumps({"city": city}, ensure_ascii=False)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+@each(WITH_SYSTEM_ROLE)
+@pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
+@pytest.mark.parametrize("said", ["Why?", "  为什么？\n"])
+def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any, said: str) -> None:
+    prompter = ChatPrompter("Answer in {language}.\n", system="\nYou are a poet. ")
+    said, history = real.given(said, history)
+    given = {"language": "中文", "input": said}
+    flat, messages = flat_and_messages(prompter, given, history, model=real.family)
+    assert [message["role"] for message in messages][:1] == ["system"]
+    assert flat == real.render(messages)
+
+
+@each(NO_SYSTEM)
+@pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
+def test_a_chat_without_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system=""), *real.given(" Why? ", history), model=real.family)
+    assert messages[0]["role"] == "user"
+    assert flat == real.render(messages)
+
+
+@each(WITH_DEFAULT_SYSTEM)
+def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(), "Why?", PAIRS, model=real.family)
+    assert flat == real.render(messages) == real.render(messages[1:])
+
+
+@each(REAL)
+@settings(max_examples=20, deadline=None)
+@given(
+    texts=st.lists(st.text(st.sampled_from("ab \n\t\u3000。<|>{}[]/'\"\\"), min_size=1), min_size=3, max_size=7),
+    words=st.text(st.sampled_from("ab \n{}<>"), min_size=1).filter(str.strip),
+)
+def test_no_text_makes_a_difference(real: Real, texts: list[str], words: str) -> None:
+    *turns, said = texts[: len(texts) // 2 * 2 + 1] if len(texts) % 2 else texts[:-1]
+    # GLM drops the line before an answer that is blank.
+    said, history = real.given(said, [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)])
+    system = "" if real in NO_SYSTEM and real in WITHOUT_SYSTEM_ROLE else words
+    prompter = ChatPrompter(system=system).with_safety("off")
+    flat, messages = flat_and_messages(prompter, said, history, model=real.family)
+    assert flat == real.render(messages)
+
+
+@each(WITHOUT_SYSTEM_ROLE)
+@pytest.mark.parametrize("history", [None, PAIRS], ids=["plain", "multi-turn"])
+def test_a_family_without_system_role_reads_the_system_text_in_the_first_thing_said(real: Real, history: Any) -> None:
+    flat, messages = flat_and_messages(
+        ChatPrompter("Be {a}."), {"a": "kind", "input": "Hi"}, history, model=real.family
+    )
+    messages[1]["content"] = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+    assert flat == real.render(messages[1:])
+
+
+@each(WITH_TOOLS + LFM2)
+def test_tools_are_described_as_in_the_models_template(real: Real) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model=real.family)
+    assert flat == real.render(messages, tools=TOOLS)
+
+
+# QwQ's template puts two line breaks before tools that no system text stands before.
+@each([real for real in WITH_TOOLS + LFM2 if real in NO_SYSTEM and real.family != "qwq"])
+def test_tools_without_system_text_are_described_as_in_the_models_template(real: Real) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", PAIRS, TOOLS, model=real.family)
+    assert flat == real.render(messages, tools=TOOLS)
+
+
+@each(WITH_TOOLS)
+@pytest.mark.parametrize("text", [None, "Let me see."], ids=["call alone", "text and call"])
+@pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
+def test_calls_and_results_are_written_as_in_the_models_template(real: Real, text: str | None, said: Any) -> None:
+    history = [
+        {"role": "user", "content": "Weather and time in 北京?"},
+        {"role": "assistant", "content": text, "tool_calls": [call("weather", "北京", "a"), call("time", '"x"', "b")]},
+        {"role": "tool", "tool_call_id": "a", "content": '{"sky": "clear"}'},
+        {"role": "tool", "tool_call_id": "b", "content": "noon\n"},
+        {"role": "assistant", "content": "Clear, noon.", "tool_calls": [call("time", "Paris", "c")]},
+        {"role": "tool", "tool_call_id": "c", "content": "6"},
+    ]
+    if said:
+        history.append({"role": "assistant", "content": "Clear, noon; 6 in Paris."})
+    flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, TOOLS, model=real.family)
+    assert flat == real.render(messages, tools=TOOLS)
+
+
+@each([real for real in WITH_SYSTEM_ROLE if real.family in RESULTS])
+@pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
+def test_results_are_shown_as_in_the_models_template(real: Real, said: str | None) -> None:
+    """For families whose calls have a form of their own: what follows the calls."""
+    history = [
+        {"role": "user", "content": "Weather and time?"},
+        {"role": "assistant", "content": "Well.", "tool_calls": [call("weather", "x", "a"), call("time", "y", "b")]},
+        {"role": "tool", "tool_call_id": "a", "content": '{"sky": "clear"}'},
+        {"role": "tool", "tool_call_id": "b", "content": "noon"},
+    ]
+    if said:
+        history.append({"role": "assistant", "content": "Clear, noon."})
+    flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, model=real.family)
+    opening = FAMILIES[real.family].soe
+    assert flat.partition(opening)[2] == real.render(messages).partition(opening)[2]
+    assert "noon" in flat.partition(opening)[2]
+
+
+def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model="phi-4-mini")
+    messages[0]["tools"] = json.dumps(TOOLS, ensure_ascii=False)
+    assert flat == Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b").render(messages)
+
+
+@each([real for real in REAL if real.family in ("llama-3.1", "llama-3.2")])
+def test_llama_writes_a_call_as_its_template_does(real: Real) -> None:
+    history = [
+        {"role": "user", "content": "Time?"},
+        {"role": "assistant", "content": None, "tool_calls": [call("time", "巴黎", "a")]},
+    ]
+    flat, messages = flat_and_messages(ChatPrompter(system="Help."), "Well?", history, model=real.family)
+    assert flat == real.render(messages)
+
+
+@each(FASTCHAT)
+@pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
+def test_a_chat_is_what_the_code_that_defines_its_format_makes_of_it(real: Real, history: Any) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system=" Be kind. "), " Why? ", history, model=real.family)
+    assert flat == real.render(messages)
+    flat, messages = flat_and_messages(ChatPrompter(), "Why?", history, model=real.family)
+    if FAMILIES[real.family].system:
+        assert flat == real.render(messages) == real.render(messages[1:])
+
+
+def test_every_family_is_compared_with_a_real_template() -> None:
+    # Qwen2.5-Math's template is that of Qwen2.5 with another system text; no package at hand carries it.
+    math, qwen = FAMILIES["qwen2.5-math"], FAMILIES["qwen2.5"]
+    assert math.evolve(family=qwen.family, system=qwen.system) == qwen
+    assert {"qwen2.5-math", *(real.family for real in REAL + FASTCHAT)} == set(FAMILIES)
+
+
+@pytest.mark.parametrize(("family", "markers"), FAMILIES.items(), ids=FAMILIES)
+def test_a_family_is_found_by_its_own_name(family: str, markers: Markers) -> None:
+    assert markers.family == family
+    assert markers.exact
+    assert Markers.for_model(family) is Markers.for_model(f" {family.upper()} ") is markers
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5"),
+        ("Qwen2.5-7B-Instruct-GGUF", "qwen2.5"),
+        ("/models/qwen2.5-7b-instruct-q4_k_m.gguf", "qwen2.5"),
+        (r"C:\models\Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf", "qwen2.5"),
+        ("~/.cache/huggingface/hub/models--Qwen--Qwen2.5-7B-Instruct/", "qwen2.5"),
+        ("qwen2_5-14b-instruct", "qwen2.5"),
+        ("qwen2.5:7b", "qwen2.5"),
+        ("Qwen2.5-Coder-32B-Instruct", "qwen2.5"),
+        ("Qwen2.5-Math-7B-Instruct", "qwen2.5-math"),
+        ("Qwen2.5-VL-7B-Instruct", "qwen2.5-vl"),
+        ("Qwen2-VL-7B-Instruct", "qwen2.5-vl"),
+        ("Qwen2-7B-Instruct", "qwen2"),
+        ("Qwen/Qwen3-8B", "qwen3"),
+        ("qwen3:0.6b", "qwen3"),
+        ("Qwen3-30B-A3B-Instruct-2507", "qwen3-instruct-2507"),
+        ("Qwen3-30B-A3B-Thinking-2507-FP8", "qwen3-thinking-2507"),
+        ("Qwen3-VL-8B-Instruct", "qwen3-instruct-2507"),
+        ("Qwen3.5-0.8B", "qwen3.5-nothink"),
+        ("Qwen3.5-9B", "qwen3.5"),
+        ("Qwen3.6-27B", "qwen3.6"),
+        ("qwq-32b", "qwq"),
+        ("meta-llama/Llama-2-7b-chat-hf", "llama-2"),
+        ("Meta-Llama-3-8B-Instruct", "llama-3"),
+        ("llama3:8b", "llama-3"),
+        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "llama-3.1"),
+        ("meta-llama/Llama-3.2-1B", "llama-3.2"),
+        ("Llama-3.3-70B-Instruct", "llama-3.3"),
+        ("llama3.3", "llama-3.3"),
+        ("mistral-7b-instruct-v0.2", "mistral-v1"),
+        ("mistral-7b-instruct-v0.3", "mistral-v3"),
+        ("mistralai_Mistral-7B-Instruct-v0.3-Q4_K_M.gguf", "mistral-v3"),
+        ("mixtral-8x7b-instruct", "mistral-v1"),
+        ("Mistral-Nemo-Instruct-2407", "mistral-nemo"),
+        ("Mistral-Large-Instruct-2411", "mistral-v7"),
+        ("Mistral-Small-3.1-24B-Instruct-2503", "mistral-v7-tekken"),
+        ("google/gemma-2b-it", "gemma"),
+        ("gemma-2-9b-it", "gemma-2"),
+        ("google_gemma-3-27b-it-Q4_K_M.gguf", "gemma-3"),
+        ("gemma-3n-E4B-it", "gemma-3"),
+        ("gemma-4-E2B-it", "gemma-4"),
+        ("Phi-3-mini-4k-instruct", "phi-3"),
+        ("Phi-3.5-mini-instruct", "phi-3.5"),
+        ("microsoft/phi-4", "phi-4"),
+        ("Phi-4-mini-instruct", "phi-4-mini"),
+        ("deepseek-r1-distill-qwen-7b", "deepseek-r1-distill"),
+        ("DeepSeek-R1-Distill-Llama-70B", "deepseek-r1-distill"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-r1"),
+        ("DeepSeek-R1-0528-Qwen3-8B", "deepseek-v3"),
+        ("DeepSeek-V3-0324", "deepseek-v3"),
+        ("DeepSeek-V3.1", "deepseek-v3.1"),
+        ("DeepSeek-V2-Lite-Chat", "deepseek-v2"),
+        ("internlm2_5-7b-chat", "internlm2"),
+        ("internlm2-chat-7b", "internlm2"),
+        ("internlm3-8b-instruct", "internlm3"),
+        ("THUDM/glm-4-9b-chat", "glm-4"),
+        ("GLM-4.5-Air", "glm-4.5"),
+        ("chatglm3-6b", "chatglm3"),
+        ("Baichuan2-13B-Chat", "baichuan2"),
+        ("Yi-34B-Chat", "yi"),
+        ("Yi-1.5-9B-Chat", "yi-1.5"),
+        ("c4ai-command-r-plus", "command-r"),
+        ("granite-3.1-8b-instruct", "granite-3"),
+        ("SmolLM2-1.7B-Instruct", "smollm2"),
+        ("vicuna-7b-v1.5", "vicuna"),
+        ("zephyr-7b-beta", "zephyr"),
+        ("LFM2-1.2B", "lfm2"),
+        ("LFM2.5-230M", "lfm2.5"),
+        ("OpenHermes-2.5-Mistral-7B", "chatml"),
+        ("Qwen1.5-7B-Chat", "qwen1.5"),
+        ("Qwen3-Coder-30B-A3B-Instruct", "qwen3-coder"),
+        ("qwen3-coder:480b", "qwen3-coder"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4"),
+        ("llama4:latest", "llama-4"),
+        ("nvidia/Llama-3.1-Nemotron-70B-Instruct-HF", "llama-3.1-nemotron"),
+        ("Llama-3.2-11B-Vision-Instruct", "llama-3.2-vision"),
+        ("llama3.2-vision:11b", "llama-3.2-vision"),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "hermes-3"),
+        ("Nous-Hermes-2-Mixtral-8x7B-DPO", "hermes-2"),
+        ("allenai/Llama-3.1-Tulu-3-8B", "tulu-3"),
+        ("Mistral-Small-3.2-24B-Instruct-2506", "mistral-v7-tekken"),
+        ("mistralai/Devstral-Small-2505", "mistral-v7-tekken"),
+        ("Ministral-3-14B-Reasoning-2512", "mistral-v7-tekken"),
+        ("google/gemma-4-31B-it", "gemma-4-31b"),
+        ("gemma-4-26B-A4B-it", "gemma-4-31b"),
+        ("DeepSeek-V2-Chat-0628", "deepseek-v2-0628"),
+        ("GLM-4-32B-0414", "glm-4"),
+        ("zai-org/GLM-4.6", "glm-4.5"),
+        ("GLM-4.7-Flash", "glm-4.7"),
+        ("GLM-5", "glm-4.7"),
+        ("Yi-Coder-9B-Chat", "yi"),
+        ("aya-expanse-8b", "command-r"),
+        ("ibm-granite/granite-3.3-8b-instruct", "granite-3"),
+        ("granite-4.0-h-tiny", "granite-4"),
+        ("granite-4.1-8b", "granite-4.1"),
+        ("TinyLlama-1.1B-Chat-v1.0", "zephyr"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2"),
+        ("Kimi-K2-Thinking", "kimi-k2-thinking"),
+        ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed-oss"),
+        ("MiniMaxAI/MiniMax-M2", "minimax-m2"),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nemotron-nano-2"),
+        ("allenai/OLMo-2-1124-7B-Instruct", "olmo-2"),
+        ("LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct", "exaone-3.5"),
+        ("EXAONE-Deep-2.4B", "exaone-deep"),
+        ("EXAONE-4.0-32B", "exaone-4"),
+    ],
+)
+def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, family: str) -> None:
+    assert Markers.for_model(name).family == family
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "qwen25-7b", "qwen2.7-7b", "Qwen3-Embedding-8B", "qwen", "Qwen3-Coder-Next", "qwen2.5-omni-7b",
+        "llama-31", "llama-3b", "llama-3.4-8b", "llama-30b", "llama-40b", "Llama-3_3-Nemotron-Super-49B-v1",
+        "Llama-3.1-Nemotron-Nano-8B-v1", "Llama-Guard-4-12B", "llama-4.1-scout",
+        "glm-45", "glm-4v-9b", "glm-4.8", "glm-5.1", "internlm-chat-7b", "internlm25", "internlm4", "gemma-5-9b",
+        "gemma-31b", "gemma4:latest", "mistral", "mistral-7b-instruct", "devstral-small-2512", "phi-2",
+        "phi-4-multimodal-instruct", "deepseek-v3.2", "deepseek-v30", "DeepSeek-Coder-V2-Instruct-0724", "yi-2-9b",
+        "granite4:latest", "granite-4.2-8b", "granite-3.2-vision", "Kimi-K2.5", "Kimi-K2-Base", "MiniMax-M2.5",
+        "Hermes-4-70B", "EXAONE-4.5-33B", "OLMo-3-7B", "my-qwen2.5-finetune", "Nous-Mixtral", "",
+    ],
+)  # fmt: skip
+def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
+    with pytest.raises(TemplateError, match="no model family is known"):
+        Markers.for_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gpt-oss-20b", "date of the day"),
+        ("openai/gpt-oss-120b", "channels"),
+        ("gpt-oss:20b", "channels"),
+        ("unsloth/SmolLM3-3B-GGUF", "date of the day"),
+        ("Qwen3.8-27B", "how hard to think"),
+        ("CohereForAI/c4ai-command-r7b-12-2024", "preamble|text of its own"),
+        ("command-a:111b", "text of its own"),
+        ("CohereLabs_tiny-aya-earth-Q4_K_M.gguf", "text of its own"),
+        ("microsoft/Phi-4-reasoning-plus", "system text of its own"),
+        ("Phi-4-mini-reasoning", "system text of its own"),
+        ("NVIDIA-Nemotron-3-Nano-30B-A3B", "white space"),
+        ("DeepSeek-V2.5-1210", "spaces"),
+    ],
+)
+def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(name: str, why: str) -> None:
+    with pytest.raises(TemplateError, match=why) as caught:
+        ChatPrompter().generate_prompt("Hi", model=name)
+    assert repr(name) in str(caught.value)
+    assert "ChatTemplate.load(" in str(caught.value)
+
+
+def test_the_templates_that_are_beyond_markers_are_so() -> None:
+    """What the messages say is seen in the models' own templates."""
+    said = [{"role": "user", "content": "Hi"}]
+    system = [{"role": "system", "content": "Be."}, *said]
+    for first in ("gptoss", "qwen3_8", "cohere2"):
+        real = Real("", "trl", first, options=TODAY)
+        assert not real.render(system).replace("Be.", "").startswith(real.render(said)[:-1])
+        assert len(real.render(system)) - len(real.render(said)) > len("Be.\n")
+    assert "the day's date" in Real("", "trl", "gptoss", options=TODAY).render(said)
+    assert "Be." not in Real("", OLLAMA, "phi4-reasoning:14b").render(system)
+    assert Real("", OLLAMA, "deepseek-v2.5:236b").render(system).startswith("  ")
+    answered = [*said, {"role": "assistant", "content": " A "}, *said]
+    assert "</think> A<|im_end|>" in Real("", "trl", "nemotron_3_nano").render(answered)
+
+
+def test_every_pattern_names_a_family_and_nearly_every_family_has_one() -> None:
+    named = {family for _, family in NAMES}
+    # These are asked for by the name of the family alone.
+    assert set(FAMILIES) - named == {"qwen3-nothink"}
+    assert named <= set(FAMILIES)
+
+
+def test_an_unknown_model_is_told_what_is_near_and_how_to_go_on() -> None:
+    with pytest.raises(TemplateError) as caught:
+        Markers.for_model("Qwen/Qwen25-7B-Instruct")
+    message = str(caught.value)
+    for part in ("'Qwen/Qwen25-7B-Instruct'", "did you mean 'qwen2.5'", "lazyprompt families", "with_markers(Markers("):
+        assert part in message
+    with pytest.raises(TemplateError, match="did you mean 'internlm"):
+        ChatPrompter().generate_prompt("Hi", model="internlm4-8b")
+
+
+@pytest.mark.parametrize("name", [None, 3, ["qwen2.5"], b"qwen2.5"])
+def test_the_name_of_a_model_is_text(name: Any) -> None:
+    with pytest.raises(TemplateError, match=type(name).__name__):
+        Markers.for_model(name)
+
+
+@pytest.mark.parametrize(
+    ("family", "turns", "others"),
+    [
+        ("llama-2", {"<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, set()),
+        ("deepseek-r1", {BEGIN, END, "<｜User｜>", "<｜Assistant｜>"}, {"<think>"}),
+        ("gemma-2", {"<bos>", "<start_of_turn>", "<end_of_turn>"}, set()),
+        ("vicuna", {"USER:", "ASSISTANT:", "</s>"}, set()),
+        ("baichuan2", {"<reserved_106>", "<reserved_107>"}, set()),
+        (
+            "qwen2.5",
+            {"<|im_start|>", "<|im_end|>", "<tool_response>", "</tool_response>"},
+            {"<tool_call>", "</tool_call>", "<tools>", "</tools>"},
+        ),
+        ("phi-4-mini", {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, {"<|tool|>", "<|/tool|>"}),
+    ],
+)
+def test_the_control_sequences_of_a_family(family: str, turns: set[str], others: set[str]) -> None:
+    assert FAMILIES[family].turn_sequences == turns
+    unseen = {*tokens_of_calls(family), *tokens_of_tokenizer(family)}
+    assert FAMILIES[family].control_sequences == turns | others | unseen
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None:
+    # The markers of most families show no calls, so a value could bring them along.
+    controls = controls_of(FAMILIES[family])
+    form = form_of(family)[0]
+    marks = {
+        mark for calls in form.calls for mark in (calls.start, calls.end, calls.separator, calls.own_id, calls.quote)
+    }
+    marks |= {*(form.thought or ()), *form.stop}
+    # Words and fences are no tokens.
+    tokens = {mark.split("\n")[0].strip() for mark in marks if mark.startswith(("<", "["))}
+    assert not {mark for mark in tokens if controls.clean(mark) and not mark.endswith("=")}
+
+
+@pytest.mark.parametrize(
+    ("family", "token"),
+    [
+        *(("gemma-3", token) for token in ("<eos>", "<pad>", "<unused7>", "<start_of_image>")),
+        *(("exaone-4", "[|assistant|]"), ("exaone-4", "[|tool|]"), ("granite-3", "<fim_prefix>"), ("kimi-k2", "[EOS]")),
+        *(("mistral-v7-tekken", token) for token in ("[MODEL_SETTINGS]", "[/MODEL_SETTINGS]", "[TRANSCRIBE]")),
+        *(("mistral-nemo", f"[STREAMING_{name}]") for name in ("PAD", "WORD")),
+        *(("mistral-v3", f"[{name}_AUDIO_TEXT]") for name in ("NEXT", "REPEAT")),
+        *(("deepseek-v2", "<pad>"), ("gemma-4", "<audio|>"), ("gemma-2", "<2mass>"), ("llama-2", "<FILL_ME>")),
+        *(("internlm2", "[UNUSED_TOKEN_146]"), ("yi-1.5", "<fim_middle>")),
+        *(("baichuan2", "</s>"), ("vicuna", "<s>"), ("nemotron-nano-2", "<SPECIAL_999>"), ("command-r", "<PAD>")),
+    ],
+)
+def test_a_token_of_the_tokenizer_is_no_text(family: str, token: str) -> None:
+    # Only what the markers hold, and <|name|>, was looked for.
+    text = ChatPrompter("{a}", system="").generate_prompt({"a": f"x {token} y"}, model=family)
+    assert f"x {token[0]}\\{token[1:]} y" in text
+    if not token[-2].isdigit():  # numbered ones are reserved in many a vocabulary
+        assert f"x {token} y" in ChatPrompter("{a}", system="").generate_prompt({"a": f"x {token} y"}, model="chatml")
+
+
+@pytest.mark.parametrize("markers", FAMILIES.values(), ids=FAMILIES)
+def test_an_answer_may_think_in_every_family(markers: Markers) -> None:
+    assert not {"<think>", "</think>"} & markers.turn_sequences
+
+
+@pytest.mark.parametrize("markers", FAMILIES.values(), ids=FAMILIES)
+def test_no_word_of_prose_is_a_control_sequence(markers: Markers) -> None:
+    words = {sequence for sequence in markers.control_sequences if sequence[0].isalnum()}
+    assert words <= {"USER:", "ASSISTANT:", "User:", "Assistant:"}
+    assert not {"<function-name>", "<args-json-object>"} & markers.control_sequences
+    # But for the tokens of MiniMax, as ]<]vision pad[>[.
+    plain = {sequence for sequence in markers.control_sequences if not sequence.startswith("]<]")}
+    assert not any(" " in sequence or "\n" in sequence for sequence in plain)
+
+
+def test_the_sequences_of_all_families_hold_no_words() -> None:
+    assert {"[INST]", "<|im_end|>", "<｜User｜>", "<start_of_turn>", "<reserved_106>"} <= Markers.known_sequences()
+    assert not {sequence for sequence in Markers.known_sequences() if sequence[0].isalnum()}
+    assert "User: hi" in ChatPrompter().generate_prompt("User: hi")
+
+
+@pytest.mark.parametrize("trim", [True, "user", ("user", "human")])
+def test_trim_names_roles(trim: Any) -> None:
+    with pytest.raises(TemplateError, match="trim"):
+        Markers(trim=trim)
+
+
+def test_the_name_of_an_online_model_is_told_how_to_ask_for_its_form() -> None:
+    with pytest.raises(TemplateError, match="for 'gpt-4o'.*for an online model .*format=.openai.*--format openai"):
+        ChatPrompter("Help.").generate_prompt("Hi", model="gpt-4o")

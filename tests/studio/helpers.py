@@ -1,0 +1,139 @@
+"""The studio as a process of its own, and its page as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import yaml
+
+from support.paths import LIBRARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+PARAMS = ("--param", "judge=gpt-4o", "--param", "deployment=qwen-plus")
+_SECONDS = 30
+
+# What a person does to a control, without the time that it takes to find it on the screen.
+_SET = """([selector, value]) => {
+  const control = document.querySelector(selector);
+  if (control.type === "checkbox" || control.type === "radio") control.checked = value;
+  else control.value = value;
+  control.dispatchEvent(new Event("input", { bubbles: true }));
+  control.dispatchEvent(new Event("change", { bubbles: true }));
+}"""
+_IDLE = """() => document.querySelector("#seen").getAttribute("aria-busy") === "false" """
+
+
+@contextmanager
+def served(place: Path, *options: str) -> Iterator[str]:
+    """The studio over a directory or a file.
+
+    Args:
+        place: The directory or file.
+        options: Further options of the command.
+
+    Yields:
+        The address of its page.
+    """
+    command = [sys.executable, "-m", "lazyprompt", "studio", str(place), "--no-browser", "--port", "0", *options]
+    with TemporaryFile("w+") as said:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:  # noqa: S603 - ours
+            try:
+                assert process.stdout
+                yield process.stdout.readline().strip()
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(_SECONDS)
+        said.seek(0)
+        assert "Traceback" not in (told := said.read()), told
+
+
+def library(place: Path) -> Path:
+    """A copy of the example library."""
+    return Path(shutil.copytree(LIBRARY, place / "library"))
+
+
+def examples() -> dict[str, Any]:
+    """Inputs for each file of the library, by its path."""
+    made: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+    return made
+
+
+class Screen:
+    """The page of a studio.
+
+    Args:
+        page: The browser's page.
+        address: Where the studio is.
+    """
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+
+    def open(self, path: str) -> None:
+        """Open a file, and wait until it is shown."""
+        self.page.goto(f"{self.address}#{quote(path, safe='')}")
+        self.page.locator("#where", has_text=path).wait_for()
+        self.idle()
+
+    def idle(self) -> None:
+        """Wait until all that was typed is shown."""
+        self.page.wait_for_function(_IDLE)
+
+    def checked(self) -> None:
+        """Wait until the findings are those of what is in the editor."""
+        self.page.locator("#findings[aria-busy=false]").wait_for(state="attached")
+
+    def says(self, what: str) -> None:
+        """Wait until the page says something, as that a file is saved."""
+        self.page.locator("#status", has_text=what).wait_for()
+
+    def set(self, selector: str, value: str) -> None:
+        """Give a control a value as a person does, and wait until what it makes is shown."""
+        self.page.evaluate(_SET, [selector, value])
+        self.idle()
+
+    def tick(self, selector: str, *, on: bool) -> None:
+        """Tick a box, or choose one of several."""
+        self.page.evaluate(_SET, [selector, on])
+        self.idle()
+
+    def give(self, name: str, value: object) -> None:
+        """Give an input a value."""
+        selector = f"#inputs [name={json.dumps(name, ensure_ascii=False)}]"
+        field = self.page.locator(selector).evaluate("node => node.closest('.field').className").split()[-1]
+        if field == "check":
+            self.tick(selector, on=bool(value))
+        else:
+            as_json = field in ("json", "choice") or not isinstance(value, str)
+            self.set(selector, json.dumps(value, ensure_ascii=False) if as_json else str(value))
+
+    def mode(self, name: str) -> None:
+        """Choose what to look at: ``look``, ``trim``, ``attack`` or ``diff``."""
+        self.tick(f"#modes [value={name}]", on=True)
+
+    def text(self, selector: str) -> str:
+        """All text of an element, to the byte."""
+        return str(self.page.evaluate("selector => document.querySelector(selector).textContent", selector))
+
+    @property
+    def made(self) -> str:
+        """What the page shows as made."""
+        return self.text("#made")
+
+    @property
+    def template(self) -> str:
+        return str(self.page.input_value("#template"))

@@ -1,0 +1,245 @@
+"""What the package keeps from one call to the next, found in its source, and how much of it at most.
+
+Three kinds are found: functions under ``lru_cache`` or ``cache``; dicts, lists and sets of a module that are empty when
+it is imported; and dicts and sets of an object that a method other than ``__init__`` puts something into.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from support.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PACKAGE = ROOT / "lazyprompt"
+_GROWS = frozenset({"setdefault", "append", "add", "update", "extend", "insert", "appendleft", "__setitem__"})
+_BY_KEY = frozenset({"dict", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary"})
+_EMPTY = _BY_KEY | {"list", "deque"}
+
+
+# What lives longer than a call, and why it does not grow.
+BOUNDS: dict[str, str] = {
+    "batch/asking.py:Asking._tasks": "the calls under way, as many as may be at once",
+    "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
+    "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
+    "messages/encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
+    "messages/encoding.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
+    "files/library/file_cache.py:FileCache._kept": (
+        "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
+    ),
+    "modules/_sending.py:Sender._loops": "the event loops that are open",
+    "modules/clients/_opened.py:Opened._loops": "the event loops that are open",
+    "modules/clients/_zai_lines.py:Lines._all": "the connections that are open",
+    "prompters/prompt_maker.py:PromptMaker._by_model": "the copies of a prompter for 32 models",
+    "templates/example_selection.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
+}
+
+# Objects of one call, one answer or one file, which go with it.
+ONE_CALL = frozenset(
+    {
+        "AnthropicCollector",
+        "ChatCollector",
+        "DashScopeCollector",
+        "GeminiCollector",
+        "Reader",
+        "Said",
+        "Trace",
+        "_Calls",
+        "_Candidate",
+        "_ChoiceCollector",
+        "_Including",
+        "_Looking",
+        "_Prompt",
+        "_Order",
+        "_Walk",
+        "_Work",
+    }
+)
+
+# Empty, and never changed.
+CONSTANTS = frozenset(
+    {
+        "modules/clients/_chat_stream.py:_NOTHING",
+        "chat_templates/bridge_chats.py:ANY_RESULT",
+        "tokens/openai.py:_NO_PARAMETERS",
+        "tokens/openai.py:_NO_ROLES",
+    }
+)
+
+
+class Kept(NamedTuple):
+    """Something that is kept.
+
+    Attributes:
+        place: Where, as ``safety/policy.py:Controls.of``.
+        kind: ``function``, ``module`` or ``object``.
+        bound: How many things it keeps at most; None where its source does not say.
+    """
+
+    place: str
+    kind: str
+    bound: int | None
+
+
+@lru_cache(maxsize=2)
+def kept(package: Path = PACKAGE) -> tuple[Kept, ...]:
+    """All that a package keeps, by place."""
+    found: list[Kept] = []
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        where = path.relative_to(package).as_posix()
+        found += [Kept(f"{where}:{name}", kind, bound) for name, kind, bound in _in_module(tree)]
+    return tuple(found)
+
+
+def lasting() -> list[Kept]:
+    """All that is kept longer than one call."""
+    return [
+        each
+        for each in kept()
+        if each.place not in CONSTANTS and not (each.kind == "object" and owner(each) in ONE_CALL)
+    ]
+
+
+def owner(each: Kept) -> str:
+    """The class whose objects keep something."""
+    return each.place.rpartition(":")[2].partition(".")[0]
+
+
+def table() -> str:
+    """The table of the documents: what is kept, and how much of it at most."""
+    lines = ["| kept by | at most |", "|---|---|"]
+    for each in lasting():
+        bound = BOUNDS.get(each.place, "") if each.bound is None else f"{each.bound:,}"
+        lines.append(f"| `{each.place}` | {bound} |")
+    return "\n".join(lines)
+
+
+def _in_module(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    numbers = {
+        target.id: node.value.value
+        for node in tree.body
+        for target, node in _named(node)
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
+    }
+    # What is made within a function goes with the call.
+    for node in chain(tree.body, *(made.body for made in classes)):
+        for name, bound in _functions(node, numbers):
+            yield name, "function", bound
+    for made in classes:
+        yield from ((f"{made.name}.{name}", "object", None) for name in sorted(_growing(made)))
+    for node in tree.body:
+        for target, assigned in _named(node):
+            if _is_empty(assigned.value, _EMPTY):
+                yield target.id, "module", None
+
+
+def _functions(node: ast.stmt, numbers: dict[str, int]) -> Iterator[tuple[str, int | None]]:
+    """The functions of a statement that remember, and how much: those that are decorated, or made so by hand."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for decorator in node.decorator_list:
+            if (bound := _remembers(decorator, numbers)) is not False:
+                yield node.name, _of_arguments(node, bound)
+    for target, assigned in _named(node):
+        called = assigned.value
+        if isinstance(called, ast.Call) and (bound := _remembers(called.func, numbers)) is not False:
+            yield target.id, bound
+
+
+def _named(node: ast.stmt) -> list[tuple[ast.Name, ast.Assign | ast.AnnAssign]]:
+    """The names that a statement assigns to."""
+    if isinstance(node, ast.Assign):
+        return [(target, node) for target in node.targets if isinstance(target, ast.Name)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [(node.target, node)]
+    return []
+
+
+def _remembers(decorator: ast.expr, numbers: dict[str, int]) -> int | bool | None:
+    """How much a decorator has a function keep: None where there is no bound; False where it keeps nothing."""
+    call = decorator if isinstance(decorator, ast.Call) else None
+    named = decorator if call is None else call.func
+    name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+    if name == "cache":
+        return None
+    if name != "lru_cache":
+        return False
+    given = [*call.args, *(word.value for word in call.keywords if word.arg == "maxsize")] if call else []
+    if not given:
+        return 128
+    if isinstance(given[0], ast.Constant):
+        value = given[0].value
+        return value if isinstance(value, int) else None
+    return numbers.get(getattr(given[0], "id", ""))
+
+
+def _of_arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, bound: int | None) -> int | None:
+    """A function without arguments keeps one thing, whatever its decorator says."""
+    given = function.args
+    if not (given.args or given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg):
+        return 1
+    return bound
+
+
+def _growing(made: ast.ClassDef) -> set[str]:
+    """The dicts and sets of an object, empty at first, that a method other than ``__init__`` puts something into."""
+    methods = [node for node in made.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    empty = {
+        target.attr
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_empty(node.value, _BY_KEY)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute)
+    }
+    empty |= {target.id for node in made.body for target, given in _named(node) if _is_field(given.value)}
+    return {
+        name
+        for method in methods
+        if method.name != "__init__"
+        for node in ast.walk(method)
+        if (name := _put_into(node)) in empty
+    }
+
+
+def _is_field(value: ast.expr | None) -> bool:
+    """Whether a value is ``field(default_factory=dict[...])`` or the like."""
+    return isinstance(value, ast.Call) and any(
+        word.arg == "default_factory" and _called(ast.Call(word.value, [], [])) in _BY_KEY for word in value.keywords
+    )
+
+
+def _put_into(node: ast.AST) -> str:
+    """The attribute that a node puts something into; ``""`` where it does not."""
+    target: ast.expr | None = None
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0].value
+    elif isinstance(node, ast.AugAssign):
+        target = node.target
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWS:
+        target = node.func.value
+    return target.attr if isinstance(target, ast.Attribute) else ""
+
+
+def _is_empty(value: ast.expr | None, kinds: frozenset[str]) -> bool:
+    """Whether a value is a container of some kinds with nothing in it."""
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    if isinstance(value, ast.List):
+        return "list" in kinds and not value.elts
+    # The argument of a defaultdict makes values, and is none.
+    return (
+        isinstance(value, ast.Call) and _called(value) in kinds and (not value.args or _called(value) == "defaultdict")
+    )
+
+
+def _called(call: ast.Call) -> str:
+    named = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    return named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")

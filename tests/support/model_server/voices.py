@@ -1,0 +1,320 @@
+"""The voices of all providers; here those of Anthropic, Gemini, Ollama and DashScope.
+
+Sources: the API references of the providers, and the types of their official clients.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from support.model_server.chat import COMPLETIONS, RESPONSES, SSE, chat_voice
+from support.model_server.errors import error_body
+from support.model_server.parts import Answer, Ask, Event, Json, Refusal, Voice, encoded, pieces, sse
+from support.providers.loopback import answer_of
+from support.providers.types import DASHSCOPE, OPENAI_CHAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SIGNATURE = "c2lnbmF0dXJl"  # base64, as the providers' are
+_ANTHROPIC_WHY = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+
+
+def _anthropic_blocks(answer: Answer) -> Iterator[Json]:
+    if answer.thinking:
+        yield {"type": "thinking", "thinking": answer.thinking, "signature": SIGNATURE}
+    if answer.text:
+        yield {"type": "text", "text": answer.text}
+    whole = len(answer.whole_calls())
+    for at, (ident, name, arguments) in enumerate(answer.calls):
+        yield {"type": "tool_use", "id": ident, "name": name, "input": arguments if at < whole else {}}
+
+
+def _anthropic_whole(answer: Answer, ask: Ask) -> Json:
+    usage = {
+        "input_tokens": answer.prompt_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": answer.completion_tokens,
+    }
+    why = _ANTHROPIC_WHY.get(answer.why, "refusal")
+    blocks = list(_anthropic_blocks(answer))
+    return {**answer_of("anthropic"), "model": ask.model, "content": blocks, "stop_reason": why, "usage": usage}
+
+
+def _anthropic_deltas(block: Json, arguments: str) -> Iterator[Json]:
+    if block["type"] == "thinking":
+        yield from ({"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"]))
+        yield {"type": "signature_delta", "signature": block["signature"]}
+    elif block["type"] == "text":
+        yield from ({"type": "text_delta", "text": piece} for piece in pieces(block["text"]))
+    else:
+        yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(arguments)))
+
+
+def _anthropic_events(answer: Answer, ask: Ask) -> Iterator[Json]:
+    whole = _anthropic_whole(answer, ask)
+    begun: Json = {"content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
+    yield {"type": "message_start", "message": {**whole, **begun}}
+    empty: Json = {"thinking": "", "signature": "", "text": "", "input": {}}
+    arguments = iter(answer.arguments())
+    for index, block in enumerate(whole["content"]):
+        start = {key: empty.get(key, value) for key, value in block.items()}
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        if index == 0:
+            yield {"type": "ping"}
+        written = next(arguments) if block["type"] == "tool_use" else ""
+        for delta in _anthropic_deltas(block, written):
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": answer.completion_tokens}}
+    yield {"type": "message_stop"}
+
+
+def _anthropic_stream(answer: Answer, ask: Ask) -> list[Event]:
+    ends = ("message_delta", "message_stop")
+    return [Event(data, data["type"], end=data["type"] in ends) for data in _anthropic_events(answer, ask)]
+
+
+_GEMINI_WHY = {"length": "MAX_TOKENS", "content_filter": "SAFETY", "refusal": "STOP", "tool_calls": "STOP"}
+
+
+def _gemini_usage(answer: Answer) -> Json:
+    prompt, completion = answer.prompt_tokens, answer.completion_tokens
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": completion, "totalTokenCount": prompt + completion}
+    return {"usageMetadata": counts, "modelVersion": "m", "responseId": "r"}
+
+
+def _gemini_parts(answer: Answer) -> list[Json]:
+    thoughts = [{"text": piece, "thought": True} for piece in pieces(answer.thinking)]
+    texts: list[Json] = [{"text": piece} for piece in pieces(answer.text)]
+    calls: list[Json] = [
+        {"functionCall": {"name": name, "args": arguments, **({"id": ident} if ident else {})}}
+        for ident, name, arguments in answer.whole_calls()
+    ]
+    if thoughts and calls:
+        calls[0]["thoughtSignature"] = SIGNATURE
+    return [*thoughts, *texts, *calls]
+
+
+def _gemini_end(answer: Answer) -> str:
+    """Why an answer ended; a call that is no call has a reason of its own."""
+    return "MALFORMED_FUNCTION_CALL" if answer.half else _GEMINI_WHY.get(answer.why, "STOP")
+
+
+def _gemini_blocked(answer: Answer) -> Json | None:
+    """What is said in place of candidates where the prompt itself was blocked."""
+    if answer.finish == "content_filter" and not answer.text:
+        return {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, **_gemini_usage(answer)}
+    return None
+
+
+def _gemini_whole(answer: Answer, _: Ask) -> Json:
+    parts: list[Json] = []
+    for part in _gemini_parts(answer):  # pieces of one text are one part
+        more = parts and "text" in part and part.keys() == parts[-1].keys()
+        parts.append({**part, "text": parts.pop()["text"] + part["text"]} if more else part)
+    content = {"content": {"role": "model", "parts": parts}} if parts else {}
+    candidate = {**content, "finishReason": _gemini_end(answer), "index": 0}
+    return _gemini_blocked(answer) or {"candidates": [candidate], **_gemini_usage(answer)}
+
+
+def _gemini_stream(answer: Answer, _: Ask) -> list[Event]:
+    if blocked := _gemini_blocked(answer):
+        return [Event(blocked, end=True)]
+    usage = _gemini_usage(answer)
+    said = [{"content": {"role": "model", "parts": [part]}, "index": 0} for part in _gemini_parts(answer)]
+    last = {"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": _gemini_end(answer), "index": 0}
+    events = [Event({"candidates": [candidate], **usage}) for candidate in said]
+    return [*events, Event({"candidates": [last], **usage}, end=True)]
+
+
+_NANOSECONDS = {"total_duration": 9, "load_duration": 1, "prompt_eval_duration": 4, "eval_duration": 4}
+
+
+def _ollama_head(ask: Ask) -> Json:
+    return {"model": ask.model, "created_at": "2026-01-01T00:00:00.123456789Z"}
+
+
+def _ollama_end(answer: Answer) -> Json:
+    counts = {"prompt_eval_count": answer.prompt_tokens, "eval_count": answer.completion_tokens}
+    why = "length" if answer.why == "length" else "stop"
+    return {"done": True, "done_reason": why, **_NANOSECONDS, **counts}
+
+
+def _ollama_calls(answer: Answer) -> list[Json]:
+    return [
+        {**({"id": ident} if ident else {}), "function": {"index": at, "name": name, "arguments": arguments}}
+        for at, (ident, name, arguments) in enumerate(answer.whole_calls())
+    ]
+
+
+def _chat_message(content: str, **more: object) -> Json:
+    return {"message": {"role": "assistant", "content": content, **more}}
+
+
+def _generated(content: str, **more: object) -> Json:
+    return {"response": content, **more}
+
+
+def _ollama_whole(answer: Answer, ask: Ask, *, generate: bool = False) -> Json:
+    more: Json = {"thinking": answer.thinking} if answer.thinking else {}
+    if generate:
+        said = _generated(answer.text, **more)
+    else:
+        calls = _ollama_calls(answer)
+        said = _chat_message(answer.text, **more, **({"tool_calls": calls} if calls else {}))
+    return {**_ollama_head(ask), **said, **_ollama_end(answer)}
+
+
+def _ollama_stream(answer: Answer, ask: Ask, *, generate: bool = False) -> list[Event]:
+    message = _generated if generate else _chat_message
+    said = [message("", thinking=piece) for piece in pieces(answer.thinking)]
+    said += [message(piece) for piece in pieces(answer.text)]
+    if not generate:
+        said += [message("", tool_calls=[call]) for call in _ollama_calls(answer)]
+    head = _ollama_head(ask)
+    events = [Event({**head, **one, "done": False}) for one in said]
+    return [*events, Event({**head, **message(""), **_ollama_end(answer)}, end=True)]
+
+
+def _line(event: Event, _: int) -> bytes:
+    return encoded(event.data) + b"\n"
+
+
+def _dashscope_usage(answer: Answer) -> Json:
+    prompt, completion = answer.prompt_tokens, answer.completion_tokens
+    return {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _dashscope_body(answer: Answer, ask: Ask, message: Json, finish: str) -> Json:
+    """An answer in the form that was asked for: ``result_format`` is ``text`` where nothing is said."""
+    parameters: Mapping[str, object] = ask.body.get("parameters", {})
+    if isinstance(message["content"], str) and parameters.get("result_format") != "message":
+        output: Json = {"text": message["content"], "finish_reason": finish}
+    else:
+        output = {"choices": [{"finish_reason": finish, "message": message}]}
+    return {"output": output, "usage": _dashscope_usage(answer), "request_id": "r"}
+
+
+def _dashscope_calls(answer: Answer, arguments: list[str]) -> list[Json]:
+    return [
+        {"index": at, "id": ident, "type": "function", "function": {"name": name, "arguments": written}}
+        for at, ((ident, name, _), written) in enumerate(zip(answer.calls, arguments, strict=True))
+    ]
+
+
+def _dashscope_message(text: str, *, parts: bool, thinking: str = "", calls: list[Json] | None = None) -> Json:
+    content: object = ([{"text": text}] if text else []) if parts else text
+    more: Json = {"tool_calls": calls} if calls else {}
+    return {"role": "assistant", "content": content, "reasoning_content": thinking, **more}
+
+
+def _dashscope_whole(answer: Answer, ask: Ask, *, parts: bool) -> Json:
+    calls = _dashscope_calls(answer, answer.arguments())
+    message = _dashscope_message(answer.text, parts=parts, thinking=answer.thinking, calls=calls)
+    return _dashscope_body(answer, ask, message, answer.why)
+
+
+def _dashscope_pieces(answer: Answer, *, parts: bool) -> Iterator[Json]:
+    for piece in pieces(answer.thinking):
+        yield _dashscope_message("", parts=parts, thinking=piece)
+    for piece in pieces(answer.text):
+        yield _dashscope_message(piece, parts=parts)
+    for call, arguments in zip(_dashscope_calls(answer, answer.arguments()), answer.arguments(), strict=True):
+        function = {"name": call["function"]["name"], "arguments": ""}
+        yield _dashscope_message("", parts=parts, calls=[{**call, "function": function}])
+        for piece in pieces(arguments):
+            rest = {**call, "id": "", "function": {"arguments": piece}}
+            yield _dashscope_message("", parts=parts, calls=[rest])
+
+
+def _dashscope_grown(before: Json, new: Json) -> Json:
+    """All that was said so far: what DashScope streams unless ``incremental_output`` is asked for."""
+    calls = [*before.get("tool_calls", ())]
+    for call in new.get("tool_calls", ()):
+        if call["index"] == len(calls):
+            calls.append(call)
+        else:
+            function = calls[-1]["function"]
+            arguments = function["arguments"] + call["function"]["arguments"]
+            calls[-1] = {**calls[-1], "function": {**function, "arguments": arguments}}
+    text = "".join(map(_dashscope_text, (before, new)))
+    thinking = before["reasoning_content"] + new["reasoning_content"]
+    return _dashscope_message(text, parts=isinstance(new["content"], list), thinking=thinking, calls=calls)
+
+
+def _dashscope_text(message: Json) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def _dashscope_stream(answer: Answer, ask: Ask, *, parts: bool) -> list[Event]:
+    said = [*_dashscope_pieces(answer, parts=parts), _dashscope_message("", parts=parts)]
+    if not ask.body.get("parameters", {}).get("incremental_output"):
+        said = list(accumulate(said, _dashscope_grown))
+    whys = ["null"] * (len(said) - 1) + [answer.why]  # the word, as the server writes it
+    bodies = [_dashscope_body(answer, ask, message, why) for message, why in zip(said, whys, strict=True)]
+    return [Event(body, "result", end=at == len(bodies) - 1) for at, body in enumerate(bodies)]
+
+
+def _dashscope_sse(event: Event, at: int) -> bytes:
+    status = event.data.get("status", 500) if event.name == "error" else 200
+    return b"id:%d\nevent:%b\n:HTTP_STATUS/%d\ndata:%b\n\n" % (at, event.name.encode(), status, encoded(event.data))
+
+
+def _trouble(provider: str, name: str, status: int, message: str) -> Event:
+    return Event(error_body(provider, status, message), name)
+
+
+def _ollama_voice(provider: str) -> Voice:
+    generate = provider == "ollama-generate"
+    message = _generated("") if generate else _chat_message("")
+    return Voice(
+        partial(_ollama_whole, generate=generate),
+        partial(_ollama_stream, generate=generate),
+        _line,
+        "application/x-ndjson",
+        (("", Event({"model": "m", "created_at": "2026-01-01T00:00:00Z", **message, "done": False, "x_news": 1})),),
+        partial(_trouble, provider, ""),
+    )
+
+
+def _dashscope_voice(provider: str) -> Voice:
+    parts = provider == "dashscope-multimodal"
+    return Voice(
+        partial(_dashscope_whole, parts=parts),
+        partial(_dashscope_stream, parts=parts),
+        _dashscope_sse,
+        "text/event-stream;charset=UTF-8",
+        (),
+        partial(_trouble, provider, "error"),
+        Refusal(400, "Output data may contain inappropriate content.", {"code": "DataInspectionFailed"}),
+    )
+
+
+_DELTA = "content_block_delta"
+_ANTHROPIC_NEWS = (
+    ("message_start", Event({"type": "x_news", "x": 1}, "x_news")),
+    ("content_block_delta", Event({"type": _DELTA, "index": 0, "delta": {"type": "x_delta", "x": 1}}, _DELTA)),
+)
+_GEMINI_NEWS = (
+    ("", Event({"xNews": {"of": 1}})),
+    ("", Event({"candidates": [{"content": {"role": "model", "parts": [{"xPart": {}}]}, "index": 0}]})),
+)
+VOICES: dict[str, Voice] = {
+    **{one: chat_voice(one) for one in (*OPENAI_CHAT, "siliconflow", "zhipu", "mistral")},
+    "completions": COMPLETIONS,
+    "openai-responses": RESPONSES,
+    "anthropic": Voice(
+        _anthropic_whole, _anthropic_stream, sse, SSE, _ANTHROPIC_NEWS, partial(_trouble, "anthropic", "error")
+    ),
+    "gemini": Voice(
+        _gemini_whole, _gemini_stream, sse, "text/event-stream", _GEMINI_NEWS, partial(_trouble, "gemini", "")
+    ),
+    **{one: _ollama_voice(one) for one in ("ollama", "ollama-generate")},
+    **{one: _dashscope_voice(one) for one in DASHSCOPE},
+}

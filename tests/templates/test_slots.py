@@ -1,0 +1,252 @@
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import Msg
+from lazyprompt._base.json import JsonText
+from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.templates.slots import SlotTemplate, escape, value_text
+from support.paths import ROOT
+
+# Text that is full of what looks like slots.
+BRACED = st.lists(st.sampled_from(["{", "}", "{{", "}}", "a", "b1", "नाम", "{a}", "{{a}}", " ", "1", "²", "\n"])).map(
+    "".join
+)
+
+
+def filled(template: str, **values: str) -> str:
+    return "".join(SlotTemplate(template).fill(values))
+
+
+@pytest.mark.parametrize(
+    ("template", "slots"),
+    [
+        ("", ()),
+        ("no slot", ()),
+        ("{a}", ("a",)),
+        ("{a}{b}{a}", ("a", "b")),
+        ("{b} and {a}", ("b", "a")),
+        ("{_x1} {问题} {é}", ("_x1", "问题", "é")),
+        ("{नाम} {ชื่อ}", ("नाम", "ชื่อ")),
+        ("{{a}} {b}", ("b",)),
+        ("{{{a}}}", ()),
+        ("{{a} {b}}", ("a", "b")),
+        ("{class}", ("class",)),
+    ],
+)
+def test_slots_are_identifiers_in_braces_each_once_in_order(template: str, slots: tuple[str, ...]) -> None:
+    assert SlotTemplate(template).slots == slots
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Return JSON like {"a": 1, "b": {"c": []}}.',
+        r"\frac{a+1}{b^2} and x^{2} and \begin{align*}",
+        r"\d{3} [a-z]{2,5} ({0}) {} { } {a b} { a } {a.b} {a!r} {a:>10} {a-b} {1a}",
+        "{²} {①} {½}",
+        "{{x y}} {{1}} {{}} {{ a }}",
+        "{a\n}",
+        "}{ {{ }} {{{ }}}",
+        "function () { return {}; }",
+    ],
+)
+def test_any_other_brace_is_text(text: str) -> None:
+    template = SlotTemplate(text)
+    assert template.slots == ()
+    assert template.literals == (text,)
+    assert "".join(template.fill({})) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{a}}", "{a}"),
+        ("{{{a}}}", "{{a}}"),
+        ("{{{{a}}}}", "{{{a}}}"),
+        ("{{a} {a}}", "{V V}"),
+        ("{{a}}{a}{{a}}", "{a}V{a}"),
+        (r"\frac{{a}}{{b}}", r"\frac{a}{b}"),
+    ],
+)
+def test_doubled_braces_are_the_literal_name(template: str, expected: str) -> None:
+    assert filled(template, a="V") == expected
+
+
+@given(st.text() | BRACED)
+def test_escaped_text_is_a_template_of_just_that_text(text: str) -> None:
+    template = SlotTemplate(escape(text))
+    assert template.slots == ()
+    assert "".join(template.fill({})) == text
+
+
+@given(BRACED, st.text() | BRACED)
+def test_a_value_is_put_in_as_it_is_and_never_read_as_a_template(text: str, value: str) -> None:
+    template = SlotTemplate(text)
+    parts = template.fill(dict.fromkeys(template.slots, value))
+    assert tuple(parts[0::2]) == template.literals
+    assert set(parts[1::2]) <= {value}
+    assert len(parts) == 2 * len(template.literals) - 1
+
+
+def test_filling_is_one_pass() -> None:
+    assert filled("{a} {b}", a="{b}", b="{a}") == "{b} {a}"
+    assert filled("{a}", a="{{a}}") == "{{a}}"
+    assert filled("{a}b}", a="{") == "{b}"
+
+
+def test_values_are_the_odd_parts() -> None:
+    template = SlotTemplate("Say {a} to {b}, {a}!", own="user")
+    parts = template.fill({"a": "hi", "b": "Bob", "unused": "x"})
+    assert list(parts) == ["Say ", "hi", " to ", "Bob", ", ", "hi", "!"]
+    assert template.origins(parts) == ("user", "a", "user", "b", "user", "a", "user")
+    assert list(SlotTemplate("{a}").fill({"a": "x"})) == ["", "x", ""]
+    assert SlotTemplate("{a}").origins([]) == ("instruction", "a", "instruction")
+
+
+def test_each_filling_is_its_own() -> None:
+    template = SlotTemplate("{a}")
+    first: Any = template.fill({"a": "1"})
+    first[0] = "changed"
+    assert "".join(template.fill({"a": "2"})) == "2"
+
+
+@pytest.mark.parametrize("text", ["", "plain {{a}}", "{a}", "{a} {b}"])
+def test_a_template_can_be_pickled_and_copied(text: str) -> None:
+    template = SlotTemplate(text, "user")
+    values = {"a": "x", "b": "y"}
+    for twin in (pickle.loads(pickle.dumps(template)), copy.deepcopy(template)):  # noqa: S301 - our own bytes
+        parts = twin.fill(values)
+        assert list(parts) == list(template.fill(values))
+        assert twin.origins(parts) == template.origins(parts)
+        assert (twin.text, twin.slots, twin.literals) == (template.text, template.slots, template.literals)
+    assert not hasattr(template, "__dict__")
+
+
+@pytest.mark.parametrize("text", [None, 5, b"{a}", ["{a}"]])
+def test_a_template_that_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(TemplateError, match=f"^a template is text, not a {type(text).__name__}$"):
+        SlotTemplate(text)
+
+
+def test_a_template_with_half_of_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(TemplateError, match=r"^the template has a lone surrogate \(\\udc00\) at index 4"):
+        SlotTemplate("{a} \udc00")
+
+
+def test_a_long_template_of_braces_is_read_in_linear_time() -> None:
+    assert SlotTemplate("{" * 200_000).slots == ()
+    assert SlotTemplate("{{a" * 100_000).slots == ()
+
+
+class Tone(StrEnum):
+    WARM = "warm"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("你好 {a}", "你好 {a}"),
+        (Tone.WARM, "warm"),
+        (5, "5"),
+        (-1.5, "-1.5"),
+        (True, "True"),
+        (None, "None"),
+        (float("nan"), "nan"),
+        (Decimal("1.10"), "1.10"),
+        (date(2024, 2, 29), "2024-02-29"),
+        (PurePosixPath("a/b"), "a/b"),
+    ],
+)
+def test_a_scalar_becomes_its_text(value: object, text: str) -> None:
+    written = value_text(value, "a")
+    assert (written, type(written)) == (text, str)
+    assert SlotTemplate.coerce(value, "a") == text
+
+
+@pytest.mark.parametrize("value", [{}, [], {"城": ["北京", None, 1.5, True]}, [{"a": {"b": []}}], (1, (2,))])
+def test_a_dict_or_list_becomes_json_and_is_marked_as_such(value: Any) -> None:
+    before = copy.deepcopy(value)
+    written = value_text(value, "a")
+    assert type(written) is JsonText
+    assert json.loads(written) == json.loads(json.dumps(value))
+    assert "\\u" not in written
+    assert value == before
+    assert type(SlotTemplate.coerce(value, "a")) is JsonText
+    assert type(SlotTemplate("{a}").fill({"a": written})[1]) is JsonText
+
+
+LOOP: list[object] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"x", "is bytes; decode it to text first"),
+        (bytearray(b"x"), "is bytearray; decode it"),
+        ({"a", "b"}, "is a set, whose order differs from process to process"),
+        (frozenset("ab"), "is a (frozen)?set, whose order"),
+        ("a\ud800", r"has a lone surrogate \(\\ud800\) at index 1"),
+        (["\ud800"], r"\[0\] has a lone surrogate"),
+        ({"\ud800": 1}, "has a lone surrogate"),
+        ({"k": [1, float("nan")]}, r"\.k\[1\] is nan, which JSON does not know"),
+        ([{1}], r"\[0\] is a set, which is no JSON value"),
+        ({1: 2}, " has the key 1 of type int"),
+        (LOOP, ".*holds itself"),
+        (10**5000, "is an integer of 16610 bits"),
+        ([10**5000], r"\[0\] is an integer of 16610 bits"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_value_that_cannot_become_text_is_refused_with_its_slot(value: object, said: str) -> None:
+    with pytest.raises(SlotError, match=f"^the value of slot 'a' ?{said}"):
+        value_text(value, "a")
+
+
+class Broken:
+    def __str__(self) -> str:
+        return "\ud800"
+
+
+def test_text_made_by_an_object_is_looked_at_too() -> None:
+    with pytest.raises(SlotError, match="lone surrogate"):
+        value_text(Broken(), "a")
+
+
+def test_the_same_template_gives_the_same_text_in_every_process() -> None:
+    script = (
+        "from lazyprompt.templates.slots import *\n"
+        "t = SlotTemplate('{b} {a} {c} {a}')\n"
+        "print(t.slots, ''.join(t.fill({'a': '{b}', 'b': value_text({'z': 1, 'a': 2}, 'b'), 'c': '{a}'})))"
+    )
+    printed = {
+        subprocess.run(  # noqa: S603 - our own script
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in "0123"
+    }
+    assert printed == {"""('b', 'a', 'c') {"z": 1, "a": 2} {b} {a} {b}\n"""}
+
+
+def test_a_message_given_as_a_value_is_told_where_messages_go() -> None:
+    # A newcomer who gave a picture as the input was told to give its text.
+    with pytest.raises(SlotError, match="is a Msg, which has no text of its own; it goes into the history"):
+        value_text(Msg("user", "hi", "user"), "input")
