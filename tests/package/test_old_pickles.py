@@ -33,7 +33,7 @@ from lazyprompt import (
     VideoBlock,
 )
 
-PICKLES: dict[str, str] = json.loads((Path(__file__).parent / "golden" / "old_pickles.json").read_text("utf-8"))
+PICKLES: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden" / "old_pickles.json").read_text("utf-8"))
 PDF, PICTURE = Base64Source("application/pdf", "JVBERg=="), URLSource("https://x.org/a.png")
 
 
