@@ -93,6 +93,9 @@ class Secret(_Unshown):
 def _echoes(value: str) -> Iterator[str]:
     """Yield patterns for a value, wrapped and escaped, and for its base64 in each alignment."""
     yield _WRAP.join(_forms(each) for each in value if not each.isspace())
+    if "%" in value:
+        # Its "%09" in percent, "%2509", is a wrapped line as well.
+        yield "".join(map(_forms, value))
     for shift in range(3):
         encoded = b64encode(bytes(shift) + value.encode()).decode().rstrip("=")
         # A character of base64 holds six bits: at the ends, those of a neighbour are among them.

@@ -48,7 +48,7 @@ class Given(NamedTuple):
         if isinstance(cast("object", items), Msg | str | dict):
             raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
         given = list(items)
-        if all(map(_is_plain, given)):
+        if _are_plain(given):
             messages = cast("list[Message]", given)
             return cls(given, messages, [*messages], None, [])
         if all(isinstance(item, Msg) or (isinstance(item, Mapping) and is_openai(cast("Any", item))) for item in given):
@@ -94,12 +94,15 @@ class Given(NamedTuple):
         return left
 
 
-def _is_plain(item: object) -> bool:
-    """Return True for a dict of role and text alone, as most are: it is sent as it is."""
-    if type(item) is not dict:
-        return False
-    form = cast("dict[str, Any]", item)
-    return len(form) == 2 and "role" in form and type(form.get("content")) is str  # noqa: PLR2004 - role and content
+def _are_plain(items: Iterable[object]) -> bool:
+    """Return True for dicts of role and text alone, as most are: they are sent as they are."""
+    for item in items:
+        if type(item) is not dict:
+            return False
+        form = cast("dict[str, Any]", item)
+        if len(form) != 2 or "role" not in form or type(form.get("content")) is not str:  # noqa: PLR2004 - role and content
+            return False
+    return True
 
 
 def _copied(message: object) -> object:
@@ -107,7 +110,7 @@ def _copied(message: object) -> object:
     if isinstance(message, Msg):
         return message
     form = cast("dict[str, Any]", message)
-    if _is_plain(form):
+    if _are_plain((form,)):
         return form.copy()
     try:
         return marshal.loads(marshal.dumps(form))  # noqa: S302 - bytes of our own making

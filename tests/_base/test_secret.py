@@ -77,6 +77,7 @@ AROUND = st.binary(max_size=5)
 
 @given(KEYS, AROUND, AROUND, st.integers(1, 76))
 @example('sk-"a/bc<d>&e', b"user:", b"", 8)
+@example("000000000%09", b"", b"", 76)
 def test_it_is_taken_out_of_texts_in_each_form_in_which_servers_quote(
     key: str, before: bytes, behind: bytes, width: int
 ) -> None:
