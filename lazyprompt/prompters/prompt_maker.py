@@ -301,7 +301,7 @@ class PromptMaker:
     def _read(self, given: object, history: PastLike) -> tuple[Sequence[str], Sequence[str], str | None, History]:
         """Return the parts of the instruction, the user's text, and the history."""
         past = self._past(history)
-        asked = past.question_before_results if past else None
+        asked = None if past is EMPTY_HISTORY else past.question_before_results
         return *self._instruction.parts(given, asked), past
 
     def _filled(self, given: object, history: PastLike) -> tuple[Filled, History]:
@@ -383,8 +383,9 @@ class PromptMaker:
         return said_now(text, past) if self._instruction.always_user_turn else text
 
     def _past(self, history: PastLike) -> History:
-        past = History.of(history) if self._history is EMPTY_HISTORY else self._history + History.of(history)
-        return past.without_empty_questions() if past else past
+        if history is None and self._history is EMPTY_HISTORY:
+            return EMPTY_HISTORY
+        return (self._history + History.of(history)).without_empty_questions()
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)

@@ -218,7 +218,8 @@ class Prompter(PromptMaker):
             return self._for_model(model, chat_template).generate_prompt(
                 input, history, tools, label, show=show, return_dict=return_dict, format=format
             )
-        if self._expands or self._has_functions or label is not None:
+        # Written out: a property would be a call, and one that is made for each prompt.
+        if self._expands or self._hooks or self._instruction.has_functions or label is not None:
             input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
         as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
         made: str | OpenAIPrompt | Payload
