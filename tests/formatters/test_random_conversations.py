@@ -15,7 +15,7 @@ from support.providers.judges import in_order
 from support.providers.types import strictly
 
 # So many through each formatter of a provider; ``--hypothesis-profile=deep`` has more.
-CONVERSATIONS = max(400, 10 * settings().max_examples)
+CONVERSATIONS = max(300, 10 * settings().max_examples)
 FORMATTERS = [
     pytest.param(kind, provider, id=f"{provider}-{kind.__name__}")
     for kind in (ChatFormatter, MultiAgentFormatter)
