@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
 _FOLDERS = ("text", "text.chat")
@@ -59,3 +59,18 @@ class MovedModules:
         new = _MOVED.get(module.__name__.removeprefix("lazyprompt."))
         if new is not None:
             sys.modules[module.__name__] = import_module(f"lazyprompt.{new}")
+
+
+def attributes_of(module: str) -> Callable[[str], object]:
+    """Return ``__getattr__`` for a folder that was a module: what a pickle looks for there is in one of its files now.
+
+    Args:
+        module: The file's name, within the package.
+    """
+
+    def attribute(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(import_module(f"lazyprompt.{module}"), name)
+
+    return attribute

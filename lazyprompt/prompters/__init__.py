@@ -1,10 +1,5 @@
 """Prompters: a call becomes a prompt, and the prompt flat text or messages. Read prompter.py first."""
 
-from importlib import import_module
+from lazyprompt._moved import attributes_of
 
-
-def __getattr__(name: str) -> object:
-    """Return what version 0.1 had here: ``prompters`` was a module, and pickles name it."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(import_module("lazyprompt.prompters.kinds"), name)
+__getattr__ = attributes_of("prompters.kinds")

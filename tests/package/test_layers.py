@@ -70,7 +70,7 @@ def goes_down(arrow: Arrow) -> bool:
     if source is None or source == target:
         return True
     if target is None:
-        return arrow.target in {"lazyprompt.errors", "lazyprompt._version"} or source == "cli"
+        return arrow.target in {"lazyprompt.errors", "lazyprompt._version", "lazyprompt._moved"} or source == "cli"
     return LAYERS[target] < LAYERS[source]
 
 
