@@ -196,6 +196,9 @@ def main() -> None:
         record({**recorded(), "templates": summary(rows)})
     if asked.check:
         late = [row.template for row in rows if row.misses(asked.slack)]
+        # Another program on the machine makes a row late; a row that is slow is late each time.
+        for _ in range(2):
+            late = [name for name in late if measured(name, templates()[name], tokenizer).misses(asked.slack)]
         if late:
             sys.exit(f"too slow: {late}")
 
