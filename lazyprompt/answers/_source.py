@@ -1,6 +1,6 @@
 """Text that is still being written, cut at markers.
 
-The readers of this room are written as if all the text were there. Each is a generator that pauses where it needs more,
+Its readers are written as if all the text were there. Each is a generator that pauses where it needs more,
 so the reading cannot depend on how the text was cut into chunks.
 """
 

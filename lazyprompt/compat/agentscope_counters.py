@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as Counter
+from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as TemplateTokenCounter
 from lazyprompt.errors import missing_extra
 from lazyprompt.formatters import counters
 from lazyprompt.tokens import counter as chars
@@ -120,4 +120,4 @@ class HuggingFaceTokenCounter(_Own):
 
     def __init__(self, pretrained_model_name_or_path: str, **anything: object) -> None:  # noqa: ARG002 - see the docstring
 
-        super().__init__(Counter(pretrained_model_name_or_path))
+        super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))

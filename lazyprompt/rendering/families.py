@@ -36,7 +36,7 @@ def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistan
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)
-    return _with({}, **{"sos": sos, "eos": after, "soh": soh, "eoh": after, "soa": soa, "eoa": after, **more})
+    return {"sos": sos, "eos": after, "soh": soh, "eoh": after, "soa": soa, "eoa": after, **more}
 
 
 _CHATML = _turns("<|im_start|>{role}\n{text}<|im_end|>\n", stop=("<|im_end|>",))
@@ -113,9 +113,12 @@ _GEMMA_4 = _turns(
 _PHI_3 = _turns("<|{role}|>\n{text}<|end|>\n", stop=("<|end|>",))
 
 # Each round of calls and of results has markers around the whole of it, and no turn of the assistant after it.
-_DEEPSEEK = _with(
-    {}, bos="<｜begin▁of▁sentence｜>", soh="<｜User｜>", soa="<｜Assistant｜>", eoa="<｜end▁of▁sentence｜>"
-)
+_DEEPSEEK = {
+    "bos": "<｜begin▁of▁sentence｜>",
+    "soh": "<｜User｜>",
+    "soa": "<｜Assistant｜>",
+    "eoa": "<｜end▁of▁sentence｜>",
+}
 # The model card of R1 advises against any system text.
 _DEEPSEEK_R1 = _with(_DEEPSEEK, generation="<｜Assistant｜><think>\n", system="")
 
@@ -140,17 +143,16 @@ _GLM_4_5 = _with(
 
 # All of Mistral's tools are out of reach: calls carry ids, and tools stand before the last user turn or behind the
 # system turn.
-_MISTRAL = _with(
-    {},
-    bos="<s>",
-    eos="\n\n",
-    soh="[INST] ",
-    eoh="[/INST]",
-    soa=" ",
-    eoa="</s>",
-    generation="",
-    system_place="last_user",
-)
+_MISTRAL = {
+    "bos": "<s>",
+    "eos": "\n\n",
+    "soh": "[INST] ",
+    "eoh": "[/INST]",
+    "soa": " ",
+    "eoa": "</s>",
+    "generation": "",
+    "system_place": "last_user",
+}
 
 # Tools are declared in a turn before the system text; calls carry ids.
 _KIMI_K2 = _turns(
@@ -244,19 +246,16 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "hermes-3": _with(_CHATML, bos="<|begin_of_text|>", system="You are a helpful assistant."),
     "tulu-3": _turns("<|{role}|>\n{text}\n", eoa="<|end_of_text|>\n"),
     # FastChat is where Vicuna's format is defined.
-    "vicuna": _with(
-        {},
-        eos=" ",
-        soh="USER: ",
-        eoh=" ",
-        soa="ASSISTANT: ",
-        eoa="</s>",
-        generation="ASSISTANT:",
-        system=(
-            "A chat between a curious user and an artificial intelligence assistant. "
-            "The assistant gives helpful, detailed, and polite answers to the user's questions."
-        ),
-    ),
+    "vicuna": {
+        "eos": " ",
+        "soh": "USER: ",
+        "eoh": " ",
+        "soa": "ASSISTANT: ",
+        "eoa": "</s>",
+        "generation": "ASSISTANT:",
+        "system": "A chat between a curious user and an artificial intelligence assistant. "
+        "The assistant gives helpful, detailed, and polite answers to the user's questions.",
+    },
     # Mistral, by the versions of its tokenizers: mistral-common says which model has which. The templates of v7-tekken
     # bring system texts, most with the date of the day in them, so there is none here.
     "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
@@ -306,7 +305,11 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         eoe="</tool_response>",
         result_join="</tool_response><tool_response>",
     ),
-    "baichuan2": _with({}, soh="<reserved_106>", soa="<reserved_107>", stop=("<reserved_106>",)),
+    "baichuan2": {
+        "soh": "<reserved_106>",
+        "soa": "<reserved_107>",
+        "stop": ("<reserved_106>",),
+    },
     "yi": _CHATML,
     "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text bare
     "kimi-k2": _KIMI_K2,

@@ -141,7 +141,7 @@ class Markers:
     @classmethod
     def families(cls) -> tuple[str, ...]:
         """The names of the known families."""
-        from lazyprompt.rendering.families import FAMILIES  # noqa: PLC0415 - as below
+        from lazyprompt.rendering.families import FAMILIES  # noqa: PLC0415 - many prompts name no model
 
         return tuple(FAMILIES)
 
@@ -198,7 +198,7 @@ def tokens_in(*markers: str) -> frozenset[str]:
 
 @lru_cache
 def _family(name: str) -> Markers:
-    from lazyprompt.rendering.families import FAMILIES, tokens_of_calls, tokens_of_tokenizer  # noqa: PLC0415 - many name no model
+    from lazyprompt.rendering.families import FAMILIES, tokens_of_calls, tokens_of_tokenizer  # noqa: PLC0415 - many prompts name none
 
     fields: dict[str, Any] = {**_FAMILY, **FAMILIES[name]}
     controls = (*fields.get("controls", ()), *tokens_of_calls(name), *tokens_of_tokenizer(name))
