@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 # Redirects that clients would follow.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
+# How many connections a client for threads opens, and keeps. httpcore closes idle connections as soon as there are more
+# than it keeps, one that it has just given to another thread too: that thread's call fails with a bad file descriptor.
+CONNECTIONS = 1_000
+
 _Event = TypeVar("_Event")
 _DEPTH = 8  # how deep an error may hold what a server said
 

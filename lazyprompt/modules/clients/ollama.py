@@ -30,7 +30,7 @@ from lazyprompt.modules.clients._said import (
     seconds,
     told,
 )
-from lazyprompt.modules.clients._wire import aunbroken, hiding, unbroken
+from lazyprompt.modules.clients._wire import CONNECTIONS, aunbroken, hiding, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
-_KEPT = 20
+# How many connections are opened and kept. An event loop keeps few: httpcore compares all of them with all
+# (_assign_requests_to_connections), and with 500 a loop stood still for seconds. None opens as many as are asked for.
+_LIMITS: dict[str, dict[str, int | None]] = {
+    "Client": {"max_connections": CONNECTIONS, "max_keepalive_connections": CONNECTIONS},
+    "AsyncClient": {"max_connections": None, "max_keepalive_connections": 20},
+}
 # What the common parameters are called among the options.
 _OPTIONS = {
     "temperature": "temperature",
@@ -139,9 +144,7 @@ class OllamaClient:
         own = self._settings.options
         settings = {
             "host": self._settings.base_url,
-            # None waits for another: who calls knows how many there may be. Few are kept, since httpcore compares all
-            # of them with all (_assign_requests_to_connections): with 500, an event loop stood still for seconds.
-            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT),
+            "limits": httpx.Limits(**_LIMITS[name]),
             "timeout": self._settings.timeout,
             "follow_redirects": False,
             **own,

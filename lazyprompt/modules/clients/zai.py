@@ -20,7 +20,7 @@ from lazyprompt.modules.clients._chat_faults import PageError, chat_fault, cut_i
 from lazyprompt.modules.clients._chat_stream import ChatCollector
 from lazyprompt.modules.clients._opened import Opened, key_of
 from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
-from lazyprompt.modules.clients._wire import aunbroken, unbroken
+from lazyprompt.modules.clients._wire import CONNECTIONS, aunbroken, unbroken
 from lazyprompt.modules.clients._zai_lines import Line, Lines
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ZaiClient:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        self._opened = Opened(lambda: self._made(settings.options), self._lines)
+        self._opened = Opened(self._for_threads, self._lines)
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of the client's ``create``, which has the common names.
@@ -158,6 +158,15 @@ class ZaiClient:
             except Exception:
                 events.response.close()  # for the line is kept
                 raise
+
+    def _for_threads(self) -> sdk.ZhipuAiClient:
+        """Make the client that all threads share."""
+        _sdk()
+        import httpx  # noqa: PLC0415 - the client's own
+
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        own = self._settings.options
+        return self._made(own if "http_client" in own else {**own, "http_client": httpx.Client(limits=limits)})
 
     def _made(self, options: Mapping[str, Any]) -> sdk.ZhipuAiClient:
         """The official client."""

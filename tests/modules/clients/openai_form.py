@@ -252,14 +252,12 @@ class Shared:
         provider: The provider whose server is asked.
         package: The official client.
         extra: The extra that installs it.
-        retries: How often a thread tries again when fifty share a client.
         most_sockets: How many sockets a client may open at most.
     """
 
     provider: ClassVar[str]
     package: ClassVar[str]
     extra: ClassVar[str]
-    retries: ClassVar[int] = 0
     most_sockets: ClassVar[float] = inf
 
     def client_for(self, server: ModelServer, **settings: Any) -> Client:
@@ -291,7 +289,7 @@ class Shared:
     def test_fifty_threads_share_a_client(self) -> None:
         with (
             ModelServer(echo, judges=False) as server,
-            closing(self.client_for(server, retries=self.retries)) as client,
+            closing(self.client_for(server)) as client,
             ThreadPoolExecutor(50) as pool,
         ):
             whole = list(pool.map(lambda n: self.content(client.send(ask(f"n {n}"))), range(100)))

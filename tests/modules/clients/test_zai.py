@@ -48,8 +48,6 @@ class TestOpenAIForm(Shared):
     provider = "zhipu"
     package = "zai"
     extra = "zai-sdk"
-    # The pool of httpcore may close a line that it has just given to another thread: then the client asks again.
-    retries = 2
     most_sockets = 2 * _zai_lines.LIMIT
 
     def client_for(self, server: ModelServer, **settings: Any) -> Client:
