@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-from typing import NoReturn, TypeVar
+from dataclasses import FrozenInstanceError, fields
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -17,6 +20,15 @@ def read_only(cls: _Class) -> _Class:
     setattr(cls, "__setattr__", _refuse_to_set)  # noqa: B010 - a type checker takes the plain form for a mistake
     setattr(cls, "__delattr__", _refuse_to_delete)  # noqa: B010 - as above
     return cls
+
+
+def setters(cls: type) -> tuple[Callable[[object, object], None], ...]:
+    """Return the functions that set the fields of a frozen dataclass with slots, in the order of the fields.
+
+    A constructor that is written out and calls them takes half the time of the one that ``dataclass`` makes. Messages
+    and blocks are made by the thousand.
+    """
+    return tuple(vars(cls)[each.name].__set__ for each in fields(cls))
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python gives it

@@ -30,8 +30,12 @@ class JsonText(str):
     __slots__ = ()
 
 
-def dump(value: Json) -> JsonText:
-    """A checked JSON value as text, Chinese and the like left readable.
+# json.dumps would make an encoder for each call, because these settings are not its defaults.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def to_json(value: Json) -> str:
+    """Write a checked JSON value, Chinese and the like left readable.
 
     Args:
         value: A value that :func:`checked` returned.
@@ -39,7 +43,12 @@ def dump(value: Json) -> JsonText:
     Returns:
         One line of JSON with the separators ``", "`` and ``": "``.
     """
-    return JsonText(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return _encode(value)
+
+
+def dump(value: Json) -> JsonText:
+    """Write a value as :func:`to_json` does, as text that is known to be JSON."""
+    return JsonText(to_json(value))
 
 
 def checked(value: object, where: str, error: type[LazyPromptError], depth: int = 0) -> Json:
@@ -84,9 +93,17 @@ def checked_object(value: Mapping[str, object], where: str, error: type[LazyProm
     """The same as :func:`checked` for a mapping, whose keys must be strings."""
     copy: JsonObject = {}
     for key, item in value.items():
-        if not isinstance(cast("object", key), str):
-            raise error(f"{where} has the key {key!r} of type {type(key).__name__}; keys of JSON objects are strings")
-        copy[well_formed(str.__str__(key), where, error)] = checked(item, f"{where}.{key}", error, depth + 1)
+        if type(key) is not str or not key.isascii():
+            if not isinstance(cast("object", key), str):
+                raise error(
+                    f"{where} has the key {key!r} of type {type(key).__name__}; keys of JSON objects are strings"
+                )
+            key = well_formed(str.__str__(key), where, error)  # noqa: PLW2901 - the same key, checked
+        # Most values are plain text or a constant, for which no place needs to be written.
+        if (type(item) is str and item.isascii()) or type(item) is bool or item is None:
+            copy[key] = item
+        else:
+            copy[key] = checked(item, f"{where}.{key}", error, depth + 1)
     return copy
 
 

@@ -54,12 +54,12 @@ class Given(NamedTuple):
         if all(isinstance(item, Msg) or (isinstance(item, Mapping) and is_openai(cast("Any", item))) for item in given):
             messages = cast("list[Message]", given)
             return cls(given, messages, as_sent(messages), None, [])
-        reads = read_history(given)
-        sources = [range(read.first, read.end) for read in reads]
+        read = read_history(given)
+        sources = [range(*span) for span in read.spans]
         groups: dict[int, Unit] = {}
         for at, source in enumerate(sources):
             groups[source.start] = (*groups.get(source.start, ()), at)
-        read_messages = cast("list[Message]", without_role_names(given, reads))
+        read_messages = cast("list[Message]", without_role_names(given, read))
         together = [unit for unit in groups.values() if len(unit) > 1]
         return cls(given, read_messages, as_sent(read_messages), sources, together)
 

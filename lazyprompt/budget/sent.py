@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._base.json import dump
+from lazyprompt._base.json import to_json
 from lazyprompt.messages.histories.openai import message_from_openai
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -128,7 +128,7 @@ def _whole(message: Msg, said: Iterable[Block]) -> JsonObject:
         {
             "id": fitted(block.id, IDS, ID_LENGTH),
             "type": "function",
-            "function": {"name": fitted(block.name, NAMES), "arguments": str(dump(block.arguments))},
+            "function": {"name": fitted(block.name, NAMES), "arguments": to_json(block.arguments)},
         }
         for block in said
         if isinstance(block, ToolUseBlock)

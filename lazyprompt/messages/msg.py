@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeV
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
-from lazyprompt._base.frozen import read_only
+from lazyprompt._base.frozen import read_only, setters
 from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
@@ -78,15 +78,23 @@ def _text(text: object, where: str, error: type[HistoryError | MediaError] = His
     well_formed(text, where, error)
 
 
-def _optional(block: _Block, *fields: str) -> None:
-    """Check the fields of a block that are text where they are given."""
-    for name in fields:
-        value = getattr(block, name)
-        if value is not None:
-            _text(value, f"the {name} of a {type(block).__name__}")
+def _check(block: str, **fields: object) -> None:
+    """Check that the fields of a block are text; those that are None are not given."""
+    for name, value in fields.items():
+        if value is not None and (type(value) is not str or not value.isascii()):
+            _text(value, f"the {name} of a {block}")
+
+
+def _check_type(block: str, given: str, kind: str) -> None:
+    """Check the type that is given for a block."""
+    if given != kind:
+        raise HistoryError(f"{block} has type {given!r}; its type is {kind!r}")
 
 
 Source: TypeAlias = URLSource | Base64Source
+
+# The input of a call without one. Every block has a copy of its input, so nothing changes this.
+_NO_INPUT: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +104,11 @@ class _Block:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        given = getattr(self, "type", self.kind)
-        if given != self.kind:
-            raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
+        _check_type(type(self).__name__, getattr(self, "type", self.kind), self.kind)
 
 
 @read_only
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class TextBlock(_Block):
     """Plain text.
 
@@ -114,13 +120,19 @@ class TextBlock(_Block):
 
     kind: ClassVar[str] = "text"
     text: str
-    type: Literal["text"] = "text"
-    signature: str | None = None
+    type: Literal["text"]
+    signature: str | None
 
-    def __post_init__(self) -> None:
-        super(TextBlock, self).__post_init__()
-        _text(self.text, "the text of a TextBlock")
-        _optional(self, "signature")
+    def __init__(self, text: str, type: Literal["text"] = "text", signature: str | None = None) -> None:  # noqa: A002 - the name of the documents
+        _text(text, "the text of a TextBlock")
+        _check_type("TextBlock", type, "text")
+        _check("TextBlock", signature=signature)
+        _set_text(self, text)
+        _set_text_type(self, type)
+        _set_text_signature(self, signature)
+
+
+_set_text, _set_text_type, _set_text_signature = setters(TextBlock)
 
 
 @read_only
@@ -149,11 +161,11 @@ class ThinkingBlock(_Block):
     def __post_init__(self) -> None:
         super(ThinkingBlock, self).__post_init__()
         _text(self.thinking, "the text of a ThinkingBlock")
-        _optional(self, "signature", "redacted", "id", "provider")
+        _check("ThinkingBlock", signature=self.signature, redacted=self.redacted, id=self.id, provider=self.provider)
 
 
 @read_only
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ToolUseBlock(_Block):
     """A call of a tool, as the model asked for it.
 
@@ -173,19 +185,33 @@ class ToolUseBlock(_Block):
     id: str
     name: str
     # JSON values; Any to type checkers, so that a function can be called with them: f(**call.input).
-    input: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    type: Literal["tool_use"] = "tool_use"
-    raw_input: str | None = None
-    signature: str | None = None
+    input: dict[str, Any] = field(hash=False)
+    type: Literal["tool_use"]
+    raw_input: str | None
+    signature: str | None
 
-    def __post_init__(self) -> None:
-        super(ToolUseBlock, self).__post_init__()
-        _text(self.id, "the id of a ToolUseBlock")
-        _text(self.name, "the name of a ToolUseBlock")
-        _optional(self, "raw_input", "signature")
-        if not isinstance(cast("object", self.input), dict):
-            raise HistoryError(f"the input of tool call {self.name!r} is a {type(self.input).__name__}, not a dict")
-        object.__setattr__(self, "input", checked_object(self.input, f"{self.name}.input", HistoryError))
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the name of the documents
+        name: str,
+        input: dict[str, Any] = _NO_INPUT,  # noqa: A002 - the name of the documents
+        type: Literal["tool_use"] = "tool_use",  # noqa: A002 - the name of the documents
+        raw_input: str | None = None,
+        signature: str | None = None,
+    ) -> None:
+        _text(id, "the id of a ToolUseBlock")
+        _text(name, "the name of a ToolUseBlock")
+        _check_type("ToolUseBlock", type, "tool_use")
+        if raw_input is not None or signature is not None:
+            _check("ToolUseBlock", raw_input=raw_input, signature=signature)
+        if not isinstance(cast("object", input), dict):
+            raise HistoryError(f"the input of tool call {name!r} is a {input.__class__.__name__}, not a dict")
+        _set_call_id(self, id)
+        _set_call_name(self, name)
+        _set_call_input(self, checked_object(input, f"{name}.input", HistoryError))
+        _set_call_type(self, type)
+        _set_call_raw(self, raw_input)
+        _set_call_signature(self, signature)
 
     @property
     def arguments(self) -> JsonObject:
@@ -195,6 +221,11 @@ class ToolUseBlock(_Block):
     def own_arguments(self) -> JsonObject:
         """The arguments for a payload to keep: a copy that nobody else holds."""
         return fresh(self.arguments)
+
+
+_set_call_id, _set_call_name, _set_call_input, _set_call_type, _set_call_raw, _set_call_signature = setters(
+    ToolUseBlock
+)
 
 
 @read_only
@@ -231,16 +262,13 @@ class ToolResultBlock(_Block):
     ) -> None:
         _text(id, "the id of a ToolResultBlock")
         _text(name, "the name of a ToolResultBlock")
-        where = f"the output of tool {name!r}"
-        if isinstance(output, str):
-            well_formed(output, where, HistoryError)
-        elif isinstance(cast("object", output), list | tuple):
-            output = blocks_from(output, where)
-        else:
-            raise HistoryError(f"{where} is a {output.__class__.__name__}; give text or a list of blocks")
-        for key, value in (("id", id), ("name", name), ("output", output), ("type", type), ("is_error", is_error)):
-            object.__setattr__(self, key, value)
-        super(ToolResultBlock, self).__post_init__()
+        _check_type("ToolResultBlock", type, "tool_result")
+        _set_result_id(self, id)
+        _set_result_name(self, name)
+        plain = isinstance(output, str) and output.isascii()
+        _set_result_output(self, output if plain else _result_output(output, f"the output of tool {name!r}"))
+        _set_result_type(self, type)
+        _set_result_is_error(self, is_error)
 
     def __setstate__(self, state: Sequence[object]) -> None:
         # Pickles made before there was is_error end with the type.
@@ -251,6 +279,13 @@ class ToolResultBlock(_Block):
     def text(self) -> str:
         """The text of the output, media left out."""
         return self.output if isinstance(self.output, str) else text_of(self.output)
+
+
+def _result_output(output: str | Sequence[BlockLike], where: str) -> str | tuple[Block, ...]:
+    return well_formed(output, where, HistoryError) if isinstance(output, str) else _content(output, where, where)
+
+
+_set_result_id, _set_result_name, _set_result_output, _set_result_type, _set_result_is_error = setters(ToolResultBlock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +353,7 @@ class ImageBlock(_MediaBlock):
 
     def __post_init__(self) -> None:
         super(ImageBlock, self).__post_init__()
-        _optional(self, "detail")
+        _check("ImageBlock", detail=self.detail)
 
 
 @read_only
@@ -356,7 +391,7 @@ class FileBlock(_MediaBlock):
 
     def __post_init__(self) -> None:
         super(FileBlock, self).__post_init__()
-        _optional(self, "filename")
+        _check("FileBlock", filename=self.filename)
 
     @classmethod
     def _of(cls, source: Base64Source, name: str) -> Self:
@@ -425,14 +460,10 @@ def text_of(content: str | Iterable[Block]) -> str:
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))
 
 
-def _content(content: str | Sequence[BlockLike] | None, name: str) -> str | tuple[Block, ...]:
-    if content is None:
-        return ()
-    if isinstance(content, str):
-        return well_formed(content, f"the message of {name!r}", HistoryError)
+def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Block, ...]:
     if not isinstance(cast("object", content), list | tuple):
-        raise HistoryError(f"the content of {name!r} is a {type(content).__name__}; give text or a list of blocks")
-    return blocks_from(content, "content")
+        raise HistoryError(f"{where} is a {type(content).__name__}; give text or a list of blocks")
+    return blocks_from(content, place)
 
 
 @read_only
@@ -479,16 +510,12 @@ class Msg:
             )
         if not isinstance(cast("object", metadata), Mapping | None):
             raise HistoryError(f"the metadata of {name!r} is a {type(metadata).__name__}, not a dict")
-        values = {
-            "name": name,
-            "content": _content(content, name),
-            "role": role,
-            "url": _urls(url, name),
-            "metadata": checked_object(metadata or {}, "metadata", HistoryError),
-            "usage": None if usage is None else dict(usage),
-        }
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        _set_name(self, name)
+        _set_content(self, content if type(content) is str and content.isascii() else _message_content(content, name))
+        _set_role(self, role)
+        _set_url(self, None if url is None else _urls(url, name))
+        _set_metadata(self, checked_object(metadata, "metadata", HistoryError) if metadata else {})
+        _set_usage(self, None if usage is None else dict(usage))
 
     @property
     def text(self) -> str:
@@ -518,6 +545,19 @@ class Msg:
 
     def _repr_html_(self) -> str:
         return html_of(self)
+
+
+def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> str | tuple[Block, ...]:
+    if type(content) is tuple and all([isinstance(block, _Block) for block in content]):  # noqa: C419 - a generator takes three times as long
+        return cast("tuple[Block, ...]", content)
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return well_formed(content, f"the message of {name!r}", HistoryError)
+    return _content(content, f"the content of {name!r}", "content")
+
+
+_set_name, _set_content, _set_role, _set_url, _set_metadata, _set_usage = setters(Msg)
 
 
 def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] | None:

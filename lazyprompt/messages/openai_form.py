@@ -9,7 +9,7 @@ import re
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from lazyprompt._base.json import Json, JsonObject, checked_object, dump
+from lazyprompt._base.json import Json, JsonObject, checked_object, to_json
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -26,6 +26,8 @@ from lazyprompt.messages.msg import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lazyprompt.messages.msg import Source
 
 # Keys to which the form gives a meaning. A reader puts any other key that holds something into the metadata of the Msg.
@@ -89,48 +91,60 @@ def to_openai(message: Msg) -> list[JsonObject]:
     Raises:
         FormatError: A block has no OpenAI form (video, or audio at an address).
     """
-    blocks = message.blocks
-    dicts = [_write_result(block) for block in blocks if isinstance(block, ToolResultBlock)]
-    said = tuple(block for block in blocks if not isinstance(block, ToolResultBlock | ThinkingBlock | ToolUseBlock))
-    calls = [_write_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
-    said = (*said, *(ImageBlock(source_of(url)) for url in message.urls))
+    content = message.content
+    said: list[Block] = []
+    calls: list[Json] = []
+    dicts: list[JsonObject] = []
+    for block in () if isinstance(content, str) else content:
+        if isinstance(block, ToolUseBlock):
+            calls.append(_write_call(block))
+        elif isinstance(block, ToolResultBlock):
+            dicts.append(_write_result(block))
+        elif not isinstance(block, ThinkingBlock):
+            said.append(block)
+    if message.url is not None:
+        said += [*((TextBlock(content),) if content and isinstance(content, str) else ()), *_images(message)]
     if said or calls or not dicts:
         whole: JsonObject = {"role": message.role}
         if message.name not in ("", message.role):
             whole["name"] = message.name
-        whole["content"] = _write_content(said) if said or not calls else None
+        text = content if isinstance(content, str) else None if calls else ""
+        whole["content"] = _write_content(said) if said else text
         if calls:
-            whole["tool_calls"] = list(calls)
+            whole["tool_calls"] = calls
         # A message that calls and has the results as well: a result never stands before its call.
         dicts = [whole, *dicts] if calls else [*dicts, whole]
-    # What this form gives a meaning is said by the message itself, never by its metadata.
-    extra = {key: value for key, value in message.metadata.items() if key not in KNOWN_KEYS and key != PART_FIELDS}
-    dicts[0 if calls else -1] |= checked_object(extra, "metadata", FormatError)
+    if message.metadata:
+        # What this form gives a meaning is said by the message itself, never by its metadata.
+        extra = {key: value for key, value in message.metadata.items() if key not in KNOWN_KEYS and key != PART_FIELDS}
+        dicts[0 if calls else -1] |= checked_object(extra, "metadata", FormatError)
     return dicts
 
 
+def _images(message: Msg) -> list[Block]:
+    """The media at the addresses of a message: the form has pictures there alone."""
+    return [ImageBlock(source_of(url)) for url in message.urls]
+
+
 def _write_result(block: ToolResultBlock) -> JsonObject:
-    form: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": _write_content(block.output)}
-    return form | {"name": block.name} if block.name else form
+    output = block.output
+    content = output if isinstance(output, str) else _write_content(output)
+    form: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": content}
+    if block.name:
+        form["name"] = block.name
+    return form
 
 
 def _write_call(block: ToolUseBlock) -> JsonObject:
-    return {
-        "id": block.id,
-        "type": "function",
-        "function": {"name": block.name, "arguments": str(dump(block.arguments))},
-    }
+    function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
+    return {"id": block.id, "type": "function", "function": function}
 
 
-def _write_content(content: str | tuple[Block, ...]) -> Json:
-    """Text stays text; media, or more than one text, makes a list of parts."""
-    if isinstance(content, str):
-        return content
-    if not content:
-        return ""
-    if len(content) == 1 and isinstance(content[0], TextBlock):
-        return content[0].text
-    return [write_part(block) for block in content]
+def _write_content(blocks: Sequence[Block]) -> Json:
+    """A text alone stays text; media, or more than one text, make a list of parts."""
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return blocks[0].text
+    return [write_part(block) for block in blocks] if blocks else ""
 
 
 def write_part(block: Block) -> JsonObject:

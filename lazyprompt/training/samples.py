@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.json import checked_object, dump
+from lazyprompt._base.json import checked_object, to_json
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.messages.prompt import Rendered, Segment
@@ -250,7 +250,7 @@ def _sharegpt(sample: TrainingSample) -> JsonObject:
         if function is None:
             _refuse(form, f"a tool of type {tool.get('type')!r}", "leave it out")
     conversations: list[Json] = [{"from": turn.speaker, "value": turn.value} for turn in turns]
-    tools = str(dump(functions)) if functions else ""
+    tools = to_json(functions) if functions else ""
     return {"conversations": conversations, "system": system, "tools": tools}
 
 
@@ -302,7 +302,7 @@ def _calls(calls: Sequence[JsonObject]) -> str:
     """Calls as LLaMA-Factory reads them: one as an object, several as a list."""
     functions = [_with_object(cast("JsonObject", call["function"])) for call in calls]
     written: list[Json] = [{"name": function["name"], "arguments": function["arguments"]} for function in functions]
-    return str(dump(written if len(written) > 1 else written[0]))
+    return to_json(written if len(written) > 1 else written[0])
 
 
 def _with_object(function: JsonObject) -> JsonObject:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.client_objects import fields_of, snake_keys, standard_base64
-from lazyprompt._base.json import Fields, checked_object, dump
+from lazyprompt._base.json import Fields, checked_object, to_json
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.histories.openai import arguments_in, id_of_place
 from lazyprompt.messages.histories.parts import Beside, block_of_media, list_in, needed_text, object_in, text_in
@@ -126,7 +126,7 @@ def _output(response: object, where: str) -> tuple[str, bool]:
     for key, is_error in (("output", False), ("error", True)):
         if fields.keys() == {key} and isinstance(fields[key], str):
             return cast("str", fields[key]), is_error
-    return str(dump(checked_object(fields, f"{where}.response", HistoryError))) if fields else "", False
+    return to_json(checked_object(fields, f"{where}.response", HistoryError)) if fields else "", False
 
 
 def _medium(part: dict[str, object], where: str, _: dict[str, str]) -> Block:

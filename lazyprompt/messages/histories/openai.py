@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._base.json import Fields, checked, checked_object, dump
+from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, to_json
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
-from lazyprompt.messages.histories.parts import Beside, are_parts, list_in, object_in, read_parts, text_in
+from lazyprompt.messages.histories.parts import Beside, are_parts, list_in, object_in, read_parts, text_at
 from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
-def message_from_openai(message: Fields, where: str, unanswered: Sequence[str]) -> Msg:
+def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) -> Msg:
     """Read an OpenAI dict, or a dict with the parts or blocks of another form as content.
 
     Args:
@@ -40,63 +40,92 @@ def message_from_openai(message: Fields, where: str, unanswered: Sequence[str]) 
             if "role" in message
             else f"{where} has no 'role'; an OpenAI message is {{'role': ..., 'content': ...}}"
         )
-    name = text_in(message.get("name"), f"{where}.name")
+    said = message.get("content")
+    if type(said) is str and len(message) == 2 and role != "tool":  # noqa: PLR2004 - role and content, as most have
+        return Msg(role, said, role)
+    name = text_at(message, "name", where) if "name" in message else ""
+    url = (text_at(message, "url", where) or None) if "url" in message else None
     beside: Beside = {}
-    if role == "tool" and not _holds_results(message.get("content")):
+    if role == "tool" and not _holds_results(said):
         content: str | tuple[Block, ...] = (_result(message, name, where, unanswered, beside),)
     else:
         content = _content(message, where, beside)
-    metadata: dict[str, object] = {
+    metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
+    return Msg(name or role, content, role, url, metadata)
+
+
+def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
+    """Return the keys that the form gives no meaning, and the fields of parts that no block has a place for."""
+    found: dict[str, object] = {
         key: value
         for key, value in message.items()
         if key not in KNOWN_KEYS and (value or isinstance(value, bool | int | float))
     }
     if beside:
-        metadata[PART_FIELDS] = beside
-    return Msg(
-        name or role,
-        content,
-        role,
-        url=text_in(message.get("url"), f"{where}.url") or None,
-        metadata=checked_object(metadata, where, HistoryError),
-    )
+        found[PART_FIELDS] = beside
+    return checked_object(found, where, HistoryError)
 
 
 def _content(message: Fields, where: str, beside: Beside) -> str | tuple[Block, ...]:
     """Return thinking, then content, then calls, as one tuple of blocks; plain text stays plain."""
-    thinking = text_in(message.get("reasoning_content"), f"{where}.reasoning_content")
-    calls = list_in(message.get("tool_calls"), f"{where}.tool_calls")
+    thinking = text_at(message, "reasoning_content", where) if "reasoning_content" in message else ""
+    calls = message.get("tool_calls")
     content = message.get("content")
-    if content is None and not thinking and not calls and not message.get("refusal"):
-        raise HistoryError(f"{where} has neither content nor tool_calls")
     if isinstance(content, str) and not thinking and not calls:
         return str.__str__(content)
-    return (
-        # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
-        *([ThinkingBlock(thinking)] if thinking or (calls and message.get("reasoning_content") == "") else ()),
-        *read_parts(content, f"{where}.content", beside),
-        *(_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)),
+    if content is None and not thinking and not calls and not message.get("refusal"):
+        raise HistoryError(f"{where} has neither content nor tool_calls")
+    # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
+    blocks: list[Block] = (
+        [ThinkingBlock(thinking)] if thinking or (calls and message.get("reasoning_content") == "") else []
     )
+    if content:
+        blocks += read_parts(content, f"{where}.content", beside)
+    if calls:
+        blocks += [_call(call, index, where) for index, call in enumerate(list_in(calls, f"{where}.tool_calls"))]
+    return tuple(blocks)
 
 
 def _holds_results(content: object) -> bool:
     """Return True for a tool message whose content has the results as blocks."""
-    kinds = [
-        part.type if isinstance(part, ToolResultBlock) else cast("Fields", part).get("type")
-        for part in (cast("Sequence[object]", content) if isinstance(content, list | tuple) else ())
-        if isinstance(part, ToolResultBlock | dict)
-    ]
-    return "tool_result" in kinds
+    return isinstance(content, list | tuple) and any(
+        isinstance(part, ToolResultBlock)
+        or (isinstance(part, dict) and cast("Fields", part).get("type") == "tool_result")
+        for part in cast("Sequence[object]", content)
+    )
 
 
-def _call(call: object, where: str) -> ToolUseBlock:
-    fields = object_in(call, where)
-    function = object_in(fields.get("function"), f"{where}.function")
-    name = text_in(function.get("name"), f"{where}.function.name")
+def _call(call: object, index: int, message: str) -> ToolUseBlock:
+    where = f"{message}.tool_calls[{index}]"
+    fields = call if isinstance(call, dict) else object_in(call, where)
+    function = fields.get("function")
+    if not isinstance(function, dict):
+        function = object_in(function, f"{where}.function")
+    name = text_at(function, "name", f"{where}.function")
     if not name:
         raise HistoryError(f"{where}.function has no name")
-    arguments = arguments_in(function.get("arguments"), f"{where}.function.arguments")
-    return ToolUseBlock(text_in(fields.get("id"), f"{where}.id") or id_of_place(where), name, arguments)
+    given = function.get("arguments")
+    arguments = _decoded(given) if type(given) is str else None
+    if arguments is None:
+        arguments = arguments_in(given, f"{where}.function.arguments")
+    try:
+        return ToolUseBlock(text_at(fields, "id", where) or id_of_place(where), name, arguments)
+    except HistoryError:
+        checked_object(arguments, f"{where}.function.arguments", HistoryError)
+        raise
+
+
+def _decoded(text: str) -> dict[str, object] | None:
+    """Return a JSON object that is all of a text; None for any other text."""
+    try:
+        value, end = _decode(text)
+    except ValueError:
+        return None
+    return value if type(value) is dict and end == len(text) else None
+
+
+# json.loads makes sure of more than this, and takes twice the time.
+_decode = json.JSONDecoder().raw_decode
 
 
 def arguments_in(arguments: object, where: str) -> dict[str, object]:
@@ -118,9 +147,9 @@ def id_of_place(where: str) -> str:
     return "call_" + where.translate({ord(character): "_" for character in "[]."}).replace("__", "_").strip("_")
 
 
-def _result(message: Fields, name: str, where: str, unanswered: Sequence[str], beside: Beside) -> ToolResultBlock:
-    given = text_in(message.get("tool_call_id"), f"{where}.tool_call_id")
-    if not given and not unanswered:
+def _result(message: Fields, name: str, where: str, unanswered: Iterable[str], beside: Beside) -> ToolResultBlock:
+    call_id = text_at(message, "tool_call_id", where) or next(iter(unanswered), "")
+    if not call_id:
         raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call waits for one")
     content = message.get("content")
     if isinstance(content, str):
@@ -128,8 +157,8 @@ def _result(message: Fields, name: str, where: str, unanswered: Sequence[str], b
     elif are_parts(content):
         output = read_parts(content, f"{where}.content", beside)
     else:
-        output = str(dump(checked(content, f"{where}.content", HistoryError)))
-    return ToolResultBlock(id=given or unanswered[0], name=name, output=output)
+        output = to_json(checked(content, f"{where}.content", HistoryError))
+    return ToolResultBlock(call_id, name, output)
 
 
 def parted(message: Msg) -> tuple[Msg, ...]:
@@ -137,7 +166,7 @@ def parted(message: Msg) -> tuple[Msg, ...]:
 
     Anthropic's form and Gemini's have results in the user's turn.
     """
-    if message.role != "user" or isinstance(message.content, str):
+    if isinstance(message.content, str) or message.role != "user":
         return (message,)
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     if not results:

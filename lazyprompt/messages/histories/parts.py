@@ -57,6 +57,19 @@ def text_in(value: object, where: str) -> str:
     return str.__str__(value)
 
 
+def text_at(fields: Fields, key: str, where: str) -> str:
+    """Return the text of a key; a key that is missing, or None, is the empty text.
+
+    Raises:
+        HistoryError: It is no text.
+    """
+    value = fields.get(key)
+    if value is None:
+        return ""
+    # The name of the place is put together only for what needs it.
+    return value if type(value) is str else text_in(value, f"{where}.{key}")
+
+
 def needed_text(value: object, where: str) -> str:
     """Return a text that must be there.
 

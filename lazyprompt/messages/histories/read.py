@@ -14,9 +14,10 @@ from lazyprompt.messages.histories.roles import LANGCHAIN_WORDS
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt._base.json import Fields
+    from lazyprompt.messages.msg import Block
 
 _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
@@ -50,7 +51,8 @@ class Shape(NamedTuple):
 
 
 def _from_openai(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
-    return parted(message_from_openai(item, where, list(waiting)))
+    message = message_from_openai(item, where, waiting)
+    return (message,) if type(message.content) is str or message.role != "user" else parted(message)
 
 
 def _only(*keys: str) -> Callable[[Fields, str, Mapping[str, str]], tuple[Msg, ...]]:
@@ -80,27 +82,25 @@ _ITEMS = (_RESPONSES, _OPENAI)
 _MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
 
 
-class Read(NamedTuple):
-    """A message that was read from items of a history.
+class HistoryRead(NamedTuple):
+    """The messages of a history, and the items that each is made of.
 
     Attributes:
-        message: The message.
-        first: The index of its first item.
-        end: The index behind its last item.
+        messages: The messages.
+        spans: The index of the first item of each message, and the index behind its last.
     """
 
-    message: Msg
-    first: int
-    end: int
+    messages: list[Msg]
+    spans: list[tuple[int, int]]
 
 
-def without_role_names(history: Sequence[object], reads: Sequence[Read]) -> list[Msg]:
+def without_role_names(history: Sequence[object], read: HistoryRead) -> list[Msg]:
     """Return the messages that were read; one that names no speaker has no name, unless it was given as a Msg."""
     return [
         message
         if message.name != message.role or isinstance(history[first], Msg)
         else Msg("", message.content, message.role, message.url, message.metadata)
-        for message, first, _ in reads
+        for message, (first, _) in zip(*read, strict=True)
     ]
 
 
@@ -111,10 +111,12 @@ def is_openai(item: Fields) -> bool:
 
 def messages_of(history: object) -> tuple[Msg, ...]:
     """Read the messages of a history; see :func:`read_history`."""
-    return tuple(each.message for each in read_history(history))
+    if isinstance(history, list | tuple) and all([isinstance(item, Msg) for item in cast("Sequence[object]", history)]):  # noqa: C419 - a generator takes three times as long
+        return cast("tuple[Msg, ...]", tuple(history))
+    return tuple(read_history(history).messages)
 
 
-def read_history(history: object) -> list[Read]:
+def read_history(history: object) -> HistoryRead:
     """Read a history, each item in its own form.
 
     Args:
@@ -129,36 +131,42 @@ def read_history(history: object) -> list[Read]:
     if not isinstance(history, list | tuple):
         raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_ACCEPTED}")
     items = cast("Sequence[object]", history)
-    found: list[Read] = []
+    messages: list[Msg] = []
+    spans: list[tuple[int, int]] = []
     # The calls without a result yet, by id, with the tool's name.
     waiting: dict[str, str] = {}
     # The shape of the item before.
     before: Shape | None = None
     for index, item in enumerate(items):
-        where = f"history[{index}]"
         shape: Shape | None = None
         if isinstance(item, Msg):
             new: tuple[Msg, ...] = (item,)
         elif isinstance(item, list | tuple):
-            new = _read_pair(cast("Sequence[object]", item), where, items)
+            new = _read_pair(cast("Sequence[object]", item), f"history[{index}]", items)
         else:
-            fields = message_fields(item)
-            if fields is None:
-                raise HistoryError(f"{where} is a {type(item).__name__}; a history holds {_ACCEPTED}")
-            shape, new = _read_dict(fields, where, waiting)
+            shape, new = _read_dict(item, f"history[{index}]", waiting)
         # In a list for the Responses API, plain messages stand between the items.
         near = (before is _RESPONSES and shape in _ITEMS) or (shape is _RESPONSES and before in _ITEMS)
-        if near and continues(found[-1].message, new[0]):
-            found[-1] = Read(_joined(found[-1].message, new[0]), found[-1].first, index + 1)
+        if near and continues(messages[-1], new[0]):
+            messages[-1] = _joined(messages[-1], new[0])
+            spans[-1] = (spans[-1][0], index + 1)
         else:
-            found += [Read(message, index, index + 1) for message in new]
+            messages += new
+            spans += [(index, index + 1)] * len(new)
         before = shape
-        for block in [block for message in new for block in message.blocks]:
-            if isinstance(block, ToolUseBlock):
-                waiting[block.id] = block.name
-            elif isinstance(block, ToolResultBlock):
-                waiting.pop(block.id, None)
-    return found
+        for message in new:
+            if not isinstance(message.content, str):
+                note_waiting(message.content, waiting)
+    return HistoryRead(messages, spans)
+
+
+def note_waiting(blocks: Iterable[Block], waiting: dict[str, str]) -> None:
+    """Add the calls of a message to those without a result, and take away those that it has the results of."""
+    for block in blocks:
+        if isinstance(block, ToolUseBlock):
+            waiting[block.id] = block.name
+        elif isinstance(block, ToolResultBlock):
+            waiting.pop(block.id, None)
 
 
 def _joined(first: Msg, second: Msg) -> Msg:
@@ -166,18 +174,27 @@ def _joined(first: Msg, second: Msg) -> Msg:
     return Msg(first.name, blocks, first.role, first.url, first.metadata or second.metadata)
 
 
-def _read_dict(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Shape, tuple[Msg, ...]]:
-    shapes = [] if _MARKS.isdisjoint(item) else [shape for shape in SHAPES if shape.fits(item)]
-    if len(shapes) > 1 or (shapes and shapes[0].read is read_content and "content" in item):
-        names = " or ".join([*(shape.name for shape in shapes), *(["a message with 'content'"] * (len(shapes) == 1))])
-        raise HistoryError(f"{where} could be {names}: it has {', '.join(map(repr, item))}; leave out the keys of one")
-    shape = shapes[0] if shapes else _OPENAI
+def _read_dict(given: object, where: str, waiting: Mapping[str, str]) -> tuple[Shape, tuple[Msg, ...]]:
+    """Read a message dict, or an object with the attributes of a message."""
+    item = message_fields(given)
+    if item is None:
+        raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
+    shape = _OPENAI if _MARKS.isdisjoint(item) else _shape_of(item, where)
     try:
         return shape, shape.read(item, where, waiting)
     except (HistoryError, MediaError) as error:
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
+
+
+def _shape_of(item: Fields, where: str) -> Shape:
+    """Return the form of a dict that may be of another than OpenAI's."""
+    shapes = [shape for shape in SHAPES if shape.fits(item)]
+    if len(shapes) > 1 or (shapes and shapes[0].read is read_content and "content" in item):
+        names = " or ".join([*(shape.name for shape in shapes), *(["a message with 'content'"] * (len(shapes) == 1))])
+        raise HistoryError(f"{where} could be {names}: it has {', '.join(map(repr, item))}; leave out the keys of one")
+    return shapes[0] if shapes else _OPENAI
 
 
 def message_fields(item: object) -> Fields | None:

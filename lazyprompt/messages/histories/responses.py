@@ -63,7 +63,7 @@ def _order(kind: str) -> str:
 
 
 def _message(item: Fields, where: str, waiting: Mapping[str, str], _: Beside) -> Msg:
-    return message_from_openai({key: item[key] for key in item if key not in _STATE}, where, list(waiting))
+    return message_from_openai({key: item[key] for key in item if key not in _STATE}, where, waiting)
 
 
 def _reasoning(item: Fields, where: str, _: Mapping[str, str], __: Beside) -> Msg:
