@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict, cast
 
 from floors import WORK
 
@@ -22,13 +22,14 @@ WORSE = 1.3
 
 
 class Ratios(TypedDict):
-    """What is kept of a row: contender by floor."""
+    """What is kept of a row: contender by floor, and the shape of conversation where it has several."""
 
     min: float
     median: float
     low: float
     high: float
     more_ms: float
+    shape: NotRequired[str]
 
 
 class PeerFigures(TypedDict):
@@ -68,7 +69,10 @@ def ratios(result: Result) -> Ratios:
     low, high = result.spread
     kept = (result.ratio, result.median, low, high, (result.us - result.floor_us) / 1000)
     least, median, low, high, more = (float(f"{each:.4g}") for each in kept)
-    return {"min": least, "median": median, "low": low, "high": high, "more_ms": more}
+    found: Ratios = {"min": least, "median": median, "low": low, "high": high, "more_ms": more}
+    if result.shape:
+        found["shape"] = result.shape
+    return found
 
 
 def machine(benchmarks: Sequence[object]) -> dict[str, str]:
@@ -117,10 +121,11 @@ def value(work: Work, row: Ratios) -> float:
 
 
 def shown(work: Work, row: Ratios) -> str:
-    """The same with its unit, and for a ratio how far the seven values lie apart."""
+    """The same with its unit, and for a ratio how far the values lie apart and the shape that it is of."""
     if work.measure != "ratio":
         return f"{row['more_ms']:.0f} ms more"
-    return f"{row['min']:.2f} ({row['low']:.2f}–{row['high']:.2f})"
+    shape = f", {row['shape']}" if "shape" in row else ""
+    return f"{row['min']:.2f} ({row['low']:.2f}–{row['high']:.2f}){shape}"
 
 
 def brief(work: Work, row: Ratios) -> str:

@@ -7,13 +7,14 @@ other prompt. The rows are those of the design; this library and its peers are h
 from __future__ import annotations
 
 import json
-import marshal
 import subprocess
 import sys
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from conversation_floors import HARMLESS, agent_chatml, agent_openai, anthropic, forged_chatml, gemini, talk_openai
+from shapes import DICT, FORGED, IMAGE, SHAPES, TEXT, history, orders
 from work import (
     MODEL,
     ORDERS,
@@ -32,7 +33,6 @@ from work import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PACKED_TOOLS = marshal.dumps(TOOLS)
 FEW, MANY = 1_000, 5_000
 
 
@@ -45,13 +45,16 @@ class Work(NamedTuple):
         floor: The same written by hand.
         target: What is to be reached: a ratio, or milliseconds over the floor; None where a row is only looked at.
         measure: Which of the two.
+        shapes: The shapes of conversation that it is done with, each of which the floor is called with; the slowest
+            stands for all. None where there is only one.
     """
 
     key: str
     name: str
-    floor: Callable[[], object]
+    floor: Callable[..., object]
     target: float | None
     measure: Literal["ratio", "more ms"] = "ratio"
+    shapes: tuple[str, ...] = ()
 
 
 def three_slots() -> object:
@@ -67,6 +70,15 @@ def _three_slots(values: dict[str, str]) -> dict[str, list[dict[str, str]]]:
             {"role": "user", "content": f"Context: {context}\nQuestion: {question}"},
         ]
     }
+
+
+def alpaca(_: str) -> object:
+    """Alpaca's prompt with one slot, as flat text; its value was given as text, or in a dict."""
+    return (
+        f"{SYSTEM}\nBelow is an instruction that describes a task, paired with extra messages such as input that "
+        "provides further context if possible. Write a response that appropriately completes the request.\n\n"
+        f" ### Instruction:\nWhen does it open? {SLOTS['context']}\n\n\n### Response:\n"
+    )
 
 
 def chat_dict() -> object:
@@ -100,82 +112,6 @@ def chatml() -> object:
         f"<|im_start|>system\n{SYSTEM}\nBe brief.\n\n<|im_end|>\n{turns}"
         f"<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-def anthropic() -> object:
-    """Forty messages with tools as Anthropic's payload."""
-    payload: dict[str, Any] = {}
-    messages: list[dict[str, Any]] = []
-    before = ""
-    for message in ORDERS:
-        role = message["role"]
-        if role == "system":
-            payload["system"] = message["content"]
-        elif role == "tool":
-            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
-            if before == "tool":
-                messages[-1]["content"].append(block)
-            else:
-                messages.append({"role": "user", "content": [block]})
-        elif message.get("tool_calls"):
-            content = [
-                {
-                    "type": "tool_use",
-                    "id": call["id"],
-                    "name": call["function"]["name"],
-                    "input": json.loads(call["function"]["arguments"]),
-                }
-                for call in message["tool_calls"]
-            ]
-            messages.append({"role": role, "content": content})
-        else:
-            messages.append({"role": role, "content": message["content"]})
-        before = role
-    payload["messages"] = messages
-    payload["tools"] = [
-        {"name": one["name"], "description": one["description"], "input_schema": one["parameters"]}
-        for one in (tool["function"] for tool in marshal.loads(PACKED_TOOLS))  # noqa: S302 - our own bytes
-    ]
-    return payload
-
-
-def gemini() -> object:
-    """Forty messages with tools as Gemini's payload."""
-    payload: dict[str, Any] = {}
-    contents: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
-    before = ""
-    for message in ORDERS:
-        role = message["role"]
-        if role == "system":
-            payload["system_instruction"] = message["content"]
-        elif role == "tool":
-            call_id = message["tool_call_id"]
-            answer = {"id": call_id, "name": names[call_id], "response": {"output": message["content"]}}
-            if before == "tool":
-                contents[-1]["parts"].append({"function_response": answer})
-            else:
-                contents.append({"role": "user", "parts": [{"function_response": answer}]})
-        elif message.get("tool_calls"):
-            parts = []
-            for call in message["tool_calls"]:
-                function = call["function"]
-                names[call["id"]] = function["name"]
-                arguments = json.loads(function["arguments"])
-                parts.append({"function_call": {"id": call["id"], "name": function["name"], "args": arguments}})
-            contents.append({"role": "model", "parts": parts})
-        else:
-            contents.append(
-                {"role": "model" if role == "assistant" else "user", "parts": [{"text": message["content"]}]}
-            )
-        before = role
-    payload["contents"] = contents
-    declarations = [
-        {"name": one["name"], "description": one["description"], "parameters_json_schema": one["parameters"]}
-        for one in (tool["function"] for tool in marshal.loads(PACKED_TOOLS))  # noqa: S302 - our own bytes
-    ]
-    payload["tools"] = [{"function_declarations": declarations}]
-    return payload
 
 
 @lru_cache(maxsize=1)
@@ -261,23 +197,72 @@ def run_python(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603 - our own code
 
 
+def every_anthropic(shape: str) -> object:
+    """Forty messages of that shape as Anthropic's payload."""
+    return anthropic(orders(shape))
+
+
+def every_gemini(shape: str) -> object:
+    """Forty messages of that shape as Gemini's payload."""
+    return gemini(orders(shape))
+
+
+def agent(floor: Callable[..., object], *, read: bool) -> Callable[[str], object]:
+    """A floor of an agent's history, by its shape.
+
+    Args:
+        floor: The floor of a history.
+        read: Arguments are objects, as in a Msg, and not text.
+    """
+    forged = FORGED if floor is agent_openai else HARMLESS
+    histories = {shape: history(shape, forged=forged, read=read) for shape in SHAPES}
+    return lambda shape: floor(histories[shape], read=read)
+
+
+# ChatML has no place for images.
+TEXT_SHAPES = tuple(shape for shape in SHAPES if shape != IMAGE)
 WORK = (
     Work("slots", "3 slots -> dict", three_slots, 5.0),
-    Work("dict", "20 turns + 5 tools -> dict", chat_dict, 4.0),
-    Work("flat", "20 turns + 5 tools -> flat, safe", chat_flat, 4.0),
+    Work("alpaca", "Alpaca, 1 slot -> flat, safe", alpaca, 30.0, shapes=(TEXT, DICT)),
+    Work("dict", "20 turns + 5 tools -> dict", chat_dict, 4.2),
+    Work("flat", "20 turns + 5 tools -> flat, safe", chat_flat, 5.0),
     Work("chatml", "20 turns -> ChatML, safe", chatml, 4.0),
-    Work("anthropic", "40 messages + tools -> anthropic", anthropic, 1.3),
-    Work("anthropic dicts", "the same from dicts -> anthropic", anthropic, 2.0),
-    Work("anthropic judged", "the same, validated -> anthropic", anthropic, 3.0),
-    Work("gemini", "40 messages + tools -> gemini", gemini, 1.3),
-    Work("gemini dicts", "the same from dicts -> gemini", gemini, 2.0),
-    Work("gemini judged", "the same, validated -> gemini", gemini, 3.0),
+    Work("forged", "the same with a control sequence -> ChatML", forged_chatml, 12.0),
+    Work("talk", "a talk of 40 messages -> dict", talk_openai, 10.0),
+    Work("anthropic", "40 messages + tools -> anthropic", partial(anthropic, ORDERS), 2.0),
+    Work("anthropic dicts", "the same from dicts -> anthropic", partial(anthropic, ORDERS), 3.5),
+    Work("anthropic judged", "the same, validated -> anthropic", partial(anthropic, ORDERS), 8.0),
+    Work("anthropic shapes", "40 messages -> anthropic, every shape", every_anthropic, 2.0, shapes=SHAPES),
+    Work("anthropic dicts shapes", "40 dicts -> anthropic, every shape", every_anthropic, 3.5, shapes=SHAPES),
+    Work("gemini", "40 messages + tools -> gemini", partial(gemini, ORDERS), 2.0),
+    Work("gemini dicts", "the same from dicts -> gemini", partial(gemini, ORDERS), 5.5),
+    Work("gemini judged", "the same, validated -> gemini", partial(gemini, ORDERS), 8.0),
+    Work("gemini shapes", "40 messages -> gemini, every shape", every_gemini, 2.0, shapes=SHAPES),
+    Work("gemini dicts shapes", "40 dicts -> gemini, every shape", every_gemini, 5.5, shapes=SHAPES),
+    Work("agent openai", "agent history -> dict, every shape", agent(agent_openai, read=True), 8.0, shapes=SHAPES),
+    Work(
+        "agent openai dicts",
+        "agent history, dicts -> dict, every shape",
+        agent(agent_openai, read=False),
+        12.0,
+        shapes=SHAPES,
+    ),
+    Work(
+        "agent chatml", "agent history -> ChatML, every shape", agent(agent_chatml, read=True), 8.0, shapes=TEXT_SHAPES
+    ),
+    Work(
+        "agent chatml dicts",
+        "agent history, dicts -> ChatML, every shape",
+        agent(agent_chatml, read=False),
+        8.0,
+        shapes=TEXT_SHAPES,
+    ),
     Work("trim few", f"trim {FEW:,} messages to half", partial(trimmed, FEW), None),
     Work("trim many", f"trim {MANY:,} messages to half", partial(trimmed, MANY), 2.0),
     Work("trim few known", f"trim {FEW:,}, counts known", partial(trimmed, FEW), None),
     Work("trim many known", f"trim {MANY:,}, counts known", partial(trimmed, MANY), 0.3),
     Work("file", "load + fill a .prompty", prompt_file, 3.0),
     Work("file kept", "the same out of a library, unchanged", prompt_file, 0.3),
-    Work("jsonl", "1,000 rows -> OpenAI Batch JSONL", jsonl, 1.5),
+    Work("jsonl", "1,000 rows -> OpenAI Batch JSONL", jsonl, 2.0),
     Work("import", "import of a prompter", partial(run_python, "pass"), 40.0, "more ms"),
 )

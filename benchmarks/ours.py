@@ -7,36 +7,54 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from floors import FEW, MANY, half, run_python
+from shapes import DICT, NEXT, SHAPES, TEXT, forged_pairs, history, orders, talk
 from work import MODEL, ORDERS, QUESTION, ROWS, SLOTS, TOOLS, TURNS, conversation, prompt_folder
 
-from lazyprompt import Budget, ChatFormatter, ChatPrompter, Markers, Msg, TiktokenCounter, ToolResultBlock, ToolUseBlock
+from lazyprompt import (
+    AlpacaPrompter,
+    Budget,
+    ChatFormatter,
+    ChatPrompter,
+    Markers,
+    Msg,
+    TiktokenCounter,
+    ToolResultBlock,
+    ToolUseBlock,
+    messages_from,
+)
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.messages.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt._base.roles import Role
     from lazyprompt.messages.msg import Block
 
 
-def contenders(vocabulary: Path) -> dict[str, Callable[[], object]]:
-    """All rows by their keys.
+def contenders(vocabulary: Path) -> dict[str, Callable[..., object]]:
+    """All rows by their keys; those that have shapes are called with one.
 
     Args:
         vocabulary: The file of o200k_base.
     """
-    return {**prompts(), **payloads(), **trims(vocabulary), **files(), **bulk()}
+    return {**prompts(), **payloads(), **shaped(), **trims(vocabulary), **files(), **bulk()}
 
 
-def prompts() -> dict[str, Callable[[], object]]:
+def prompts() -> dict[str, Callable[..., object]]:
     """A chat as a dict and as flat text; both are safe by default."""
     slots, chat = slotted(), ChatPrompter("Be brief.", tools=TOOLS)
-    family = ChatPrompter("Be brief.").with_markers(Markers.for_model("chatml"))
+    alpaca, brief = AlpacaPrompter("When does it open? {context}"), ChatPrompter("Be brief.")
+    family = brief.with_markers(Markers.for_model("chatml"))
+    pairs, messages = forged_pairs(), messages_from(talk())
+    opening: dict[str, str | dict[str, str]] = {TEXT: SLOTS["context"], DICT: {"context": SLOTS["context"]}}
     return {
+        "alpaca": lambda shape: alpaca.generate_prompt(opening[shape]),
+        "forged": lambda: family.generate_prompt(NEXT, pairs),
+        "talk": lambda: brief.generate_prompt(NEXT, messages, return_dict=True),
         "slots": lambda: slots.generate_prompt(SLOTS, return_dict=True),
         "dict": lambda: chat.generate_prompt("And now?", TURNS, return_dict=True),
         "flat": lambda: chat.generate_prompt("And now?", TURNS),
@@ -67,6 +85,30 @@ def payloads() -> dict[str, Callable[[], object]]:
         found[provider] = partial(formatter.format, *messages, tools=tools)
         found[f"{provider} dicts"] = partial(formatter.format, *ORDERS, tools=tools)
         found[f"{provider} judged"] = judged
+    return found
+
+
+def shaped() -> dict[str, Callable[[str], object]]:
+    """Conversations of every shape, from Msg and from OpenAI dicts: as payloads, as OpenAI's dict and as ChatML."""
+    prompter, tools = ChatPrompter("Be brief."), ToolSet.of(TOOLS)
+    family = prompter.with_markers(Markers.for_model("chatml"))
+
+    def payload(formatter: ChatFormatter, conversations: Mapping[str, Sequence[Any]], shape: str) -> object:
+        return formatter.format(*conversations[shape], tools=tools)
+
+    def openai(histories: Mapping[str, Sequence[Any]], shape: str) -> object:
+        return prompter.generate_prompt(NEXT, histories[shape], return_dict=True)
+
+    def chatml(histories: Mapping[str, Sequence[Any]], shape: str) -> object:
+        return family.generate_prompt(NEXT, histories[shape])
+
+    found: dict[str, Callable[[str], object]] = {}
+    for given, made in (("", messages_from), (" dicts", list[Any])):
+        asked, behind = ({shape: made(work(shape)) for shape in SHAPES} for work in (orders, history))
+        for provider in ("anthropic", "gemini"):
+            found[f"{provider}{given} shapes"] = partial(payload, ChatFormatter(provider), asked)
+        found[f"agent openai{given}"] = partial(openai, behind)
+        found[f"agent chatml{given}"] = partial(chatml, behind)
     return found
 
 

@@ -1,14 +1,16 @@
 """The speed of this library: every row as a ratio to the same result written by hand in the same process.
 
     python benchmarks/run.py                     a table
-    python benchmarks/run.py slots file          these rows alone, by their keys
+    python benchmarks/run.py slots file          these rows alone, by their keys, with each shape of conversation
+    python benchmarks/run.py --shapes            all rows with each shape
     python benchmarks/run.py --peers             peers beside it, each in an environment of its own, made once and kept
     python benchmarks/run.py --json FILE         the ratios as JSON; --pyperf FILE the times, for pyperf's own commands
     python benchmarks/run.py --check             exit with 1 where a row is 30 % worse than it was, or over its target
     python benchmarks/run.py --write             the committed figures, their tables in docs/speed.md, and the chart
 
 Results are compared before they are timed. A ratio is that of the least times of seven; beside it is the range of the
-seven ratios.
+seven ratios. A row that is done with conversations of several shapes has the ratio of the slowest (of three, beside its
+name); the others are not averaged in.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from figures import Ratios
+    from floors import Work
     from speed import Result
 
 
@@ -54,14 +57,19 @@ class Found(NamedTuple):
     """What was measured.
 
     Attributes:
-        results: The rows by their keys.
+        shapes: What was measured of each row, by its key: one result, or that of each shape.
         others: What is no ratio.
         failed: Rows whose results differ, and how.
     """
 
-    results: dict[str, Result]
+    shapes: dict[str, list[Result]]
     others: list[Figure]
     failed: dict[str, str]
+
+    @property
+    def results(self) -> dict[str, Result]:
+        """The rows by their keys, each with its slowest shape."""
+        return {key: max(results, key=lambda each: each.ratio) for key, results in self.shapes.items()}
 
     @property
     def rows(self) -> dict[str, Ratios]:
@@ -77,19 +85,24 @@ def found(keys: Iterable[str]) -> Found:
     """
     wanted = {*keys} or {work.key for work in WORK}
     ours = contenders(VOCABULARY)
-    ready: dict[str, Ready] = {}
+    ready: list[tuple[str, Ready]] = []
     failed: dict[str, str] = {}
     for work in WORK:
         if work.key in wanted:
             try:
-                ready[work.key] = compared(row_of(work, ours[work.key]))
+                ready += [
+                    (work.key, compared(row_of(work, ours[work.key], shape=shape))) for shape in work.shapes or ("",)
+                ]
             except DifferentError as error:
                 failed[work.key] = str(error)
-    results = dict(zip(ready, timed([*ready.values()]), strict=True))
-    others = growths(results)
+    shapes: dict[str, list[Result]] = {}
+    for (key, _), result in zip(ready, timed([each for _, each in ready]), strict=True):
+        shapes.setdefault(key, []).append(result)
+    seen = Found(shapes, [], failed)
+    seen.others.extend(growths(seen.results))
     if "trim many" in wanted:
-        others += shares(TiktokenCounter("o200k_base", bpe_file=VOCABULARY))
-    return Found(results, others, failed)
+        seen.others.extend(shares(TiktokenCounter("o200k_base", bpe_file=VOCABULARY)))
+    return seen
 
 
 def once_more(seen: Found, slack: float) -> Found:
@@ -97,27 +110,41 @@ def once_more(seen: Found, slack: float) -> Found:
     late = {miss.key for miss in misses(seen.rows, slack)}
     if not late:
         return seen
-    second = found(late).results
+    second = found(late).shapes
     return seen._replace(
-        results={
-            key: min(result, second.get(key, result), key=lambda each: each.ratio)
-            for key, result in seen.results.items()
+        shapes={
+            key: [
+                min(pair, key=lambda each: each.ratio) for pair in zip(results, second.get(key, results), strict=True)
+            ]
+            for key, results in seen.shapes.items()
         }
     )
 
 
-def table(seen: Found) -> str:
-    """What was measured, to be read."""
-    lines = [f"{'':36}{'floor us':>11}{'us':>11}  {'ratio (of the seven)':24}{'median':>7}{'target':>9}"]
+def table(seen: Found, *, shapes: bool) -> str:
+    """What was measured, to be read.
+
+    Args:
+        seen: What was measured.
+        shapes: Show each shape of a row, and not only the slowest.
+    """
+    lines = [f"{'':44}{'floor us':>11}{'us':>11}{'median':>9}{'target':>9}  ratio (of the seven)"]
+    slowest = seen.results
     for work in WORK:
-        result = seen.results.get(work.key)
-        if result is not None:
-            figures = f"{result.floor_us:11.2f}{result.us:11.2f}  {shown(work, ratios(result)):24}{result.median:7.2f}"
-            lines.append(f"{work.name:36}{figures}{target(work):>9}")
+        if work.key in slowest:
+            lines.append(line(work.name, work, slowest[work.key]))
+            if shapes and work.shapes:
+                lines += [line(f"    {each.shape}", work, each._replace(shape="")) for each in seen.shapes[work.key]]
         elif work.key in seen.failed:
-            lines.append(f"{work.name:36}  {seen.failed[work.key]}")
+            lines.append(f"{work.name:44}  {seen.failed[work.key]}")
     lines += [f"{each.name}: {each.value:.2f}" for each in seen.others]
     return "\n".join(lines)
+
+
+def line(name: str, work: Work, result: Result) -> str:
+    """A line of the table."""
+    figures = f"{result.floor_us:11.2f}{result.us:11.2f}{result.median:9.2f}{target(work):>9}"
+    return f"{name:44}{figures}  {shown(work, ratios(result))}"
 
 
 def peers_table(peers: dict[str, PeerFigures]) -> str:
@@ -128,7 +155,7 @@ def peers_table(peers: dict[str, PeerFigures]) -> str:
         for work in WORK:
             cell = peer["rows"].get(work.key)
             if cell is not None:
-                lines.append(f"  {work.name:36}{shown(work, cell)}")
+                lines.append(f"  {work.name:44}{shown(work, cell)}")
         lines += [f"  {note}" for note in dict.fromkeys([*peer["notes"].values(), *peer["cannot"].values()])]
     return "\n".join(lines)
 
@@ -139,6 +166,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument(
         "rows", nargs="*", metavar="ROW", choices=[[], *(work.key for work in WORK)], help="these alone"
     )
+    parser.add_argument("--shapes", action="store_true", help="show each shape of a row, as rows that are named do")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the ratios as JSON")
     parser.add_argument("--pyperf", type=Path, metavar="FILE", help="write the times as pyperf has them")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a row is worse or misses its target")
@@ -156,8 +184,8 @@ def main() -> None:
     seen = found(options.rows)
     if options.check:
         seen = once_more(seen, options.slack)
-    print(table(seen))
-    benchmarks = [each for result in seen.results.values() for each in result.benchmarks]
+    print(table(seen, shapes=options.shapes or bool(options.rows)))
+    benchmarks = [each for results in seen.shapes.values() for result in results for each in result.benchmarks]
     before = committed()
     figures = Figures(
         machine=machine(benchmarks),

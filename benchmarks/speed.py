@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import statistics
 import timeit
+from functools import partial
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +31,8 @@ pyperf: Any = import_module("pyperf")
 __all__ = ["TOOLS", "TURNS", "WORDS", "Ready", "Result", "Row", "compared", "measured", "row_of", "timed"]
 
 REPEATS = 7
+# A row that has shapes is timed briefly with each of them.
+SHAPE_REPEATS, SHAPE_SECONDS = 3, 0.1
 # A value of a row is the least of many short slices, those of floor and contender in turn: a short one may go through
 # while a busy machine does nothing else, a long one does not.
 VALUE_SECONDS, SLICE_SECONDS, FEWEST_SLICES = 0.2, 0.002, 3
@@ -46,6 +49,7 @@ class Row(NamedTuple):
         contender: What is timed.
         floor: The same by hand.
         tidy: Takes the contender's harmless differences away, for the comparison; its time does not count.
+        shape: The shape of its conversation, where it is one of several.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Row(NamedTuple):
     contender: Callable[[], object]
     floor: Callable[[], object]
     tidy: Callable[[Any], object] | None = None
+    shape: str = ""
 
 
 class Result(NamedTuple):
@@ -66,6 +71,7 @@ class Result(NamedTuple):
         median: The same of the medians.
         target: As of the row.
         values: The seconds of floor and contender, in the order in which they were timed.
+        shape: As of the row.
     """
 
     name: str
@@ -75,6 +81,7 @@ class Result(NamedTuple):
     median: float
     target: float
     values: Sequence[tuple[float, float]]
+    shape: str = ""
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -85,7 +92,8 @@ class Result(NamedTuple):
     @property
     def benchmarks(self) -> list[Any]:
         """What was measured, as pyperf keeps it: floor and contender."""
-        names = (f"{self.name}: floor", self.name)
+        name = f"{self.name}: {self.shape}" if self.shape else self.name
+        names = (f"{name}: floor", name)
         return [
             pyperf.Benchmark([pyperf.Run(times, metadata={"name": name})])
             for name, times in zip(names, zip(*self.values, strict=True), strict=True)
@@ -136,7 +144,8 @@ def compared(row: Row) -> Ready:
         made = row.tidy(made)
     wanted = row.floor()
     if made != wanted:
-        raise DifferentError(f"{row.name}: {_difference(made, wanted)}")
+        name = f"{row.name}, {row.shape}" if row.shape else row.name
+        raise DifferentError(f"{name}: {_difference(made, wanted)}")
     return Ready(row, seconds)
 
 
@@ -145,7 +154,7 @@ def timed(ready: Sequence[Ready]) -> list[Result]:
     takes = [_take(each) for each in ready]
     rounds = [[next(take, None) for take in takes] for _ in range(REPEATS)]
     return [
-        result_of(each.row.name, each.row.target, [value for value in values if value is not None])
+        result_of(each.row, [value for value in values if value is not None])
         for each, values in zip(ready, zip(*rounds, strict=True), strict=True)
     ]
 
@@ -160,25 +169,37 @@ def _take(ready: Ready) -> Iterator[tuple[float, float]]:
     )
     floors, contenders = loops_of(floor), loops_of(contender)
     both = floor.timeit(floors) + contender.timeit(contenders)
-    while True:
+    repeats, seconds = (SHAPE_REPEATS, SHAPE_SECONDS) if ready.row.shape else (REPEATS, VALUE_SECONDS)
+    for _ in range(repeats):
         slices = [
             (floor.timeit(floors) / floors, contender.timeit(contenders) / contenders)
-            for _ in range(max(FEWEST_SLICES, round(VALUE_SECONDS / both)))
+            for _ in range(max(FEWEST_SLICES, round(seconds / both)))
         ]
         yield min(each for each, _ in slices), min(each for _, each in slices)
 
 
-def result_of(name: str, target: float, values: Sequence[tuple[float, float]]) -> Result:
+def result_of(row: Row, values: Sequence[tuple[float, float]]) -> Result:
     """The figures of seconds that were measured in pairs, floor and contender."""
     floors, contenders = zip(*values, strict=True)
     least = min(contenders) / min(floors)
     median = statistics.median(contenders) / statistics.median(floors)
-    return Result(name, min(floors) * 1e6, min(contenders) * 1e6, least, median, target, values)
+    return Result(row.name, min(floors) * 1e6, min(contenders) * 1e6, least, median, row.target, values, row.shape)
 
 
-def row_of(work: Work, contender: Callable[[], object], tidy: Callable[[Any], object] | None = None) -> Row:
-    """A line of the table of all work, done by a contender."""
-    return Row(work.name, inf if work.target is None else work.target, contender, work.floor, tidy)
+def row_of(
+    work: Work, contender: Callable[..., object], tidy: Callable[[Any], object] | None = None, shape: str = ""
+) -> Row:
+    """A line of the table of all work, done by a contender.
+
+    Args:
+        work: The line.
+        contender: What does it.
+        tidy: Takes the contender's harmless differences away, for the comparison.
+        shape: The shape of its conversation, where it is one of several.
+    """
+    target = inf if work.target is None else work.target
+    both = (partial(contender, shape), partial(work.floor, shape)) if shape else (contender, work.floor)
+    return Row(work.name, target, *both, tidy, shape)
 
 
 def loops_of(timer: timeit.Timer) -> int:

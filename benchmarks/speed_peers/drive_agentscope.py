@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import conversation_floors
 from driven import Does, drive
 from floors import FEW, half, size
 from work import ORDERS, SYSTEM, TOOLS, TURNS, conversation
@@ -64,9 +65,7 @@ def payload(name: str) -> Callable[[], object]:
 
 def anthropic_whole(made: list[dict[str, Any]]) -> object:
     """Its messages with the floor's system text and tools, results side by side, texts not in blocks."""
-    import floors  # noqa: PLC0415 - the floor's own tools
-
-    wanted: Any = floors.anthropic()
+    wanted: Any = conversation_floors.anthropic(ORDERS)
     messages: list[dict[str, Any]] = []
     for each in made:
         if each["role"] == "system":
@@ -91,9 +90,7 @@ def _plain_result(block: dict[str, Any]) -> dict[str, Any]:
 
 def gemini_whole(made: list[dict[str, Any]]) -> object:
     """Its contents with the floor's system text and tools, results side by side."""
-    import floors  # noqa: PLC0415 - the floor's own tools
-
-    wanted: Any = floors.gemini()
+    wanted: Any = conversation_floors.gemini(ORDERS)
     contents: list[dict[str, Any]] = []
     ids = iter([call["id"] for message in ORDERS for call in message.get("tool_calls", ())])
     for each in made[1:]:

@@ -7,6 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import conversation_floors
 from driven import Does, drive
 from floors import FEW, half
 from work import ORDERS, SYSTEM, TURNS, conversation
@@ -39,9 +40,7 @@ def anthropic() -> Callable[[], object]:
 
 def anthropic_whole(made: list[dict[str, Any]]) -> object:
     """Its messages with the floor's system text and tools, texts not in blocks."""
-    import floors  # noqa: PLC0415 - the floor's own tools
-
-    wanted: Any = floors.anthropic()
+    wanted: Any = conversation_floors.anthropic(ORDERS)
     messages = [
         {
             "role": each["role"],
@@ -62,9 +61,7 @@ def gemini() -> Callable[[], object]:
 
 def gemini_whole(made: list[dict[str, Any]]) -> object:
     """Its contents with the floor's system text and tools; it leaves ids out, and has results as another object."""
-    import floors  # noqa: PLC0415 - the floor's own tools
-
-    wanted: Any = floors.gemini()
+    wanted: Any = conversation_floors.gemini(ORDERS)
     contents = [{"role": each["role"], "parts": [_part(part) for part in each["parts"]]} for each in made]
     ids = iter([call["id"] for message in ORDERS for call in message.get("tool_calls", ())])
     for each in contents:
