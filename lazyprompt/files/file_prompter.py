@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
+from lazyprompt._base.json import checked_text
 from lazyprompt.errors import SlotError, ToolsError
 from lazyprompt.files.inputs import Thread
 from lazyprompt.files.properties import schema_of
 from lazyprompt.files.sent import as_sent, functions_of, named_functions
 from lazyprompt.files.turns import messages_of
-from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.history import History
+from lazyprompt.formatters.report import Notes
+from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.prompt import Prompt, Source, Text
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
@@ -29,39 +31,21 @@ if TYPE_CHECKING:
     from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filling
     from lazyprompt.files.turns import Step
-    from lazyprompt.formatters.report import Report
-    from lazyprompt.messages.history import HistoryLike, PastLike
-    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.prompt_maker import HookArgs
     from lazyprompt.templates.call_input import Fixed
-    from lazyprompt.templates.instruction import Parts
 
 
-class _Said(NamedTuple):
-    """What the text of a file says that is a prompter's own: its system text, and the user's last turn.
-
-    Attributes:
-        system: The system text: the template's own and values in turn.
-        user: The last turn, in the same way.
-        report: What of the file no form has.
-    """
-
-    system: tuple[str, ...] = ()
-    user: tuple[str, ...] = ()
-    report: Report = ()
-
-
-_KEY = ""
+# The parts of a text that is not there.
+_NOTHING = ("",)
 # It never changes, so all prompters of files have one.
 _TEMPLATE = ChatPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):
-    """An instruction that is filled already: it takes the parts as they are."""
+    """What a prompter tells of the instruction of a file, which the file's own template fills."""
 
     accepts_input: ClassVar[bool] = False
-    always_user_turn: ClassVar[bool] = False
 
     def __init__(self, template: Template) -> None:
         super().__init__()
@@ -78,19 +62,6 @@ class _FileInstruction(InstructionTemplate):
     def constant(self) -> frozenset[str]:
         """Nothing: each prompt is filled anew."""
         return frozenset()
-
-    def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:  # noqa: ARG002 - as of its base
-        """What is given, as values by slots: one, which is no text and so is not cut."""
-        return {_KEY: given}
-
-    def parts(self, given: object, asked: str | None = None) -> Parts:  # noqa: ARG002 - the prompter looks at it
-        """The parts themselves."""
-        said = _said(given)
-        return said.system, said.user, None
-
-    def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The inputs that the parts are from."""
-        return _slots(system, "instruction"), _slots(user, "user")
 
 
 class FilePrompter(Prompter):
@@ -111,7 +82,6 @@ class FilePrompter(Prompter):
         super().__init__(instruction, _TEMPLATE, system="", tools=functions or None)
         self._filling = filling
         self._left = tuple(notes)
-        self._expands = True
         self._fixed: Fixed = ()
 
     @property
@@ -129,7 +99,7 @@ class FilePrompter(Prompter):
             SlotError: A name is that of no input, or a value is None.
         """
         fixed = fixed_with(self._fixed, values, self._filling.names, lambda value, _: deepcopy(value))
-        return self._changed(self._markers, fixed=fixed)
+        return self._changed(fixed=fixed)
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
         """Return the input that a text alone is the value of; see :meth:`Filling.open_input`.
@@ -158,71 +128,69 @@ class FilePrompter(Prompter):
         title = re.sub(r"\W+", "_", self._filling.spec.name or "answer", flags=re.ASCII)
         return {"title": title, **schema_of(outputs)} if outputs else None
 
-    def _prepared(self, *args: *tuple[object, HistoryLike | None, ToolsLike, str | None]) -> HookArgs:
-        given, history, tools, label = super()._prepared(*args)
-        if not self._expands:
-            return given, history, tools, label
-        made = self._filling.filled(self._inputs(given), history, in_loop=True)
-        notes = Notes(self._left)
-        if made.tools:
-            tools = self._with_named(named_functions(made.tools, notes), tools)
-        said, steps = _taken(as_sent(made.steps, notes))
-        past = messages_of(steps)
-        asked = History.of(past).question_before_results if steps and isinstance(steps[-1], Thread) else None
-        if asked is not None and said.user:
-            values = [part for part in said.user if isinstance(part, Value)]
-            if made.missing or (asked and not values) or is_asked(said.user, values, asked):
-                said = said._replace(user=())
-        return said._replace(report=tuple(notes)), past, tools, label
+    def fill(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+    ) -> Prompt:
+        """Make the prompt of the file; see :meth:`Prompter.fill`.
 
-    def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolsLike:
-        """The tools of a call, with those that the text names behind the file's own."""
+        Args:
+            input: The inputs of the file.
+            history: What stands in the place of the file's thread, or before its last turn.
+            tools: The tools that the model may call.
+            label: The answer, in training data.
+
+        Raises:
+            SlotError: An input is missing or unknown.
+            ToolsError: The file has tools of its own, and so has the call.
+        """
+        input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
+        checked_text(label, "the label", SlotError)
+        made = self._filling.filled(self._inputs(input), history, in_loop=True)
+        notes = Notes(self._left)
+        all_tools = self._with_named(named_functions(made.tools, notes) if made.tools else [], tools)
+        system, user, steps = _taken(as_sent(made.steps, notes))
+        past = History.of(messages_of(steps))
+        asked = past.question_before_results if steps and isinstance(steps[-1], Thread) else None
+        if asked is not None and user != _NOTHING:
+            values = [part for part in user if isinstance(part, Value)]
+            if made.missing or (asked and not values) or is_asked(user, values, asked):
+                user = _NOTHING
+        prompt = Prompt(
+            self._system,
+            Text(system, _slots(system, "instruction")),
+            Text(user, _slots(user, "user")),
+            None,
+            past.without_empty_questions(),
+            all_tools,
+            label,
+        )
+        # A budget cuts no input of a file: what an input has become, the file's own text decides.
+        return prompt.evolve(
+            source=Source(EMPTY_HISTORY, {}, lambda _, left: prompt.evolve(history=left), tuple(notes))
+        )
+
+    def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
+        """Return the tools of a call: the file's own, and behind them those that its text names."""
+        if not functions:
+            return self._all_tools(tools)
         given = ToolSet.of(tools)
-        if functions and given:
+        if given:
             raise ToolsError(
                 f"{self._filling.called} names tools in its text, so none may be given at the call; given were "
                 f"{', '.join(given.names)}"
             )
-        return ToolSet.of([*self._tools, *functions]) if functions else tools
-
-    def _all_tools(self, tools: ToolsLike) -> ToolSet:
-        """The tools of a call; those that begin with the file's own are of :meth:`_with_named`."""
-        given = ToolSet.of(tools)
-        return given if given.names[: len(self._tools)] == self._tools.names else super()._all_tools(given)
-
-    def _openai(self, given: object, history: PastLike, tools: ToolsLike, label: str | None) -> OpenAIPrompt:
-        """The OpenAI form, with a report of what of the file is not in it."""
-        made = super()._openai(given, history, tools, label)
-        return cast("OpenAIPrompt", Payload(cast("dict[str, Any]", made), _said(given).report))
-
-    def _payload(
-        self,
-        provider: str,
-        model: str | None,
-        given: object,
-        history: PastLike,
-        tools: ToolsLike,
-        label: str | None,
-    ) -> Payload:
-        """The payload, with what of the file is not in it among its report."""
-        made = super()._payload(provider, model, given, history, tools, label)
-        left = _said(given).report
-        return Payload(made, (*left, *made.report), made.trim) if left else made
+        return ToolSet.of([*self._tools, *functions])
 
 
-def _said(given: object) -> _Said:
-    """What a call says; a budget hands it on by its name."""
-    said = cast("Mapping[str, object]", given)[_KEY] if isinstance(given, dict) else given
-    if not isinstance(said, _Said):
-        raise SlotError(f"a prompt file takes a dict of inputs, not {type(said).__name__}")
-    return said
-
-
-def _taken(steps: Sequence[Step]) -> tuple[_Said, list[Step]]:
-    """What is the prompter's own of a conversation, and the rest of it."""
+def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
+    """Return the system text and the user's last turn, each as own text and values in turn, and the other turns."""
     left = [*steps]
-    system: tuple[str, ...] = ()
-    user: tuple[str, ...] = ()
+    system: tuple[str, ...] = _NOTHING
+    user: tuple[str, ...] = _NOTHING
     first = left[0] if left else None
     if first is not None and not isinstance(first, Thread) and first.role == "system" and first.only_text is not None:
         system = _in_turn(first.only_text.parts)
@@ -233,7 +201,7 @@ def _taken(steps: Sequence[Step]) -> tuple[_Said, list[Step]]:
         if only is not None and only.text:
             user = _in_turn(only.parts)
             del left[-1]
-    return _Said(system, user), left
+    return system, user, left
 
 
 def _in_turn(parts: Sequence[str]) -> tuple[str, ...]:

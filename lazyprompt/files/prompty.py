@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.prompt_maker import PromptMaker
+    from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.prompters.rows import RowFault
 
 
@@ -528,7 +528,7 @@ class Prompty:
     @classmethod
     def from_prompter(
         cls,
-        prompter: PromptMaker,
+        prompter: Prompter,
         *,
         name: str | None = None,
         description: str | None = None,

@@ -1,76 +1,81 @@
-"""A filled prompt as a provider's payload: the way from a prompter to the formatters."""
+"""The target of providers: a prompt as a provider's payload, by way of the formatters."""
 
 from __future__ import annotations
 
-from copy import copy
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.formatters.formatter import ChatFormatter, countable
+from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
 
+    from lazyprompt.budget.budget import Budget
     from lazyprompt.formatters._turns import MessageLike
-    from lazyprompt.formatters.report import Payload
-    from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.messages.prompt import Prompt
 
 
-def prompted(
-    provider: str,
-    model: str | None,
-    instruction: tuple[str, str],
-    history: Sequence[MessageLike],
-    said: str | None,
-    tools: ToolSet,
-    label: str | None,
-) -> Payload:
-    """The payload of what a prompter has filled.
-
-    Where nothing is said and there is no history, the instruction is the user's turn: no provider is sent an empty one.
+class ProviderTarget:
+    """A provider's payload.
 
     Args:
         provider: The provider.
         model: The model.
-        instruction: The system text, and the system-level instruction.
-        history: What was said before.
-        said: What the user says; ``""`` if nothing, ``None`` where the history waits for the assistant.
-        tools: The tools.
-        label: The answer, in training data.
-
-    Returns:
-        The payload.
+        system: Tells the system text of a prompt.
+        tokens: Tells the tokens of each slot, given a prompt, its system text and a budget.
 
     Raises:
-        FormatError: The provider is unknown, or cannot carry what is given.
+        FormatError: The provider is unknown.
     """
-    formatter = _formatter(provider, model)
-    system, told = instruction
-    if said == "":
-        said = None
-        if told and not history:
+
+    def __init__(
+        self,
+        provider: str,
+        model: str | None,
+        system: Callable[[Prompt], str],
+        tokens: Callable[[Prompt, str, Budget], Mapping[str, int]],
+    ) -> None:
+        self._formatter = ChatFormatter(provider, model=model)
+        self._system, self._tokens = system, tokens
+
+    def render(self, prompt: Prompt) -> Payload:
+        """Return the payload.
+
+        Where nothing is said and there is no history, the instruction is the user's turn: no provider is sent an empty
+        one.
+
+        Raises:
+            FormatError: The provider cannot carry what the prompt holds.
+        """
+        system, told = self._system(prompt), "".join(prompt.instruction.parts)
+        said, past = prompt.said, prompt.history
+        if said is None and prompt.input is not None and told and not past:
             told, said = "", told
-    text = f"{system}\n{told}" if system and told else system or told
-    messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
-    messages += history if formatter.profile.names is None else map(_unnamed, history)
-    if said is not None:
-        messages.append({"role": "user", "content": said})
-    if label is not None:
-        messages.append({"role": "assistant", "content": label})
-    return formatter.format(messages, tools=tools)
+        text = f"{system}\n{told}" if system and told else system or told
+        messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
+        history: list[MessageLike] = [*past.messages] if past.has_messages else [*past.to_openai()]
+        messages += history if self._formatter.profile.names is None else map(_unnamed, history)
+        if said is not None:
+            messages.append({"role": "user", "content": said})
+        if prompt.label is not None:
+            messages.append({"role": "assistant", "content": prompt.label})
+        payload = self._formatter.format(messages, tools=prompt.tools)
+        if prompt.source is not None and prompt.source.report:
+            payload.report = (*cast("Report", prompt.source.report), *payload.report)
+        return payload
+
+    def cost(self, prompt: Prompt, budget: Budget) -> int:
+        """Return the tokens of the payload."""
+        return budget.count(*countable(self.render(prompt), self._formatter.profile))
+
+    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
+        """Return the tokens of each slot, each counted by itself."""
+        return self._tokens(prompt, self._system(prompt), budget)
 
 
 def _unnamed(message: MessageLike) -> MessageLike:
     """Return a message without a name that only repeats its role: the history of a prompter has no other for pairs."""
     if not isinstance(message, Msg) or message.name != message.role:
         return message
-    made = copy(message)
-    object.__setattr__(made, "name", "")
-    return made
-
-
-@lru_cache(maxsize=64)
-def _formatter(provider: str, model: str | None) -> ChatFormatter:
-    """The formatter, which nothing changes, of the last few models."""
-    return ChatFormatter(provider, model=model)
+    return Msg("", message.content, message.role, message.url, message.metadata)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.display import html_of
 from lazyprompt.budget.budget import Budget
+from lazyprompt.errors import BudgetError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.marks import neutralised
-from lazyprompt.messages.history import History
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.prompters.prompt_maker import OWN_FORMS
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from lazyprompt.inspect.cautions import Caution
     from lazyprompt.inspect.marks import Mark
     from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.prompt import Segment, Text
+    from lazyprompt.messages.prompt import Prompt, Segment, Text
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.tokens.counter import TokenCounter
@@ -142,19 +141,14 @@ def look(
     given_counter = counter or ApproximateTokenCounter()
     counts = CountedOnce(given_counter)
     own_budget = max_tokens is None and prompter.made_of.has_budget
-    made, given, history, tools, label = prompter.after_hooks(*call)
-    args = Call(given, history, tools, label)
-    # The model's markers and system text are the prompter's own; a provider is told its name.
-    own = model is not None and form in OWN_FORMS
-    if own:
-        made = made.with_markers(str(model))
-    limited = made if own_budget else made.with_budget(Budget(max_tokens, counts))
-    sent, trim = limited.fit(*args, format=form, model=None if own else model)
-    if isinstance(sent, str):
-        # Nothing has to be made to fit again where nothing is limited.
-        seen = _flat(made if max_tokens is None else limited, args, sent)
-    else:
-        seen = _Seen(_pieces_of(made, args, trim))
+    limited = prompter if own_budget else prompter.with_budget(Budget(max_tokens, counts))
+    target = limited.target(form, model)
+    prompt = limited.fill(*call)
+    fitted, trim = limited.fitted(prompt, target)
+    if trim is None:
+        raise BudgetError("a prompter with a budget has a report")
+    sent = target.render(fitted)
+    seen = _flat(limited, fitted, model, sent) if isinstance(sent, str) else _Seen(_pieces_of(prompter, fitted))
     size = window if window is not None or model is None else context_of(model)
     report = sent.report if isinstance(sent, Payload) else ()
     facts = Facts(
@@ -195,12 +189,12 @@ class _Seen(NamedTuple):
     note: str = ""
 
 
-def _flat(prompter: Prompter, args: Call, sent: str) -> _Seen:
+def _flat(prompter: Prompter, prompt: Prompt, model: str | None, sent: str) -> _Seen:
     """Flat text as it is sent, against the same with all control sequences, and with none."""
-    raw, safe = (prompter.with_safety(safety).render(*args) for safety in ("off", "neutralize"))
+    raw, safe = (prompter.with_safety(safety).text_target(model).segments(prompt) for safety in ("off", "neutralize"))
     # What is sent is nearly always one of the two; each slot may have a rule of its own.
     same = next((each for each in (safe, raw) if each.text == sent), None)
-    shown = prompter.render(*args) if same is None else same
+    shown = prompter.text_target(model).segments(prompt) if same is None else same
     segments = shown.segments
     return _Seen(
         [Piece(slot, text, trusted) for text, slot, trusted in segments],
@@ -211,22 +205,16 @@ def _flat(prompter: Prompter, args: Call, sent: str) -> _Seen:
     )
 
 
-def _pieces_of(prompter: Prompter, args: Call, trim: TrimReport) -> list[Piece]:
+def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:
     """What a payload is made of, in the order in which providers read it: tools, system text, turns."""
-    prompt = prompter.fill(args.input, args.history, args.tools)
-    gone = {*trim.dropped, *trim.summarized}
-    said = prompt.history.messages
-    # Those of the prompter's own stand before what may go.
-    first = len(said) - len(History.of(args.history).messages)
-    kept = [message for at, message in enumerate(said) if at - first not in gone]
     pieces = [
         _json_piece("tools", [*prompt.tools], constant=True),
         Piece("system", prompter.made_of.system, constant=True),
         *_of_text(prompt.instruction),
-        _json_piece("history", History(messages=tuple(kept)).to_openai() if kept else [], constant=False),
+        _json_piece("history", prompt.history.to_openai(), constant=False),
         *_of_text(prompt.user),
         Piece("input", prompt.input or "", constant=False),
-        Piece("label", args.label or "", constant=False),
+        Piece("label", prompt.label or "", constant=False),
     ]
     return [piece for piece in pieces if piece.text]
 

@@ -8,11 +8,12 @@ text is trusted is therefore its place in the list, which costs nothing to keep 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 
 from lazyprompt._base.display import html_of
-from lazyprompt._base.frozen import read_only
+from lazyprompt._base.frozen import read_only, setters
 from lazyprompt._base.json import checked_text
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SlotError, TemplateError
@@ -20,7 +21,8 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from dataclasses import Field
 
     from lazyprompt.messages.encoding import TokenizerLike
 
@@ -232,14 +234,18 @@ def _developers(given: Text | str, slot: str) -> Text:
 class Prompt:
     """What a model is to be told, before it takes any model's form.
 
+    Prompters make it, a budget makes a smaller one of it, and a target renders it.
+
     Args:
         system: The system text; ``None`` leaves it to the model family, or else to the default.
         instruction: The system-level instruction with its values; a plain string is the developer's own.
         user: The user-level instruction with its values; a plain string is the developer's own.
-        input: What the user says now, which nothing trusts; ``None`` where the history waits for the assistant.
+        input: What the user says now, which nothing trusts; ``""`` shows the user's section without any text, and
+            ``None`` leaves it out, where the history waits for the assistant.
         history: What was said before, in any accepted form.
         tools: The tools the model may call.
         label: What the assistant is to answer, in training data.
+        source: Where a prompter made it from; it is not compared.
 
     Raises:
         TemplateError: System text or instruction is no text.
@@ -255,6 +261,7 @@ class Prompt:
     history: History
     tools: ToolSet
     label: str | None
+    source: Source | None = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -265,22 +272,56 @@ class Prompt:
         history: HistoryLike | History | None = None,
         tools: Iterable[ToolLike] | ToolSet | None = None,
         label: str | None = None,
+        source: Source | None = None,
     ) -> None:
-        values = {
-            "system": checked_text(system, "the system text", TemplateError),
-            "instruction": _developers(instruction, "instruction"),
-            "user": _developers(user, "user"),
-            "input": checked_text(input, "the input", SlotError),
-            "history": History.of(history),
-            "tools": ToolSet.of(tools),
-            "label": checked_text(label, "the label", SlotError),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        # Prompters give values that need no look: each call of a check would cost as much as all of this.
+        _set_system(self, system if system is None else checked_text(system, "the system text", TemplateError))
+        _set_instruction(self, instruction if type(instruction) is Text else _developers(instruction, "instruction"))
+        _set_user(self, user if type(user) is Text else _developers(user, "user"))
+        _set_input(self, input if input is None else checked_text(input, "the input", SlotError))
+        _set_history(self, history if type(history) is History else History.of(history))
+        _set_tools(self, tools if type(tools) is ToolSet else ToolSet.of(tools))
+        _set_label(self, label if label is None else checked_text(label, "the label", SlotError))
+        _set_source(self, source)
+
+    @property
+    def said(self) -> str | None:
+        """What the user says: the user's part of the instruction and the input; None where nothing is said."""
+        return "".join(self.user.parts) + (self.input or "") or None
 
     def evolve(self, **changes: object) -> Self:
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
 
+    def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
+        # The source is of one call.
+        return Prompt, tuple(getattr(self, each.name) for each in fields(self)[:-1])
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        # Pickles made before there was a source end with the label.
+        for each, value in zip_longest(fields(self), state):
+            object.__setattr__(self, cast("Field[object]", each).name, value)
+
     def _repr_html_(self) -> str:
         return html_of(self)
+
+
+_set_system, _set_instruction, _set_user, _set_input, _set_history, _set_tools, _set_label, _set_source = setters(
+    Prompt
+)
+
+
+class Source(NamedTuple):
+    """Where a prompt was made from: what a budget and a report need to know beside its texts.
+
+    Attributes:
+        opening: The history that every conversation of the prompter begins with; a budget keeps it.
+        values: The values of the slots, and under ``input`` what the user says; a budget may cut those that are text.
+        refill: Makes the prompt with other values and another history behind the opening.
+        report: What of a prompt file no payload has.
+    """
+
+    opening: History
+    values: Mapping[str, object]
+    refill: Callable[[Mapping[str, object], History], Prompt]
+    report: tuple[object, ...] = ()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.tools import ToolSet
 from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
 from lazyprompt.modules.structured import Structure
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._reading import Exchange
     from lazyprompt.modules._sending import Sender
@@ -52,24 +52,6 @@ class Call(NamedTuple):
     tools: ToolsLike
     response_format: ResponseFormat | None
     params: Mapping[str, Any]
-
-
-class Turn(NamedTuple):
-    """A call, as the hooks of the prompter leave it.
-
-    Attributes:
-        prompter: The prompter, without hooks.
-        input: What it is given.
-        history: What was said before.
-        tools: What the model may call.
-        said: What the user says; None where nothing is said, and the history waits for an answer.
-    """
-
-    prompter: Prompter
-    input: object
-    history: HistoryLike | None
-    tools: ToolsLike
-    said: str | None
 
 
 class Model(ABC):
@@ -249,13 +231,9 @@ class Model(ABC):
     def _exchange(self, call: Call) -> Exchange:
         """The request of a call, and how its answer is read."""
 
-    def _turn(self, call: Call) -> Turn:
-        """A call after the hooks of the prompter, which run once."""
-        prompter, given, past, offered, _ = self._prompter.after_hooks(call.input, self._past(call.history), call.tools)
-        # Read once, for what follows takes them twice.
-        read = None if past is None else cast("HistoryLike", History.of(past))
-        all_tools = None if offered is None else ToolSet.of(offered)
-        return Turn(prompter, given, read, all_tools, prompter.said(given, read))
+    def _filled(self, prompter: Prompter, call: Call) -> Prompt:
+        """Return the prompt of a call."""
+        return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
     def _past(self, history: HistoryLike | History | None) -> Sequence[Any] | None:
         """What was said before: what every conversation begins with, and what the call brings."""

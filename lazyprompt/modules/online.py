@@ -14,7 +14,7 @@ from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.sources import source_named
-from lazyprompt.prompters.budgeted import read_budget
+from lazyprompt.prompters.fitting import read_budget
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.structured import ResponseFormat
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.prompters.budgeted import BudgetLike
+    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.tokens.counter import CountsMessages
 
 TIMEOUT = 60.0
@@ -199,29 +199,29 @@ class OnlineChatModule(ChatModule):
         client = self._client
         structure = self._structure(call.response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
-        turn = self._turn(call)
-        prompter = turn.prompter
+        prompter = self._prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
         if self._budget is not None:
             prompter = prompter.with_budget(self._budget)
-        made = prompter.generate_prompt(
-            turn.input, turn.history, turn.tools, format=self.source.provider, model=self._model_asked()
-        )
-        payload = self._with_fitting_names(made if isinstance(made, Payload) else Payload(cast("dict[str, Any]", made)))
+        prompt = self._filled(prompter, call)
+        target = prompter.target(self.source.provider, self._model_asked())
+        fitted, trim = prompter.fitted(prompt, target)
+        made = cast("dict[str, Any]", target.render(fitted))
+        payload = self._with_fitting_names(made if isinstance(made, Payload) else Payload(made))
         self._check_length(payload)
         given = client.params(self._common(call.params))
         _no_other(given, payload)
         request = Request(self.model, payload, _joined(given, asked or {}))
         reader = ProviderReader(self._formatter, client.collector)
-        return Exchange(request, reader, structure, turn.said, payload.trim, payload.report)
+        return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _with_fitting_names(self, payload: Payload) -> Payload:
         """The payload with speakers' names as OpenAI takes them: its own form has them as they were given."""
         if self.source.provider != "openai" or not any("name" in message for message in payload["messages"]):
             return payload
         made = self._formatter.format(payload["messages"])
-        return Payload({**payload, **made}, (*payload.report, *made.report), payload.trim)
+        return Payload({**payload, **made}, (*payload.report, *made.report))
 
     def _model_asked(self) -> str | None:
         """The model whose rules the prompt keeps; OpenAI's own form has no such rules."""

@@ -21,7 +21,7 @@ from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
-from lazyprompt.prompters.budgeted import read_budget
+from lazyprompt.prompters.fitting import read_budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.prompters.budgeted import BudgetLike
+    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.rendering.markers import Markers
 
@@ -301,13 +301,16 @@ class TrainableModule(ChatModule):
         client, layout = self._client, self.layout
         structure = self._structure(call.response_format)
         asked = None if structure is None else client.structured(structure.schema, structure.name)
-        turn = self._turn(call)
-        prompter = turn.prompter
+        prompter = self._prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
-        rendered, trim = self._fitted(prompter).render_with_trim(turn.input, turn.history, turn.tools)
+        prompter = self._fitted(prompter)
+        prompt = self._filled(prompter, call)
+        target = prompter.text_target()
+        fitted, trim = prompter.fitted(prompt, target)
+        rendered = target.segments(fitted)
         own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
-        prompt = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
+        text = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
         common = self._common(call.params, layout.markers.stop)
         if taken := _OURS.intersection(common):
             raise EngineError(
@@ -315,13 +318,11 @@ class TrainableModule(ChatModule):
                 "module's, and module.stream(...) streams"
             )
         further = [client.params(common), *([asked] if asked else [])]
-        request = Request(
-            self.base_model or "default", {"prompt": prompt}, self.engine.params(*further, own_bos=own_bos)
-        )
-        offered = list(prompter.fill(turn.input, turn.history, turn.tools).tools)
+        request = Request(self.base_model or "default", {"prompt": text}, self.engine.params(*further, own_bos=own_bos))
+        offered = list(prompt.tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
         reader = TextReader(parser, client.collector)
-        return Asked(Exchange(request, reader, structure, turn.said, trim), offered)
+        return Asked(Exchange(request, reader, structure, prompt.said, trim), offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
         """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""

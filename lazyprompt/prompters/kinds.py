@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.history import History, HistoryLike
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.budgeted import BudgetLike
+    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import Instruction, Syntax
 

@@ -1,4 +1,4 @@
-"""The prompter: one definition of a prompt, a flat string or a dict out.
+"""The prompter: one definition of a prompt, for any target.
 
 It is an instruction template, a prompt template, and what the developer has fixed: system text, tools, history.
 It keeps nothing of a call, so one prompter serves any number of threads and models at once.
@@ -6,40 +6,70 @@ It keeps nothing of a call, so one prompter serves any number of threads and mod
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from copy import copy, deepcopy
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast, overload
 
 from lazyprompt._base.json import checked_text
-from lazyprompt.errors import BudgetError, FormatError, TemplateError, did_you_mean
+from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages.prompt import Prompt, Rendered
-from lazyprompt.prompters.prompt_maker import OWN_FORMS, PromptMaker
-from lazyprompt.rendering.markers import Markers
-from lazyprompt.safety.policy import policy_of
+from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.prompt import Prompt, Source, Text
+from lazyprompt.messages.tools import ToolSet
+from lazyprompt.prompters.calls import PrompterCalls
+from lazyprompt.prompters.targets import OpenAITarget, System, TextTarget, tokens_of
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.rendering.prompt_template import resolved_system
+from lazyprompt.safety.policy import NEUTRALIZE, policy_of
 from lazyprompt.templates.call_input import name_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.formatters.providers import OtherProvider
-    from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.history import HistoryLike, PastLike
-    from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.budgeted import BudgetLike
-    from lazyprompt.prompters.prompt_maker import Hook
+    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
+    from lazyprompt.prompters.targets import Target
     from lazyprompt.rendering.prompt_template import PromptTemplate
-    from lazyprompt.safety.policy import Safety
-    from lazyprompt.training.samples import Train, TrainingSample
+    from lazyprompt.safety.policy import Policy, Safety
+    from lazyprompt.templates.instruction import InstructionTemplate
+
+# Input, history, tools and label.
+HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
+Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 
 FORMATS = ("flat", *PROVIDERS)
+# What a prompter's own targets write: flat text and OpenAI's form. A model means its markers and its system text there.
+OWN_FORMS = (None, "flat", "openai")
+# A prompter remembers so many targets.
+_TARGETS_KEPT = 32
 
 
-class Prompter(PromptMaker):
+class MadeOf(NamedTuple):
+    """What a prompter was made of, for whoever writes it in another form.
+
+    Attributes:
+        instruction: The instruction.
+        system: The system text that its prompts have.
+        history: What every conversation begins with.
+        tools: The tools that the model may always call.
+        has_functions: True if functions change each call: hooks, or those that give fixed values.
+        has_budget: Whether prompts are made to fit.
+    """
+
+    instruction: InstructionTemplate
+    system: str
+    history: History
+    tools: ToolSet
+    has_functions: bool
+    has_budget: bool
+
+
+class Prompter(PrompterCalls):
     """A prompter of your own: any instruction template with any prompt template.
 
     Args:
@@ -56,6 +86,33 @@ class Prompter(PromptMaker):
         HistoryError: The history has no accepted shape.
         BudgetError: The budget limits a slot that is not there.
     """
+
+    _default_safety: ClassVar[Policy] = NEUTRALIZE
+
+    def __init__(
+        self,
+        instruction_template: InstructionTemplate,
+        prompt_template: PromptTemplate,
+        *,
+        system: str | None = None,
+        tools: ToolsLike = None,
+        history: HistoryLike | None = None,
+        show: bool = False,
+        budget: BudgetLike | None = None,
+    ) -> None:
+        self._instruction = instruction_template
+        self._template = prompt_template
+        self._system = checked_text(system, "the system text", TemplateError)
+        self._added_system = ""
+        self._tools = ToolSet.of(tools)
+        self._history = History.of(history)
+        self._show = show
+        self._hooks: tuple[Hook, ...] = ()
+        self._safety: Policy = self._default_safety
+        self._budget = None if budget is None else self._checked_budget(budget)
+        self._markers = DEFAULT_MARKERS
+        self._chat_template: ChatTemplate | None = None
+        self._targets: dict[tuple[str | None, str | None, ChatTemplate | None], Target] = {}
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -89,243 +146,27 @@ class Prompter(PromptMaker):
         """Whether each prompt is written to the standard error as well."""
         return self._show
 
-    @overload
-    def generate_prompt(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        show: bool = ...,
-        return_dict: Literal[False] = ...,
-        format: Literal["flat"] | None = ...,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> str: ...
-    @overload
-    def generate_prompt(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        show: bool = ...,
-        return_dict: Literal[True],
-        format: Literal["openai"] | None = ...,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> OpenAIPrompt: ...
-    @overload
-    def generate_prompt(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        show: bool = ...,
-        return_dict: bool = ...,
-        format: Literal["openai"],
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> OpenAIPrompt: ...
-    @overload
-    def generate_prompt(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        show: bool = ...,
-        return_dict: Literal[False] = ...,
-        format: OtherProvider,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> Payload: ...
-    @overload
-    def generate_prompt(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        show: bool = ...,
-        return_dict: bool = ...,
-        format: None = ...,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> str | OpenAIPrompt: ...
-    @overload
-    def generate_prompt(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        show: bool = ...,
-        return_dict: bool = ...,
-        format: str | None = ...,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> str | OpenAIPrompt | Payload: ...
-    def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
+    @property
+    def made_of(self) -> MadeOf:
+        """What it was made of."""
+        system = self._system_for(self._markers).of(Prompt(self._system))
+        has_functions = bool(self._hooks) or self._instruction.has_functions
+        return MadeOf(self._instruction, system, self._history, self._tools, has_functions, self._budget is not None)
+
+    def fill(
         self,
         input: object = None,  # noqa: A002 - the name of the documents
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
-        *,
-        show: bool = False,
-        return_dict: bool = False,
-        format: str | None = None,  # noqa: A002 - the name of the documents
-        model: str | None = None,
-        chat_template: ChatTemplate | None = None,
-    ) -> str | OpenAIPrompt | Payload:
-        """Make the prompt.
+    ) -> Prompt:
+        """Make the prompt as a value, before it takes any form.
 
         Args:
-            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
-                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
-                else it is the user's text.
-            history: What was said before: pairs, OpenAI dicts, Msg, in any mixture.
-            tools: Tools the model may call: dicts or Python functions.
-            label: The answer, in training data.
-            show: Whether the prompt is written to the standard error as well.
-            return_dict: The same as ``format="openai"``.
-            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
-                for its payload.
-            model: The model whose markers (and system text) are used in place of the prompter's own; with a provider
-                other than ``openai``, the model at that provider.
-            chat_template: The model's own chat template, which lays flat text out in the place of markers.
-
-        Returns:
-            The flat string, or a dict that shares nothing mutable with anything given.
-
-        Raises:
-            SlotError: A slot has no value, or a value no slot.
-            HistoryError: The history has no accepted shape, or the prompt template no place for it.
-            ToolsError: A tool cannot be described, or the prompter has tools of its own.
-            FormatError: The format is unknown, or cannot show a picture or the like.
-            SafetyError: A value holds a control sequence, and the prompter refuses them.
-            TemplateError: The model is of no known family.
-        """
-        if (model is not None or chat_template is not None) and format in OWN_FORMS:
-            return self._for_model(model, chat_template).generate_prompt(
-                input, history, tools, label, show=show, return_dict=return_dict, format=format
-            )
-        # Written out: a property would be a call, and one that is made for each prompt.
-        if self._expands or self._hooks or self._instruction.has_functions or label is not None:
-            input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
-        as_dict = return_dict if format is None else _is_dict(format, return_dict=return_dict)
-        made: str | OpenAIPrompt | Payload
-        if self._budget is not None:
-            made, _ = self._within(self._budget, "openai" if as_dict else format, model, (input, history, tools, label))
-        elif as_dict:
-            made = self._openai(input, history, tools, label)
-        else:
-            made = self._made(format, model, (input, history, tools, label))
-        if show or self._show:
-            sys.stderr.write(f"{made}\n")
-        return made
-
-    @overload
-    def fit(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        format: Literal["flat"] | None = ...,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> tuple[str, TrimReport]: ...
-    @overload
-    def fit(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        format: Literal["openai"],
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> tuple[OpenAIPrompt, TrimReport]: ...
-    @overload
-    def fit(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        format: OtherProvider,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> tuple[Payload, TrimReport]: ...
-    @overload
-    def fit(
-        self,
-        input: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        format: str | None = ...,
-        model: str | None = ...,
-        chat_template: ChatTemplate | None = ...,
-    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]: ...
-    def fit(
-        self,
-        input: object = None,  # noqa: A002 - the name of the documents
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-        label: str | None = None,
-        *,
-        format: str | None = None,  # noqa: A002 - the name of the documents
-        model: str | None = None,
-        chat_template: ChatTemplate | None = None,
-    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
-        """The same as :meth:`generate_prompt`, with the report of the budget.
-
-        Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
-            label: As in :meth:`generate_prompt`.
-            format: As in :meth:`generate_prompt`.
-            model: As in :meth:`generate_prompt`.
-            chat_template: As in :meth:`generate_prompt`.
-
-        Returns:
-            The prompt, and what went so that it fits. The messages of the report are those of the history, then the
-            values of the slots.
-
-        Raises:
-            BudgetError: The prompter has no budget, or even what never goes does not fit.
-            LazyPromptError: As in :meth:`generate_prompt`.
-        """
-        if (model is not None or chat_template is not None) and format in OWN_FORMS:
-            return self._for_model(model, chat_template).fit(input, history, tools, label, format=format)
-        if self._budget is None:
-            raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
-        _check_format(format)
-        call = (input, history, tools, label)
-        return self._within(self._budget, format, model, self._prepared(*call))
-
-    def fill(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Prompt:  # noqa: A002
-        """The prompt as a value, before it takes any form.
-
-        Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
+            input: As of :meth:`generate_prompt`.
+            history: As of :meth:`generate_prompt`.
+            tools: As of :meth:`generate_prompt`.
+            label: As of :meth:`generate_prompt`.
 
         Returns:
             The filled prompt.
@@ -333,110 +174,60 @@ class Prompter(PromptMaker):
         Raises:
             SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
         """
-        if self._expands or self._has_functions:
-            input, history, tools, _ = self._prepared(input, history, tools, None)  # noqa: A001
-        filled, past = self._filled(input, history)
-        return Prompt(
-            system=self._system,
-            instruction=filled.system_text,
-            user=filled.user_text,
-            input=self._now(filled.input, past),
-            history=past,
-            tools=self._tools if tools is None else self._all_tools(tools),
-        )
+        if self._hooks:
+            input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
+        if label is not None:
+            checked_text(label, "the label", SlotError)
+        return self._filled(input, self._past(history), self._tools if tools is None else self._all_tools(tools), label)
 
-    def render(
+    def target(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-        label: str | None = None,
-        *,
+        format: str | None = None,  # noqa: A002 - the name of the documents
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
-    ) -> Rendered:
-        """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
+    ) -> Target:
+        """Return what renders the prompts of this prompter in a form; the last few are kept.
 
         Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
-            label: As in :meth:`generate_prompt`.
-            model: As in :meth:`generate_prompt`.
-            chat_template: As in :meth:`generate_prompt`.
-
-        Returns:
-            The flat prompt.
+            format: As of :meth:`generate_prompt`.
+            model: As of :meth:`generate_prompt`.
+            chat_template: As of :meth:`generate_prompt`.
 
         Raises:
-            LazyPromptError: As in :meth:`generate_prompt`.
+            FormatError: The format is unknown.
+            TemplateError: The model is of no known family, or both a model and a chat template are given.
         """
-        if model is not None or chat_template is not None:
-            return self._for_model(model, chat_template).render(input, history, tools, label)
-        return self.render_with_trim(input, history, tools, label)[0]
+        key = (format, model, chat_template)
+        found = self._targets.get(key)
+        if found is None:
+            found = self._new_target(*key)
+            if len(self._targets) >= _TARGETS_KEPT:
+                self._targets.clear()
+            self._targets[key] = found
+        return found
 
-    def render_with_trim(
-        self,
-        input: object = None,  # noqa: A002 - the name of the documents
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-        label: str | None = None,
-    ) -> tuple[Rendered, TrimReport | None]:
-        """Render the flat prompt, and report what the budget dropped.
+    def text_target(self, model: str | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
+        """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
+        return cast("TextTarget", self.target(None, model, chat_template))
+
+    def fitted(self, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport | None]:
+        """Make a prompt fit the prompter's budget.
 
         Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
-            label: As in :meth:`generate_prompt`.
+            prompt: A prompt of :meth:`fill`.
+            target: What renders it.
 
         Returns:
-            The flat prompt, and the report of the prompter's budget, or None without a budget.
+            The prompt that fits, and what went; the very prompt and None where there is no budget.
 
         Raises:
-            LazyPromptError: As in :meth:`generate_prompt`.
+            BudgetError: Even what never goes does not fit.
         """
-        if self._expands or self._has_functions or label is not None:
-            input, history, tools, label = self._prepared(input, history, tools, label)  # noqa: A001
-        given: tuple[object, PastLike] = (input, history)
-        trim: TrimReport | None = None
-        if self._budget is not None:
-            given, trim = self._fitted(self._budget, None, None, (input, history, tools, label))
-        laid = self._lay(*given, tools, label)
-        return Rendered(laid.parts, laid.slots, laid.note), trim
+        if self._budget is None:
+            return prompt, None
+        from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
 
-    def training_sample(
-        self,
-        input: object = None,  # noqa: A002 - the name of the documents
-        label: str | None = None,
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-        *,
-        train: Train = "last",
-        model: str | None = None,
-        chat_template: ChatTemplate | None = None,
-    ) -> TrainingSample:
-        """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
-
-        Args:
-            input: As in :meth:`generate_prompt` (so with history, tools and model).
-            label: The answer; without one it is the assistant's turn that the history ends with.
-            history: What was said before.
-            tools: Tools the model may call.
-            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
-            model: The model whose markers are used.
-            chat_template: As in :meth:`generate_prompt`.
-
-        Returns:
-            The sample. A budget is for its prompt: the answer is beside it, as it is when the model gives one.
-
-        Raises:
-            SlotError: There is no answer.
-            LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
-        """
-        if model is not None or chat_template is not None:
-            return self._for_model(model, chat_template).training_sample(input, label, history, tools, train=train)
-        return self._sample(self._prepared(input, history, tools, label), train)
+        return fitted(self._budget, prompt, target)
 
     @overload
     def render_batch(
@@ -530,8 +321,6 @@ class Prompter(PromptMaker):
             The prompter itself.
         """
         self._hooks = (*self._hooks, hook)
-        # The copies made for models so far know nothing of it.
-        self._by_model = {}
         return self
 
     def partial(self, /, **values: object) -> Self:
@@ -543,7 +332,7 @@ class Prompter(PromptMaker):
         Raises:
             SlotError: A name is that of no slot, or a value is None or cannot become text.
         """
-        return self._changed(self._markers, instruction=self._instruction.partial(**values))
+        return self._changed(instruction=self._instruction.partial(**values))
 
     def with_markers(self, markers: Markers | str) -> Self:
         """A copy for a model.
@@ -558,7 +347,7 @@ class Prompter(PromptMaker):
             TemplateError: The model is of no known family.
         """
         found = markers if isinstance(markers, Markers) else Markers.for_model(markers)
-        return self._changed(found, chat_template=None)
+        return self._changed(markers=found, chat_template=None)
 
     def with_chat_template(self, template: ChatTemplate) -> Self:
         """A copy whose flat text a model's own chat template lays out.
@@ -569,7 +358,7 @@ class Prompter(PromptMaker):
         Returns:
             The copy; this prompter stays as it is.
         """
-        return self._changed(template.markers, chat_template=template)
+        return self._changed(markers=template.markers, chat_template=template)
 
     def with_system(self, system: str | None) -> Self:
         """A copy with another system text.
@@ -580,7 +369,7 @@ class Prompter(PromptMaker):
         Returns:
             The copy; this prompter stays as it is.
         """
-        return self._changed(self._markers, system=checked_text(system, "the system text", TemplateError))
+        return self._changed(system=checked_text(system, "the system text", TemplateError))
 
     def with_added_system(self, text: str) -> Self:
         """A copy with words behind its system text, whichever that is.
@@ -593,7 +382,7 @@ class Prompter(PromptMaker):
         """
         words = checked_text(text, "the system text", TemplateError)
         added = "\n\n".join(filter(None, (self._added_system, words)))
-        return self._changed(self._markers, added_system=added)
+        return self._changed(added_system=added)
 
     def with_safety(self, safety: Safety, slots: Mapping[str, Safety] | None = None) -> Self:
         """A copy with another policy for control sequences in untrusted text.
@@ -608,7 +397,7 @@ class Prompter(PromptMaker):
         Raises:
             SafetyError: There is no such policy.
         """
-        return self._changed(self._markers, safety=policy_of(safety, slots))
+        return self._changed(safety=policy_of(safety, slots))
 
     def with_budget(self, budget: BudgetLike | None) -> Self:
         """A copy whose prompts fit a number of tokens.
@@ -622,7 +411,7 @@ class Prompter(PromptMaker):
         Raises:
             BudgetError: The budget limits a slot that is not there.
         """
-        return self._changed(self._markers, budget=None if budget is None else self._checked_budget(budget))
+        return self._changed(budget=None if budget is None else self._checked_budget(budget))
 
     def get_response(self, output: str, input: str | None = None) -> str:  # noqa: A002 - the name of the documents
         """The answer in what a local model gave back.
@@ -641,21 +430,95 @@ class Prompter(PromptMaker):
 
     def __getstate__(self) -> dict[str, object]:
         """What a pickle holds: not what was made on first use."""
-        return {**self.__dict__, "_writer": None, "_by_model": {}}
+        return {**self.__dict__, "_targets": {}}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
 
+    def _changed(self, **fields: object) -> Self:
+        """Return a copy with other fields, that has made no target yet."""
+        changed = copy(self)
+        for name, value in {**fields, "targets": {}}.items():
+            setattr(changed, f"_{name}", value)
+        return changed
 
-def _check_format(format: str | None) -> None:  # noqa: A002 - the name of the documents
-    if format is not None and format not in FORMATS:
-        raise FormatError(
-            f"format {format!r} is unknown{did_you_mean(str(format), FORMATS)}; known are {', '.join(FORMATS)}"
-        )
+    def _after_hooks(self, *args: *HookArgs) -> HookArgs:
+        """Return the arguments of a call after the hooks."""
+        for hook in self._hooks:
+            result = hook(*deepcopy(args))
+            if not isinstance(cast("object", result), tuple) or len(result) != len(args):
+                raise TemplateError(
+                    f"pre_hook {getattr(hook, '__name__', hook)!r} returned {result!r}; "
+                    "it must return the four (input, history, tools, label)"
+                )
+            args = result
+        return args
 
+    def _filled(self, given: object, past: History, tools: ToolSet, label: str | None) -> Prompt:
+        """Fill the instruction; functions that give values are called once."""
+        instruction = self._instruction
+        asked = None if past is EMPTY_HISTORY else past.question_before_results
+        source: Source | None = None
+        if self._budget is not None or instruction.has_functions:
+            given = values = instruction.by_name(given, asked)
+            if self._budget is not None:
+                source = Source(
+                    self._opening, values, lambda values, left: self._filled(values, self._opening + left, tools, label)
+                )
+        system, user, text = instruction.parts(given, asked)
+        system_slots, user_slots = instruction.origins(system, user)
+        if text is None and instruction.always_user_turn and not past.waits_for_answer:
+            text = ""
+        told, said = Text(tuple(system), system_slots), Text(tuple(user), user_slots)
+        return Prompt(self._system, told, said, text, past, tools, label, source)
 
-def _is_dict(format: str, *, return_dict: bool) -> bool:  # noqa: A002 - the name of the documents
-    _check_format(format)
-    if return_dict and format != "openai":
-        raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
-    return format == "openai"
+    @property
+    def _opening(self) -> History:
+        """What every conversation begins with."""
+        return self._history.without_empty_questions()
+
+    def _past(self, history: PastLike) -> History:
+        """Return all that was said before; empty turns of the user say nothing, and providers refuse them."""
+        if history is None and self._history is EMPTY_HISTORY:
+            return EMPTY_HISTORY
+        return (self._history + History.of(history)).without_empty_questions()
+
+    def _all_tools(self, tools: ToolsLike) -> ToolSet:
+        given = ToolSet.of(tools)
+        if given and self._tools:
+            raise ToolsError(
+                f"this prompter has the tools {', '.join(self._tools.names)} since its construction, "
+                f"so none may be given at the call; given were {', '.join(given.names)}"
+            )
+        return given or self._tools
+
+    def _new_target(self, form: str | None, model: str | None, chat_template: ChatTemplate | None) -> Target:
+        if form is not None and form not in FORMATS:
+            raise FormatError(
+                f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
+            )
+        markers, template = self._markers, self._chat_template
+        if form in OWN_FORMS:
+            if model is not None and chat_template is not None:
+                raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
+            if chat_template is not None:
+                markers, template = chat_template.markers, chat_template
+            elif model is not None:
+                markers, template = Markers.for_model(model), None
+        system = self._system_for(markers)
+        if form == "openai":
+            return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)
+        if form in OWN_FORMS:
+            return TextTarget(self._template, markers, template, system, self._instruction, self._tools, self._safety)
+        from lazyprompt.formatters.prompted import ProviderTarget  # noqa: PLC0415 - only such a form needs it
+
+        return ProviderTarget(str(form), model, system.of, tokens_of)
+
+    def _system_for(self, markers: Markers) -> System:
+        return System(resolved_system(None, markers), self._added_system)
+
+    def _checked_budget(self, budget: BudgetLike) -> Budget:
+        """Return a budget whose slots are there."""
+        from lazyprompt.prompters.fitting import budget_for  # noqa: PLC0415 - only a budget needs it
+
+        return budget_for(budget, self._instruction.input_form.slots)

@@ -15,7 +15,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.slot_diff import slot_diff
-from lazyprompt.prompters.prompt_maker import OWN_FORMS
+from lazyprompt.prompters.prompter import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, attack_of, markers_of
 from lazyprompt.studio.reading import Reader, first_values, told

@@ -255,7 +255,7 @@ def test_the_last_models_are_kept_and_no_more() -> None:
     prompter = ChatPrompter("hi")
     for index in range(100):
         prompter.generate_prompt("x", model=f"qwen2.5-{index}b-instruct")
-    assert len(vars(prompter)["_by_model"]) <= 32
+    assert len(vars(prompter)["_targets"]) <= 32
 
 
 def test_an_unknown_model_is_an_error_with_a_way_out() -> None:

@@ -14,6 +14,7 @@ from lazyprompt.errors import FormatError, PromptFileError, TemplateError
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.turn_text import Code, Piece, Slot, body_of, check_references, free_name, safe, turn
 from lazyprompt.files.writing.yaml_edit import written
+from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import SlotTemplate
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.prompters.prompt_maker import MadeOf, PromptMaker
+    from lazyprompt.prompters.prompter import MadeOf
 
 _INPUT: Final = "input"
 _LABEL: Final = re.compile(r"[\w .@-]+")
@@ -43,7 +44,7 @@ class _Part(NamedTuple):
 
 
 def text_of(
-    prompter: PromptMaker,
+    prompter: Prompter,
     *,
     name: str | None = None,
     description: str | None = None,
@@ -101,10 +102,11 @@ def text_of(
     return f"---\n{front}---\n{body_of(turns, (*slots, _INPUT))}"
 
 
-def _check(prompter: PromptMaker, made: MadeOf) -> None:
+def _check(prompter: Prompter, made: MadeOf) -> None:
     """Refuse what no file can say."""
     kind = type(made.instruction)
     own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
+    own = own or type(prompter).fill is not Prompter.fill
     for fault, advice in (
         (made.has_functions, "a function, as a pre_hook: write the prompter without it"),
         (made.has_budget, "a budget: take it away with with_budget(None)"),

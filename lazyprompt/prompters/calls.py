@@ -1,0 +1,385 @@
+"""What prompters are called with. Each call fills a prompt and lets a target render it."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Literal, cast, overload
+
+from lazyprompt.errors import BudgetError, FormatError
+from lazyprompt.formatters.report import Payload
+
+if TYPE_CHECKING:
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.formatters.providers import OtherProvider
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.prompt import Prompt, Rendered
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.targets import Made, OpenAITarget, Target, TextTarget
+    from lazyprompt.training.samples import Train, TrainingSample
+
+
+class PrompterCalls(ABC):
+    """The calls of a prompter. :class:`lazyprompt.Prompter` says how a prompt is filled, and what renders it."""
+
+    @abstractmethod
+    def fill(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+    ) -> Prompt:
+        """Make the prompt as a value, before it takes any form.
+
+        Args:
+            input: As of :meth:`generate_prompt`.
+            history: As of :meth:`generate_prompt`.
+            tools: As of :meth:`generate_prompt`.
+            label: As of :meth:`generate_prompt`.
+
+        Returns:
+            The filled prompt.
+
+        Raises:
+            SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
+        """
+
+    @abstractmethod
+    def target(
+        self,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> Target:
+        """Return what renders the prompts of this prompter in a form.
+
+        Args:
+            format: As of :meth:`generate_prompt`.
+            model: As of :meth:`generate_prompt`.
+            chat_template: As of :meth:`generate_prompt`.
+
+        Raises:
+            FormatError: The format is unknown.
+            TemplateError: The model is of no known family, or both a model and a chat template are given.
+        """
+
+    @abstractmethod
+    def text_target(self, model: str | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
+        """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
+
+    @abstractmethod
+    def fitted(self, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport | None]:
+        """Make a prompt fit the prompter's budget.
+
+        Args:
+            prompt: A prompt of :meth:`fill`.
+            target: What renders it.
+
+        Returns:
+            The prompt that fits, and what went; the very prompt and None where there is no budget.
+
+        Raises:
+            BudgetError: Even what never goes does not fit.
+        """
+
+    @property
+    @abstractmethod
+    def shows(self) -> bool:
+        """Whether each prompt is written to the standard error as well."""
+
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[False] = ...,
+        format: Literal["flat"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[True],
+        format: Literal["openai"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: Literal["openai"],
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[False] = ...,
+        format: OtherProvider,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> Payload: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str | OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: str | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str | OpenAIPrompt | Payload: ...
+    def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        show: bool = False,
+        return_dict: bool = False,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> str | OpenAIPrompt | Payload:
+        """Make the prompt.
+
+        Args:
+            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
+                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
+                else it is the user's text.
+            history: What was said before: pairs, OpenAI dicts, Msg, in any mixture.
+            tools: Tools the model may call: dicts or Python functions.
+            label: The answer, in training data.
+            show: Whether the prompt is written to the standard error as well.
+            return_dict: The same as ``format="openai"``.
+            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
+                for its payload.
+            model: The model whose markers (and system text) are used in place of the prompter's own; with a provider
+                other than ``openai``, the model at that provider.
+            chat_template: The model's own chat template, which lays flat text out in the place of markers.
+
+        Returns:
+            The flat string, or a dict that shares nothing mutable with anything given.
+
+        Raises:
+            SlotError: A slot has no value, or a value no slot.
+            HistoryError: The history has no accepted shape, or the prompt template no place for it.
+            ToolsError: A tool cannot be described, or the prompter has tools of its own.
+            FormatError: The format is unknown, or cannot show a picture or the like.
+            SafetyError: A value holds a control sequence, and the prompter refuses them.
+            TemplateError: The model is of no known family.
+        """
+        target = self.target("openai" if _is_openai(format, return_dict=return_dict) else format, model, chat_template)
+        made, _ = self._made(self.fill(input, history, tools, label), target)
+        if show or self.shows:
+            sys.stderr.write(f"{made}\n")
+        return made
+
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: Literal["flat"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[str, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: Literal["openai"],
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[OpenAIPrompt, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: OtherProvider,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[Payload, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: str | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]: ...
+    def fit(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        format: str | None = None,  # noqa: A002 - the name of the documents
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
+        """The same as :meth:`generate_prompt`, with the report of the budget.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+            format: As in :meth:`generate_prompt`.
+            model: As in :meth:`generate_prompt`.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The prompt, and what went so that it fits. The messages of the report are those of the history, then the
+            values of the slots.
+
+        Raises:
+            BudgetError: The prompter has no budget, or even what never goes does not fit.
+            LazyPromptError: As in :meth:`generate_prompt`.
+        """
+        made, report = self._made(self.fill(input, history, tools, label), self.target(format, model, chat_template))
+        if report is None:
+            raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
+        return made, report
+
+    def _made(self, prompt: Prompt, target: Target) -> tuple[Made, TrimReport | None]:
+        """Render a prompt within the budget; a payload tells what went."""
+        prompt, report = self.fitted(prompt, target)
+        made = target.render(prompt)
+        if report is not None and isinstance(made, Payload):
+            made.trim = report
+        return made, report
+
+    def render(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> Rendered:
+        """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+            model: As in :meth:`generate_prompt`.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The flat prompt.
+
+        Raises:
+            LazyPromptError: As in :meth:`generate_prompt`.
+        """
+        target = self.text_target(model, chat_template)
+        return target.segments(self.fitted(self.fill(input, history, tools, label), target)[0])
+
+    def training_sample(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        label: str | None = None,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        train: Train = "last",
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> TrainingSample:
+        """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
+
+        Args:
+            input: As in :meth:`generate_prompt` (so with history, tools and model).
+            label: The answer; without one it is the assistant's turn that the history ends with.
+            history: What was said before.
+            tools: Tools the model may call.
+            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            model: The model whose markers are used.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The sample. A budget is for its prompt: the answer is beside it, as it is when the model gives one.
+
+        Raises:
+            SlotError: There is no answer.
+            LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
+        """
+        from lazyprompt.prompters.samples import answered, parted, sample_of  # noqa: PLC0415 - prompts need none
+
+        target = self.text_target(model, chat_template)
+        openai = cast("OpenAITarget", self.target("openai", model, chat_template))
+        past, answer = (history, None) if label is not None else parted(history)
+        prompt, answer = answered(self.fill(input, past, tools, label), answer)
+        return sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)
+
+
+def _is_openai(format: str | None, *, return_dict: bool) -> bool:  # noqa: A002 - the name of the documents
+    if return_dict and format not in (None, "openai"):
+        raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
+    return return_dict or format == "openai"

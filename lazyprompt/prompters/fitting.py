@@ -1,0 +1,182 @@
+"""Makes a prompter's prompt fit a budget: by its history and the values of its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from lazyprompt.budget.budget import Budget, checked_budget
+from lazyprompt.budget.cut import CUT_MARK
+from lazyprompt.budget.report import Account, Fate, ItemTokens, Tokens, TrimReport
+from lazyprompt.budget.units import SlotValue
+from lazyprompt.errors import BudgetError, did_you_mean
+from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.templates.slots import listed, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.budget.fitting import Fitted
+    from lazyprompt.budget.units import Item
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.prompters.targets import Target
+
+BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
+
+
+def read_budget(budget: BudgetLike) -> Budget:
+    """Return a budget, read from a dict of slots and their limits where one was given.
+
+    Raises:
+        BudgetError: It is neither.
+    """
+    if isinstance(budget, Mapping):
+        return Budget(None, slots=budget)
+    return checked_budget(budget, ", or a dict of slots and their limits")
+
+
+def budget_for(budget: BudgetLike, slots: Sequence[str]) -> Budget:
+    """Return a budget for a prompter.
+
+    Args:
+        budget: The budget; or the most tokens of slots, by their names.
+        slots: The prompter's slots.
+
+    Returns:
+        The budget.
+
+    Raises:
+        BudgetError: It is no budget, or limits a slot that the prompter does not have.
+    """
+    made = read_budget(budget)
+    known = (*slots, "input")
+    for slot in made.slots:
+        if slot not in known:
+            raise BudgetError(
+                f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter has not; it has "
+                f"{listed(known)}"
+            )
+    return made
+
+
+def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport]:
+    """Make a prompt fit.
+
+    Args:
+        budget: The budget.
+        prompt: The prompt of a prompter, which knows its source.
+        target: What renders it: the budget counts what that one sends.
+
+    Returns:
+        The prompt that fits, and the report: its messages are those of the history behind the opening, then the values
+        of the slots.
+
+    Raises:
+        BudgetError: Even what never goes does not fit.
+    """
+    source = prompt.source
+    if source is None:
+        raise BudgetError("a budget needs to know the values of a prompt; let a prompter with a budget fill it")
+    past = _behind(prompt.history, source.opening)
+    messages = past.messages
+    limited = {slot: _limited(budget, slot, value) for slot, value in source.values.items()}
+    changed = {slot for slot, value in limited.items() if value is not source.values[slot]}
+    slots = [SlotValue(slot, value) for slot, value in limited.items() if isinstance(value, str)]
+    items: list[Item] = [*messages, *slots]
+
+    def part(kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
+        """Return the prompt with some of its messages and values only, some of them replaced."""
+        if len(kept) == len(items) and not replaced and not changed:
+            return prompt
+        turns = {at: cast("Msg", replaced.get(at, items[at])) for at in kept if at < len(messages)}
+        values = {**limited, **_values_left(items, kept, replaced)}
+        made = source.refill(values, _history_of(past, turns, replaced))
+        return made.evolve(label=prompt.label, source=source)
+
+    # Of pairs, a question goes with its answer.
+    pairs = [] if past.has_messages else [(at, at + 1) for at in range(0, len(messages), 2)]
+    waits = "input" not in source.values and past.waits_for_answer
+    found = budget.fitted(
+        items, lambda kept, replaced: target.cost(part(kept, replaced), budget), keep_newest=waits, together=pairs
+    )
+    sent = part(found.kept, found.replaced)
+    fates: dict[int, tuple[Fate, str]] = {
+        at: ("cut", f"longer than {budget.slots[slot.slot]} tokens")
+        for at, slot in enumerate(slots, len(messages))
+        if slot.slot in changed
+    }
+    fates |= found.fates
+
+    def account() -> Account:
+        lines = [_history_line(budget, at, message, found) for at, message in enumerate(messages)]
+        left = _values_left(items, found.kept, found.replaced)
+        lines += [_slot_line(budget, slot.slot, source.values[slot.slot], left[slot.slot]) for slot in slots]
+        before, slots_before = target.cost(prompt, budget), target.tokens(prompt, budget)
+        # What is unchanged is not counted again: some counters ask a provider.
+        after, slots_after = (
+            (target.cost(sent, budget), target.tokens(sent, budget)) if fates else (before, slots_before)
+        )
+        names = {**slots_before, **slots_after}
+        tokens = {slot: Tokens(slots_before.get(slot, 0), slots_after.get(slot, 0)) for slot in names}
+        return Account(before, after, lines, tokens)
+
+    return sent, TrimReport(budget.limit, fates, account, found.report.failure)
+
+
+def _values_left(items: Sequence[Item], kept: Sequence[int], replaced: Mapping[int, Item]) -> dict[str, str]:
+    """Return what is left of the values of slots, by their names."""
+    left = {item.slot: "" for item in items if isinstance(item, SlotValue)}
+    for at in kept:
+        item = replaced.get(at, items[at])
+        if isinstance(item, SlotValue):
+            left[item.slot] = item.text
+    return left
+
+
+def _limited(budget: Budget, slot: str, value: object) -> object:
+    """The value of a slot, cut where the slot has a limit and it is longer; else the very value."""
+    if slot not in budget.slots:
+        return value
+    text = value_text(value, slot)
+    short = budget.shortened(slot, text)
+    if slot == "input" and text and short in ("", CUT_MARK):
+        raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, and nothing is left of the input; give more")
+    return value if short == text else short
+
+
+def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted) -> ItemTokens:
+    """The tokens of a message of the history: after it all of them, or what was cut, or none where it went."""
+    before = after = budget.share(message)
+    fate, _ = fitted.fates.get(at, ("kept", ""))
+    if fate == "cut":
+        after = budget.share(fitted.replaced[at])
+    elif fate != "kept":
+        after = 0
+    return ItemTokens(message.role, "history", before, after)
+
+
+def _slot_line(budget: Budget, slot: str, before: object, after: str) -> ItemTokens:
+    """The tokens of a slot's value."""
+    counts = [budget.count_text(text) for text in (value_text(before, slot), after)]
+    return ItemTokens("slot", slot, *counts)
+
+
+def _behind(whole: History, opening: History) -> History:
+    """Return what of a history stands behind its opening."""
+    if not opening:
+        return whole
+    if whole.has_messages:
+        return History(messages=whole.messages[len(opening.messages) :])
+    count = len(opening.questions)
+    return History(whole.questions[count:], whole.answers[count:])
+
+
+def _history_of(whole: History, kept: Mapping[int, Msg], replaced: Mapping[int, Item]) -> History:
+    """Return a history of some of its messages, by their indices; pairs stay pairs where they can."""
+    if not kept:
+        return EMPTY_HISTORY
+    if whole.has_messages or any(at in replaced for at in kept):
+        return History(messages=tuple(kept.values()))
+    places = [at // 2 for at in [*kept][::2]]
+    return History(tuple(whole.questions[place] for place in places), tuple(whole.answers[place] for place in places))

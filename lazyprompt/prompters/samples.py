@@ -1,0 +1,96 @@
+"""Training samples: a prompt, the answer behind it, and which of its turns are trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lazyprompt.errors import FormatError, SlotError
+from lazyprompt.messages.history import History
+from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.rendering.layout import Said
+from lazyprompt.rendering.turns import answers_in
+from lazyprompt.training.samples import Train, TrainingSample, trained_messages
+
+if TYPE_CHECKING:
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.prompters.targets import OpenAITarget, TextTarget
+
+
+def parted(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
+    """Part a history into what stands before its last turn and that turn, if it is the assistant's and no call."""
+    past = History.of(history)
+    if not _is_answered(past):
+        return history, None
+    return [*past.messages[:-1]], past.messages[-1]
+
+
+def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
+    """Part a prompt into what stands before the answer, and the answer.
+
+    Args:
+        prompt: The prompt.
+        answer: The answer, where it was parted from the history; else it is the label, or the last turn of the history
+            that a prompter or a file has itself.
+
+    Raises:
+        SlotError: There is no answer, or something is said behind it.
+    """
+    if prompt.label is not None:
+        return prompt.evolve(label=None), Msg("assistant", str.__str__(prompt.label), "assistant")
+    # The examples that every conversation of a prompter begins with are no answers; the turns of a file are.
+    has_own_turns = prompt.source is not None and not prompt.source.opening
+    if answer is None and has_own_turns and _is_answered(prompt.history):
+        past = prompt.history.messages
+        before, answer = History(messages=past[:-1]), past[-1]
+        prompt = prompt.evolve(history=before, input=None if before.waits_for_answer else prompt.input)
+    if answer is None or prompt.said is not None:
+        raise SlotError(
+            "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
+            "and nothing that is said behind it"
+        )
+    return prompt, answer
+
+
+def _is_answered(past: History) -> bool:
+    return bool(past) and not past.waits_for_answer and past.messages[-1].role == "assistant"
+
+
+def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, openai: OpenAITarget) -> TrainingSample:
+    """Make a sample.
+
+    Args:
+        prompt: What stands before the answer.
+        answer: The answer.
+        train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+        target: What lays out the text.
+        openai: What makes the messages.
+
+    Raises:
+        FormatError: A turn that is to be trained cannot be shown as it is.
+    """
+    form = openai.render(prompt)
+    messages = [*form["messages"], *to_openai(answer)]
+    trained = trained_messages(messages, train)
+    answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    for index, turn in zip(answers, (*answers_in(prompt.history), answer), strict=True):
+        if trained[index] and not target.shows_thoughts:
+            _refuse_thoughts(turn, index)
+    laid = target.sample(prompt, answer, [trained[index] for index in answers])
+    return TrainingSample(
+        tuple(laid.parts),
+        tuple(map(str, laid.slots)),
+        tuple(isinstance(slot, Said) for slot in laid.slots),
+        tuple(messages),
+        trained,
+        tuple(form.get("tools", ())),
+    )
+
+
+def _refuse_thoughts(message: Msg, index: int) -> None:
+    if any(block.type == "thinking" for block in message.blocks):
+        raise FormatError(
+            f"messages[{index}] is to be trained and holds thoughts, which flat text leaves out; write them into its "
+            "text, in the form of the model, or leave them out"
+        )

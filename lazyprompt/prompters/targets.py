@@ -1,0 +1,232 @@
+"""Targets: what renders a prompt, as flat text or as OpenAI's dict. The target of providers is in the formatters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+
+from lazyprompt.formatters.report import Payload
+from lazyprompt.messages.history import EMPTY_HISTORY
+from lazyprompt.messages.prompt import MARKERS, Rendered, Text
+from lazyprompt.rendering.layout import Fields
+from lazyprompt.rendering.prompt_template import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lazyprompt.budget.budget import Budget
+    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.formatters.report import Report
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.rendering.layout import Laid
+    from lazyprompt.rendering.markers import Markers
+    from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter
+    from lazyprompt.safety.policy import Policy
+    from lazyprompt.templates.instruction import InstructionTemplate
+
+Made: TypeAlias = "str | OpenAIPrompt | Payload"
+
+
+class Target(Protocol):
+    """What renders prompts in one form. It keeps nothing of a prompt, so one target serves all threads."""
+
+    def render(self, prompt: Prompt) -> Made:
+        """Return the prompt in this form; it shares nothing mutable with anything given."""
+        ...
+
+    def cost(self, prompt: Prompt, budget: Budget) -> int:
+        """Return the tokens of the whole prompt in this form, by the counter of a budget."""
+        ...
+
+    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
+        """Return the tokens of each slot."""
+        ...
+
+
+class System(NamedTuple):
+    """The system text of the prompts of a target.
+
+    Attributes:
+        default: The text of a prompt that has none of its own.
+        added: Words behind it, in a paragraph of their own.
+    """
+
+    default: str
+    added: str = ""
+
+    def of(self, prompt: Prompt) -> str:
+        """Return the system text of a prompt."""
+        own = self.default if prompt.system is None else prompt.system
+        return f"{own}\n\n{self.added}" if own and self.added else own or self.added
+
+
+class TextTarget:
+    """Flat text: a prompt template with markers, or a model's own chat template.
+
+    Args:
+        template: The prompt template.
+        markers: The markers of the model.
+        chat_template: The model's chat template, in the place of both.
+        system: The system text.
+        instruction: The instruction, whose own text is structure.
+        tools: The tools of every prompt, unless others are given.
+        safety: What becomes of control sequences in untrusted text.
+    """
+
+    def __init__(
+        self,
+        template: PromptTemplate,
+        markers: Markers,
+        chat_template: ChatTemplate | None,
+        system: System,
+        instruction: InstructionTemplate,
+        tools: ToolSet,
+        safety: Policy,
+    ) -> None:
+        self._template, self._markers, self._chat_template = template, markers, chat_template
+        self._system, self._instruction, self._tools, self._safety = system, instruction, tools, safety
+        self._writer: TextWriter | None = None
+
+    @property
+    def shows_thoughts(self) -> bool:
+        """Whether the text has a place for what a model thought."""
+        return self._chat_template is not None
+
+    def render(self, prompt: Prompt) -> str:
+        """Return the flat text.
+
+        Raises:
+            HistoryError: The prompt template has no place for the history (so with tools and input).
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        fields = self._fields(prompt)
+        return self._ready(fields).text(fields, prompt.label)
+
+    def segments(self, prompt: Prompt) -> Rendered:
+        """Return the flat text with the origin of each of its characters; see :meth:`render`."""
+        fields = self._fields(prompt)
+        laid = self._ready(fields).write(fields, prompt.label)
+        return Rendered(laid.parts, laid.slots, laid.note)
+
+    def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """Lay a prompt out with an answer behind it, to train a model with.
+
+        Args:
+            prompt: The prompt.
+            answer: The answer.
+            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
+
+        Returns:
+            The parts, of which those that are trained have the slots ``Said``.
+
+        Raises:
+            LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.
+        """
+        fields = self._fields(prompt)
+        return self._ready(fields).write_sample(fields, answer, trained)
+
+    def cost(self, prompt: Prompt, budget: Budget) -> int:
+        """Return the tokens of the text."""
+        return budget.count_text(self.render(prompt))
+
+    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
+        """Return the tokens of each slot; fixed text and markers are none."""
+        found = self.segments(prompt).tokens(budget)
+        return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
+
+    def _fields(self, prompt: Prompt) -> Fields:
+        instruction, user = prompt.instruction, prompt.user
+        return Fields(
+            self._system.of(prompt),
+            instruction.parts,
+            instruction.slots,
+            user.parts,
+            user.slots,
+            prompt.input,
+            prompt.history,
+            prompt.tools,
+        )
+
+    def _ready(self, fields: Fields) -> TextWriter:
+        """Return what lays out any prompt: made on first use; two threads that come at once make the same."""
+        writer = self._writer = self._writer or self._new_writer(fields)
+        return writer
+
+    def _new_writer(self, fields: Fields) -> TextWriter:
+        if self._chat_template is not None:
+            from lazyprompt.chat_templates.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
+
+            return ChatTemplateWriter(self._chat_template, self._safety)
+        constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
+        writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
+        # Tools of this very call are none of the prompter's own.
+        return writer.keep(fields._replace(tools=self._tools), constant)
+
+
+class OpenAITarget:
+    """OpenAI's dict of messages and tools.
+
+    Args:
+        system: The system text.
+        keeps_empty_turn: Whether there is a user's turn even where nothing is said.
+    """
+
+    def __init__(self, system: System, *, keeps_empty_turn: bool = False) -> None:
+        self._system, self._keeps_empty_turn = system, keeps_empty_turn
+
+    def render(self, prompt: Prompt) -> OpenAIPrompt | Payload:
+        """Return the dict; every list and dict in it is new.
+
+        Raises:
+            FormatError: The history holds what the form has no place for.
+        """
+        messages: list[dict[str, Any]] = []
+        system, instruction = self._system.of(prompt), "".join(prompt.instruction.parts)
+        if system or instruction:
+            content = f"{system}\n{instruction}" if system and instruction else system or instruction
+            messages.append({"role": "system", "content": content})
+        if prompt.history is not EMPTY_HISTORY:
+            messages += prompt.history.to_openai()
+        said = "".join(prompt.user.parts) + (prompt.input or "")
+        if said or self._keeps_empty_turn:
+            messages.append({"role": "user", "content": said})
+        if prompt.label is not None:
+            messages.append({"role": "assistant", "content": prompt.label})
+        made: OpenAIPrompt = {"messages": messages}
+        if prompt.tools.names:
+            made["tools"] = prompt.tools.copy()
+        return made if prompt.source is None else Payload({**made}, cast("Report", prompt.source.report))
+
+    def cost(self, prompt: Prompt, budget: Budget) -> int:
+        """Return the tokens of the messages and tools."""
+        made = self.render(prompt)
+        return budget.count(made["messages"], made.get("tools"))
+
+    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
+        """Return the tokens of each slot, each counted by itself."""
+        return tokens_of(prompt, self._system.of(prompt), budget)
+
+
+def tokens_of(prompt: Prompt, system: str, budget: Budget) -> dict[str, int]:
+    """Return the tokens of the slots of a prompt, each by itself; those of slots without any are left out.
+
+    Args:
+        prompt: The prompt.
+        system: Its system text.
+        budget: The budget whose counter counts them.
+    """
+    texts = (Text.trusted(system, "system"), prompt.instruction, prompt.user)
+    found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
+    found += [("input", prompt.input or ""), ("label", prompt.label or "")]
+    counted = [(slot, budget.count_text(part)) for slot, part in found if part]
+    counted += [
+        ("history", sum(map(budget.share, prompt.history.messages))),
+        ("tools", budget.count_tools(list(prompt.tools))),
+    ]
+    counts: dict[str, int] = {}
+    # A slot may have the name of what stands beside it.
+    for slot, count in counted:
+        counts[slot] = counts.get(slot, 0) + count
+    return {slot: count for slot, count in counts.items() if count}
