@@ -155,14 +155,14 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_markers", "_safety", "_tools", "_unseen")
+    __slots__ = ("_controls", "_label_controls", "_layout", "_markers", "_safety", "_tools", "_unseen")
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
         self._layout = template.layout(markers)
         self._markers = markers
         self._safety: Policy = safety
         # From which part on values are looked at, as long as the tools are these.
-        self._unseen = 1
+        self._unseen = 0
         self._tools: ToolSet | None = None
         # The same text may stand between many values.
         own = {*self._layout.literals, *literals}
@@ -170,7 +170,6 @@ class Writer:
         if headers & _ALPACA:
             headers |= _ALPACA
         self._controls = controls_of(markers, headers)
-        self._crossed = any(map(self._controls.may_cross, own))
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
@@ -186,9 +185,10 @@ class Writer:
         """
         self._layout = self._layout.folded(fields, constant)
         count = self._layout.constant_parts
-        head = "".join(self._layout.lay(fields).parts[1:count:2])
         # Tools that are the same in every prompt are looked at once; where something is found, each time.
-        self._unseen = count if self._controls.clean(head) else 1
+        head = self._layout.lay(fields).parts[:count]
+        stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
+        self._unseen = count - 1 if stands_alone and not self._controls.suspicious(head) else 0
         self._tools = fields.tools
         return self
 
@@ -210,9 +210,9 @@ class Writer:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         laid = self._layout.lay(fields)
-        first = self._unseen if fields.tools is self._tools else 1
-        if self._safety.looks and (self._crossed or not self._controls.clean("".join(laid.parts[first::2]))):
-            laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
+        first = self._unseen if fields.tools is self._tools else 0
+        if self._safety.looks and (found := self._controls.suspicious(laid.parts, first)):
+            laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
         if label is not None:
             answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)
             if self._safety.looks:
