@@ -155,12 +155,13 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = ("_controls", "_label_controls", "_layout", "_markers", "_safety", "_tools", "_unseen")
+    __slots__ = ("_controls", "_label_controls", "_layout", "_looks", "_markers", "_safety", "_tools", "_unseen")
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
         self._layout = template.layout(markers)
         self._markers = markers
         self._safety: Policy = safety
+        self._looks = safety.looks
         # From which part on values are looked at, as long as the tools are these.
         self._unseen = 0
         self._tools: ToolSet | None = None
@@ -211,11 +212,11 @@ class Writer:
         """
         laid = self._layout.lay(fields)
         first = self._unseen if fields.tools is self._tools else 0
-        if self._safety.looks and (found := self._controls.suspicious(laid.parts, first)):
+        if self._looks and (found := self._controls.suspicious(laid.parts, first)):
             laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
         if label is not None:
             answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)
-            if self._safety.looks:
+            if self._looks:
                 answer = self._label_controls.guard(answer, slots, self._safety)
             laid.add(answer, slots)
         return laid
@@ -248,7 +249,7 @@ class Writer:
             for turn in compress(turns, wanted):
                 self._check_said(bare.parts[turn[0] : turn[-1]], laid.parts[turn[0] : turn[-1]])
         said = laid_answer(answer, self._markers, self._layout.opening)
-        if self._safety.looks:
+        if self._looks:
             said.parts = self._label_controls.guard(said.parts, said.slots, self._safety)
         laid.add(said.parts, said.slots)
         return with_trained(laid, wanted, self._markers, self._layout.opening)

@@ -18,7 +18,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
 
@@ -264,16 +264,16 @@ class Controls:
 
     def clean(self, text: str) -> bool:
         """Whether a text surely holds no control sequence, in plain or in disguise."""
-        return next(self._places(text), None) is None
+        return next(iter(self._places(text)), None) is None
 
-    def _places(self, text: str) -> Iterator[int]:
-        """Yield where control sequences may begin in a text, in plain or in disguise."""
+    def _places(self, text: str) -> Iterable[int]:
+        """Return where control sequences may begin in a text, in plain or in disguise."""
         if not text.isascii():
-            yield from self._disguised_places(text)
-            return
-        for sign, search in self._searches.items():
+            return self._disguised_places(text)
+        for sign in self._searches:
             if sign in text:
-                yield from search.places(text)
+                return chain.from_iterable(search.places(text) for search in self._searches.values())
+        return ()
 
     def _disguised_places(self, text: str) -> Iterator[int]:
         whole = ""
@@ -388,7 +388,8 @@ class Controls:
         # Of trusted text only that is looked at which a sequence could share with a value: mostly nothing.
         near, step = parts[first + 1 :: 2], 2
         if any(map(self._ends.__getitem__, {*parts[first::2]})):
-            near, step = [self._ends[part] if at % 2 == 0 else part for at, part in enumerate(parts[first:])], 1
+            near, step = [*parts[first:]], 1
+            near[::2] = map(self._ends.__getitem__, near[::2])
         stretches: list[range] = []
         if places := [*self._places("".join(near))]:
             starts = [*accumulate(map(len, near), initial=0)]
