@@ -155,14 +155,25 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = ("_controls", "_label_controls", "_layout", "_looks", "_markers", "_safety", "_tools", "_unseen")
+    __slots__ = (
+        "_controls",
+        "_label_controls",
+        "_layout",
+        "_looks",
+        "_markers",
+        "_own_layout",
+        "_safety",
+        "_tools",
+        "_unseen",
+    )
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
         self._layout = template.layout(markers)
         self._markers = markers
         self._safety: Policy = safety
         self._looks = safety.looks
-        # From which part on values are looked at, as long as the tools are these.
+        # The layout for prompts with these tools, which are the same in most prompts, and the first part to look at.
+        self._own_layout = self._layout
         self._unseen = 0
         self._tools: ToolSet | None = None
         # The same text may stand between many values.
@@ -184,12 +195,11 @@ class Writer:
         Returns:
             The writer itself.
         """
-        self._layout = self._layout.folded(fields, constant)
-        count = self._layout.constant_parts
-        # Tools that are the same in every prompt are looked at once; where something is found, each time.
-        head = self._layout.lay(fields).parts[:count]
+        self._own_layout = self._layout.folded(fields, constant | {"tools"})
+        # What is the same in every prompt is looked at once; where something is found, each time.
+        head = self._own_layout.lay(fields).parts[: self._own_layout.constant_parts]
         stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
-        self._unseen = count - 1 if stands_alone and not self._controls.suspicious(head) else 0
+        self._unseen = len(head) - 1 if stands_alone and not self._controls.suspicious(head) else 0
         self._tools = fields.tools
         return self
 
@@ -210,8 +220,9 @@ class Writer:
         Raises:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        laid = self._layout.lay(fields)
-        first = self._unseen if fields.tools is self._tools else 0
+        has_own_tools = fields.tools is self._tools
+        laid = (self._own_layout if has_own_tools else self._layout).lay(fields)
+        first = self._unseen if has_own_tools else 0
         if self._looks and (found := self._controls.suspicious(laid.parts, first)):
             laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
         if label is not None:
