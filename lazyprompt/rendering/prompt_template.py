@@ -159,8 +159,10 @@ class Writer:
         "_controls",
         "_label_controls",
         "_layout",
+        "_literals",
         "_looks",
         "_markers",
+        "_may_cross",
         "_own_layout",
         "_safety",
         "_tools",
@@ -177,11 +179,13 @@ class Writer:
         self._unseen = 0
         self._tools: ToolSet | None = None
         # The same text may stand between many values.
-        own = {*self._layout.literals, *literals}
-        headers = frozenset(header for text in (*own, markers.tools) for header in headers_in(text))
+        self._literals = {*self._layout.literals, *literals}
+        headers = frozenset(header for text in (*self._literals, markers.tools) for header in headers_in(text))
         if headers & _ALPACA:
             headers |= _ALPACA
         self._controls = controls_of(markers, headers)
+        # Whether a sequence could lie partly in the developer's own text.
+        self._may_cross = True
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
@@ -201,6 +205,9 @@ class Writer:
         stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
         self._unseen = len(head) - 1 if stands_alone and not self._controls.suspicious(head) else 0
         self._tools = fields.tools
+        # A family's layout puts a line's end behind the system text.
+        texts = (*self._literals, fields.system, f"{fields.system}\n")
+        self._may_cross = any(map(self._controls.may_cross, texts))
         return self
 
     def text(self, fields: Fields, label: str | None = None) -> str:
@@ -223,7 +230,7 @@ class Writer:
         has_own_tools = fields.tools is self._tools
         laid = (self._own_layout if has_own_tools else self._layout).lay(fields)
         first = self._unseen if has_own_tools else 0
-        if self._looks and (found := self._controls.suspicious(laid.parts, first)):
+        if self._looks and (found := self._controls.suspicious(laid.parts, first, may_cross=self._may_cross)):
             laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
         if label is not None:
             answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)

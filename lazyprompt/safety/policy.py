@@ -378,16 +378,17 @@ class Controls:
         """
         return self.guard_in(self.suspicious(parts), parts, slots, policy, where)
 
-    def suspicious(self, parts: Sequence[str], first: int = 0) -> list[range]:
+    def suspicious(self, parts: Sequence[str], first: int = 0, *, may_cross: bool = True) -> list[range]:
         """Return the stretches of parts that may have to be guarded; each stands alone.
 
         Args:
             parts: Trusted and untrusted text in turn.
             first: The trusted part to begin with.
+            may_cross: False if :meth:`may_cross` is False for each trusted part.
         """
-        # Of trusted text only that is looked at which a sequence could share with a value: mostly nothing.
         near, step = parts[first + 1 :: 2], 2
-        if any(map(self._ends.__getitem__, {*parts[first::2]})):
+        if may_cross:
+            # Of trusted text only that is looked at which a sequence could share with a value.
             near, step = [*parts[first:]], 1
             near[::2] = map(self._ends.__getitem__, near[::2])
         stretches: list[range] = []
