@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages.history import History
-    from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.markers import Markers
 
 
@@ -23,12 +22,11 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_constant_system", "_constant_tools", "_generation", "_markers", "literals", "opening")
+    __slots__ = ("_constant_system", "_generation", "_markers", "literals", "opening")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
         self._constant_system: Run | None = None
-        self._constant_tools: ToolSet | None = None
         self._generation = markers.soa if markers.generation is None else markers.generation
         stops_short = markers.soa.startswith(self._generation)
         self.opening = markers.soa[len(self._generation) :] if stops_short else ""
@@ -38,8 +36,7 @@ class FamilyLayout:
     def lay(self, fields: Fields) -> Laid:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
-        known = self._constant_system if fields.tools is self._constant_tools else None
-        system, said = known or self._system(fields), self._said(fields)
+        system, said = self._constant_system or self._system(fields), self._said(fields)
         laid = Laid(markers.bos)
         if markers.system_place == "turn":
             laid.add(*system)
@@ -63,10 +60,8 @@ class FamilyLayout:
     def folded(self, fields: Fields, constant: frozenset[str]) -> FamilyLayout:
         """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
         layout = FamilyLayout(self._markers)
-        if constant >= {"system", "instruction"}:
+        if constant >= {"system", "instruction", "tools"}:
             layout._constant_system = self._system(fields)
-            # With other tools, given at a call, the turn is another one.
-            layout._constant_tools = fields.tools
         return layout
 
     @property

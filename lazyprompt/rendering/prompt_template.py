@@ -155,22 +155,37 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = ("_controls", "_crossed", "_label_controls", "_layout", "_markers", "_safety", "_tools", "_unseen")
+    __slots__ = (
+        "_controls",
+        "_label_controls",
+        "_layout",
+        "_literals",
+        "_looks",
+        "_markers",
+        "_may_cross",
+        "_own_layout",
+        "_safety",
+        "_tools",
+        "_unseen",
+    )
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
         self._layout = template.layout(markers)
         self._markers = markers
         self._safety: Policy = safety
-        # From which part on values are looked at, as long as the tools are these.
-        self._unseen = 1
+        self._looks = safety.looks
+        # The layout for prompts with these tools, which are the same in most prompts, and the first part to look at.
+        self._own_layout = self._layout
+        self._unseen = 0
         self._tools: ToolSet | None = None
         # The same text may stand between many values.
-        own = {*self._layout.literals, *literals}
-        headers = frozenset(header for text in (*own, markers.tools) for header in headers_in(text))
+        self._literals = {*self._layout.literals, *literals}
+        headers = frozenset(header for text in (*self._literals, markers.tools) for header in headers_in(text))
         if headers & _ALPACA:
             headers |= _ALPACA
         self._controls = controls_of(markers, headers)
-        self._crossed = any(map(self._controls.may_cross, own))
+        # Whether a sequence could lie partly in the developer's own text.
+        self._may_cross = True
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
@@ -184,12 +199,15 @@ class Writer:
         Returns:
             The writer itself.
         """
-        self._layout = self._layout.folded(fields, constant)
-        count = self._layout.constant_parts
-        head = "".join(self._layout.lay(fields).parts[1:count:2])
-        # Tools that are the same in every prompt are looked at once; where something is found, each time.
-        self._unseen = count if self._controls.clean(head) else 1
+        self._own_layout = self._layout.folded(fields, constant | {"tools"})
+        # What is the same in every prompt is looked at once; where something is found, each time.
+        head = self._own_layout.lay(fields).parts[: self._own_layout.constant_parts]
+        stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
+        self._unseen = len(head) - 1 if stands_alone and not self._controls.suspicious(head) else 0
         self._tools = fields.tools
+        # A family's layout puts a line's end behind the system text.
+        texts = (*self._literals, fields.system, f"{fields.system}\n")
+        self._may_cross = any(map(self._controls.may_cross, texts))
         return self
 
     def text(self, fields: Fields, label: str | None = None) -> str:
@@ -209,13 +227,14 @@ class Writer:
         Raises:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        laid = self._layout.lay(fields)
-        first = self._unseen if fields.tools is self._tools else 1
-        if self._safety.looks and (self._crossed or not self._controls.clean("".join(laid.parts[first::2]))):
-            laid.parts = self._controls.guard(laid.parts, laid.slots, self._safety)
+        has_own_tools = fields.tools is self._tools
+        laid = (self._own_layout if has_own_tools else self._layout).lay(fields)
+        first = self._unseen if has_own_tools else 0
+        if self._looks and (found := self._controls.suspicious(laid.parts, first, may_cross=self._may_cross)):
+            laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
         if label is not None:
             answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)
-            if self._safety.looks:
+            if self._looks:
                 answer = self._label_controls.guard(answer, slots, self._safety)
             laid.add(answer, slots)
         return laid
@@ -248,7 +267,7 @@ class Writer:
             for turn in compress(turns, wanted):
                 self._check_said(bare.parts[turn[0] : turn[-1]], laid.parts[turn[0] : turn[-1]])
         said = laid_answer(answer, self._markers, self._layout.opening)
-        if self._safety.looks:
+        if self._looks:
             said.parts = self._label_controls.guard(said.parts, said.slots, self._safety)
         laid.add(said.parts, said.slots)
         return with_trained(laid, wanted, self._markers, self._layout.opening)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
@@ -13,7 +14,7 @@ from lazyprompt.rendering.layout import OWN, Fields, Laid, Run, tool_parts, turn
 from lazyprompt.rendering.markers import TURN_MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.rendering.markers import Markers
@@ -50,10 +51,16 @@ class TemplateLayout:
     def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
-        # What each section holds, and the fields one of which must be there.
-        self._plan = tuple((section.items, tuple(section.names) if section.optional else ()) for section in sections)
+        # The steps of each section, and the tests of which one must be true for it to be there.
+        self._plan = tuple(
+            (
+                tuple(_PUT[item] if isinstance(item, str) else item for item in section.items),
+                tuple(_SHOWN[name] for name in section.names) if section.optional else (),
+            )
+            for section in sections
+        )
         placed = {name for section in sections for name in section.names}
-        self._unplaced = tuple(name for name in _NO_PLACE if name not in placed)
+        self._unplaced = tuple((name, _HAS_TEXT[name]) for name in _NO_PLACE if name not in placed)
         fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
         self.literals: tuple[str, ...] = (
             *(text for parts, _ in fixed for text in parts[1::2]),
@@ -95,7 +102,7 @@ class TemplateLayout:
     def _folded(self, section: _Section, fields: Fields, constant: frozenset[str]) -> _Section:
         """A section with its constant fields put in, and what is then constant side by side made one run."""
         known = [name for name in section.names if name in constant]
-        optional = section.optional and not any(_has_text(name, fields) for name in known)
+        optional = section.optional and not any(_HAS_TEXT[name](fields) for name in known)
         if optional and known == section.names:
             return _Section((), optional)
         items: list[str | Run] = []
@@ -119,43 +126,34 @@ class TemplateLayout:
         Raises:
             HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
-        for name in self._unplaced:
-            if _has_text(name, fields):
+        for name, has_text in self._unplaced:
+            if has_text(fields):
                 raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
         markers = self._markers
-        for items, needed in self._plan:
-            if needed and not _any_present(needed, fields):
-                continue
-            for item in items:
-                if type(item) is str:
-                    _PUT[item](fields, markers, laid)
+        for steps, tests in self._plan:
+            for is_shown in tests:
+                if is_shown(fields):
+                    break
+            else:
+                if tests:
+                    continue
+            for step in steps:
+                if callable(step):
+                    step(fields, markers, laid)
                 else:
-                    laid.extend(*item)
+                    laid.extend(*step)
         return laid
 
     @property
     def constant_parts(self) -> int:
         """How many parts stand before the first field."""
-        items, needed = self._plan[0] if self._plan else ((), ())
-        run = items[0] if items else ""
-        return 1 if needed or isinstance(run, str) else 1 + len(run[0])
+        steps, tests = self._plan[0] if self._plan else ((), ())
+        return 1 if tests or not steps or callable(steps[0]) else 1 + len(steps[0][0])
 
     def mark(self, split: str) -> str:
         """The split with the markers in."""
         return _with_markers(split, self._markers)
-
-
-def _has_text(name: str, fields: Fields) -> bool:
-    return any(getattr(fields, name)) if name in ("instruction", "user") else bool(getattr(fields, name))
-
-
-def _any_present(names: Iterable[str], fields: Fields) -> bool:
-    """Whether a field is there: an input may be there and empty, all else is there when it has text."""
-    for name in names:  # noqa: SIM110 - a generator would cost more than what it looks at
-        if (name == "input" and fields.input is not None) or _has_text(name, fields):
-            return True
-    return False
 
 
 def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
@@ -204,6 +202,26 @@ def _put_user(fields: Fields, _: Markers, laid: Laid) -> None:
 def _put_input(fields: Fields, _: Markers, laid: Laid) -> None:
     laid.extend((fields.input or "", ""), _INPUT)
 
+
+def _has_history(fields: Fields) -> bool:
+    return fields.history is not EMPTY_HISTORY and bool(fields.history)
+
+
+def _has_input(fields: Fields) -> bool:
+    return fields.input is not None
+
+
+# The tests if a field has text.
+_HAS_TEXT: dict[str, Callable[[Fields], object]] = {
+    "system": attrgetter("system"),
+    "instruction": lambda fields: any(fields.instruction),
+    "tools": attrgetter("tools.names"),
+    "history": _has_history,
+    "user": lambda fields: any(fields.user),
+    "input": attrgetter("input"),
+}
+# The tests if a field is shown: an input may be there and empty.
+_SHOWN: dict[str, Callable[[Fields], object]] = {**_HAS_TEXT, "input": _has_input}
 
 # How each field of a prompt is put into a layout.
 _PUT: dict[str, Callable[[Fields, Markers, Laid], None]] = {

@@ -41,20 +41,17 @@ def as_read(text: str) -> str:
     return "".join(each for each in fold(_BLANKS.sub(" ", shown)) if category(each) not in ("Mn", "Me"))
 
 
-def windows(text: str, sign: str, width: int) -> Iterator[str]:
-    """What begins with a sign, folded, as far as the longest sequence could reach.
+def windows(text: str, sign: str, width: int) -> Iterator[tuple[int, str]]:
+    """Yield where a sign is, and what begins with it, folded, as far as the longest sequence could reach.
 
     To fold a long text for the sake of a few signs in it would take most of the time.
     """
-    if text.count(sign) > MOST_WINDOWS:
-        yield fold(text)
-        return
     for at in places(text, sign):
         size = width
         # Signs that do not show take up room, and may be many.
         while len(window := fold(text[at : at + size])) < width and at + size < len(text):
             size *= 2
-        yield window
+        yield at, window
 
 
 def places(text: str, sign: str) -> Iterator[int]:

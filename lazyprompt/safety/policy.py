@@ -18,7 +18,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from itertools import accumulate, groupby
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
 
@@ -28,7 +28,7 @@ from lazyprompt.errors import SafetyError, did_you_mean
 from lazyprompt.safety.folding import MOST_WINDOWS, Folded, fold, places, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
@@ -52,7 +52,7 @@ class Policy(NamedTuple):
 
     def of(self, slot: str) -> Safety:
         """What becomes of them in the text of a slot."""
-        return dict(self.slots).get(slot, self.default)
+        return dict(self.slots).get(slot, self.default) if self.slots else self.default
 
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
@@ -65,18 +65,22 @@ COMMON_TAGS = frozenset(
 # The form of nearly all reserved tokens, <|name|>; a tokenizer may have more of them than its template uses. Others are
 # numbered.
 _NAME = r"[^<>|\s\\]{1,64}"
-_RESERVED = rf"<(?:\|{_NAME}\||(?:unused|reserved_|SPECIAL_|extra_id_)[0-9]{{1,5}})>"
-# How a reserved token may begin, end or go on in a trusted text whose neighbours are values.
-_RESERVED_ACROSS = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?\Z|\A(?:>|\|>|\|?{_NAME}\|>)|\A\|?(?:{_NAME})?\|?\Z")
-
+_NUMBERED = ("unused", "reserved_", "SPECIAL_", "extra_id_")
+_RESERVED = rf"<(?:\|{_NAME}\||(?:{'|'.join(_NUMBERED)})[0-9]{{1,5}})>"
+# The pieces that one of the form <|name|> can be cut into: its beginning, its end, and what is between them.
 _RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?")
 _RESERVED_ENDED = re.compile(rf">|\|>|\|?{_NAME}\|>")
+_RESERVED_INSIDE = re.compile(rf"\|?(?:{_NAME})?\|?")
+# One of each form; digits stand for any others.
+_RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in _NUMBERED for digits in range(1, 6)))
 
 _LONGEST_RESERVED = f"<|{'x' * 64}|>"
 # How many times the longest sequence one may be that has signs within it that do not show.
 _WIDEST = 8
 # By so many signs a sequence may begin that is then looked up.
 _TOLD = 4
+# So many literals are remembered.
+_LITERALS_KEPT = 1_000
 # So many signs are looked at one by one.
 _MOST_FINDS = 16
 
@@ -93,6 +97,8 @@ JOINT = "\0"
 
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
+_DIGITS = re.compile(r"\d")
+_BLANKS = re.compile(r"[ \t]+")
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
@@ -128,57 +134,75 @@ _Edit: TypeAlias = tuple[int, int, str]
 
 
 class _Edges:
-    """The pieces that control sequences can be cut into.
+    """The pieces that control sequences can be cut into. All texts that it is asked about are :func:`_plain`.
 
     Args:
-        texts: The sequences, in small letters.
+        texts: The sequences.
         reserved: Whether anything of the form ``<|name|>`` counts.
     """
 
     __slots__ = ("_backwards", "_forwards", "_insides", "_reserved", "begin", "end")
 
     def __init__(self, texts: Iterable[str], *, reserved: bool) -> None:
-        known = {*texts, *(("<|x|>",) if reserved else ())}
+        known = set(map(_plain, (*texts, *(_RESERVED_SAMPLES if reserved else ()))))
         self._reserved = reserved
         # Sorted, so that one that begins (or, backwards, ends) with a piece is found however many there are.
         self._forwards = sorted(known)
         self._backwards = sorted(text[::-1] for text in known)
         self._insides = JOINT.join(text[1:-1] for text in self._forwards)
-        begin, end = (frozenset(text[place] for text in known) for place in (0, -1))
-        self.begin = begin.union(*(_DISGUISES.get(sign, "") for sign in begin))
+        known.update(texts)
+        begin, end = ({text[place] for text in known} for place in (0, -1))
+        self.begin = begin.union(*(_DISGUISES.get(sign, sign.upper() + sign.lower()) for sign in begin))
         """The signs that sequences begin with, in plain or in disguise."""
-        self.end = end.union(*(_DISGUISES.get(sign, "") for sign in end))
+        self.end = end.union(*(_DISGUISES.get(sign, sign.upper() + sign.lower()) for sign in end))
         """The signs that they end with."""
 
     def is_beginning(self, piece: str) -> bool:
         """Return True if a sequence begins with a piece and goes on."""
-        return _begins_longer(self._forwards, piece)
+        return _begins_longer(self._forwards, piece) or (
+            self._reserved and _RESERVED_BEGUN.fullmatch(piece) is not None
+        )
 
     def is_ending(self, piece: str) -> bool:
         """Return True if a sequence ends with a piece and more stands before it."""
-        return _begins_longer(self._backwards, piece[::-1])
+        return _begins_longer(self._backwards, piece[::-1]) or (
+            self._reserved and _RESERVED_ENDED.fullmatch(piece) is not None
+        )
 
     def is_inside(self, piece: str) -> bool:
         """Return True if a sequence has a piece within it, and more on both sides."""
         return bool(piece) and piece in self._insides
 
-    def begun(self, text: str) -> bool:
-        """Whether a text is the beginning of a sequence."""
-        piece = fold(text).rstrip().lower()
-        return self.is_beginning(piece) or (self._reserved and _RESERVED_BEGUN.fullmatch(piece) is not None)
-
-    def ended(self, text: str) -> bool:
-        """Whether a text is the end of a sequence."""
-        piece = fold(text).lstrip().lower()
-        return self.is_ending(piece) or (self._reserved and _RESERVED_ENDED.fullmatch(piece) is not None)
+    def is_inside_reserved(self, piece: str) -> bool:
+        """Return True if a reserved token could have a piece within it."""
+        return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
 
     def touched(self, text: str, width: int) -> bool:
         """Whether a text begins with the end of a sequence, or ends with the beginning of one."""
-        folded = fold(text).strip()
-        head, tail = folded[:width], folded[-width:]
-        return any(self.ended(head[:stop]) for stop in range(1, len(head) + 1)) or any(
-            self.begun(tail[start:]) for start in range(len(tail))
+        plain = _plain(text).strip()
+        head, tail = plain[:width], plain[-width:]
+        return any(self.is_ending(head[:stop]) for stop in range(1, len(head) + 1)) or any(
+            self.is_beginning(tail[start:]) for start in range(len(tail))
         )
+
+
+class _Memo(dict[str, str]):
+    """What a function returns for the literals of templates, which are few and come again and again."""
+
+    def __init__(self, function: Callable[[str], str]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, literal: str) -> str:
+        if len(self) >= _LITERALS_KEPT:
+            self.clear()
+        made = self[literal] = self._function(literal)
+        return made
+
+
+def _plain(text: str) -> str:
+    """Text of which letters that differ by case only are the same, and so are all digits and all runs of blanks."""
+    return _BLANKS.sub(" ", _DIGITS.sub("0", fold(text).casefold().replace("\u0131", "i")))
 
 
 def _begins_longer(known: Sequence[str], piece: str) -> bool:
@@ -197,7 +221,17 @@ class Controls:
         any_case: Whether large and small letters are the same.
     """
 
-    __slots__ = ("_edges", "_longest", "_pattern", "_reserved", "_searches", "_texts")
+    __slots__ = (
+        "_contexts",
+        "_edges",
+        "_ends",
+        "_has_headers",
+        "_longest",
+        "_pattern",
+        "_reserved",
+        "_searches",
+        "_texts",
+    )
 
     def __init__(
         self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
@@ -205,10 +239,12 @@ class Controls:
         # The longest first, so that of two sequences with one beginning the whole one is found.
         plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
-        self._texts = [text.lower() for text in (*plain, *headers)]
+        self._texts = (*plain, *headers)
+        self._has_headers = bool(headers)
         self._longest = max(map(len, (*self._texts, _LONGEST_RESERVED)))
         # What sequences may end and begin with: made when somebody asks.
         self._edges: _Edges | None = None
+        self._ends, self._contexts = _Memo(self._ends_of), _Memo(self._context_of)
         by_sign: dict[str, list[str]] = {}
         for text in plain:
             by_sign.setdefault(text[0], []).append(text)
@@ -228,31 +264,58 @@ class Controls:
 
     def clean(self, text: str) -> bool:
         """Whether a text surely holds no control sequence, in plain or in disguise."""
-        if text.isascii():
-            for sign, search in self._searches.items():  # noqa: SIM110 - a generator would cost as much as the look itself
-                if sign in text and search.occurs(text):
-                    return False
-            return True
+        return next(iter(self._places(text)), None) is None
+
+    def _places(self, text: str) -> Iterable[int]:
+        """Return where control sequences may begin in a text, in plain or in disguise."""
+        if not text.isascii():
+            return self._disguised_places(text)
+        for sign in self._searches:
+            if sign in text:
+                return chain.from_iterable(search.places(text) for search in self._searches.values())
+        return ()
+
+    def _disguised_places(self, text: str) -> Iterator[int]:
+        whole = ""
         for search in self._searches.values():
-            if not search.forms:
-                if search.finds(fold(text)):
-                    return False
-                continue
-            for form in search.forms:
-                if form in text and any(map(search.finds, windows(text, form, self._longest))):
-                    return False
-        return True
+            count = sum(map(text.count, search.forms)) if search.forms else MOST_WINDOWS + 1
+            if count > MOST_WINDOWS:
+                whole = whole or fold(text)
+                if search.occurs(whole):
+                    folded = Folded.of(text)
+                    yield from (folded.origin(at)[0] for at in search.places(folded.text))
+            elif count:
+                for form in search.forms:
+                    for at, window in windows(text, form, self._longest):
+                        if search.occurs(window):
+                            yield at
 
     def may_cross(self, literal: str) -> bool:
         """Whether a control sequence could lie partly in this trusted text and partly in a value beside it."""
-        text = fold(literal)
-        lower = text.lower()
-        edges, most = self._pieces(), min(len(lower), self._longest) + 1
-        return bool(text) and (
-            (self._reserved and _RESERVED_ACROSS.search(text) is not None)
-            or edges.is_inside(lower)
-            or any(edges.is_beginning(lower[-size:]) or edges.is_ending(lower[:size]) for size in range(1, most))
-        )
+        return bool(self._ends[literal])
+
+    def _ends_of(self, literal: str) -> str:
+        """Return the ends of a trusted text that a control sequence could share with a value beside it."""
+        folded, edges = fold(literal), self._pieces()
+        whole = _plain(literal)
+        # White space at a line's start stands between its end and a header.
+        indents = self._has_headers and whole == " "
+        if not whole or indents or edges.is_inside(whole) or edges.is_inside_reserved(whole):
+            return folded
+        head, tail = self._first(folded), self._first(folded[::-1])[::-1]
+        head = next((head[:at] for at in range(len(head), 0, -1) if edges.is_ending(_plain(head[:at]))), "")
+        tail = next((tail[at:] for at in range(len(tail)) if edges.is_beginning(_plain(tail[at:]))), "")
+        return f"{head}{JOINT}{tail}" if head or tail else ""
+
+    def _first(self, text: str) -> str:
+        """Return the beginning of a text, as far as a sequence could reach; runs of blanks count as one."""
+        found = re.match(rf"(?:[ \t]++|[^ \t]){{0,{self._longest}}}", text)
+        return found[0] if found else ""
+
+    def _context_of(self, literal: str) -> str:
+        """Return the end of a trusted text that shows if a line begins behind it; none if a sequence may cross it."""
+        folded = fold(literal)
+        return "" if not folded or self._ends[literal] else folded[len(folded.rstrip(" \t")) - 1 :]
 
     def at_edge(self, texts: Sequence[str]) -> bool:
         """Whether one of several texts begins or ends with a piece of a control sequence, white space aside."""
@@ -263,8 +326,8 @@ class Controls:
         end = [at for sign in edges.end for at in places(joined, sign)]
         if len(begin) + len(end) > MOST_WINDOWS:
             return any(edges.touched(text, self._longest) for text in texts)
-        return any(edges.begun(joined[at : joined.index(JOINT, at)]) for at in begin) or any(
-            edges.ended(joined[joined.rfind(JOINT, 0, at) + 1 : at + 1]) for at in end
+        return any(edges.is_beginning(_plain(joined[at : joined.index(JOINT, at)]).rstrip()) for at in begin) or any(
+            edges.is_ending(_plain(joined[joined.rfind(JOINT, 0, at) + 1 : at + 1]).lstrip()) for at in end
         )
 
     def within(self, texts: Iterable[str], known: frozenset[str]) -> bool:
@@ -276,17 +339,21 @@ class Controls:
         """
         edges = self._pieces()
         short = [text for text in texts if len(text) <= self._longest and text not in known]
-        return any(edges.is_inside(fold(text).strip().lower()) for text in short)
+        return any(edges.is_inside(_plain(text).strip()) for text in short)
 
     def begins_at_end(self, literal: str) -> bool:
         """Whether a trusted text ends with the beginning of a control sequence."""
         edges, tail = self._pieces(), literal[-self._longest :]
-        return any(sign in edges.begin and edges.begun(tail[at:]) for at, sign in enumerate(tail))
+        return any(
+            sign in edges.begin and edges.is_beginning(_plain(tail[at:]).rstrip()) for at, sign in enumerate(tail)
+        )
 
     def ends_at_start(self, literal: str) -> bool:
         """Whether a trusted text begins with the end of a control sequence."""
         edges, head = self._pieces(), literal[: self._longest]
-        return any(sign in edges.end and edges.ended(head[: at + 1]) for at, sign in enumerate(head))
+        return any(
+            sign in edges.end and edges.is_ending(_plain(head[: at + 1]).lstrip()) for at, sign in enumerate(head)
+        )
 
     def _pieces(self) -> _Edges:
         self._edges = self._edges or _Edges(self._texts, reserved=self._reserved)
@@ -309,21 +376,76 @@ class Controls:
         Raises:
             SafetyError: There is one where it is refused.
         """
+        return self.guard_in(self.suspicious(parts), parts, slots, policy, where)
+
+    def suspicious(self, parts: Sequence[str], first: int = 0, *, may_cross: bool = True) -> list[range]:
+        """Return the stretches of parts that may have to be guarded; each stands alone.
+
+        Args:
+            parts: Trusted and untrusted text in turn.
+            first: The trusted part to begin with.
+            may_cross: False if :meth:`may_cross` is False for each trusted part.
+        """
+        near, step = parts[first + 1 :: 2], 2
+        if may_cross:
+            # Of trusted text only that is looked at which a sequence could share with a value.
+            near, step = [*parts[first:]], 1
+            near[::2] = map(self._ends.__getitem__, near[::2])
+        stretches: list[range] = []
+        if places := [*self._places("".join(near))]:
+            starts = [*accumulate(map(len, near), initial=0)]
+            begin = first + step - 1
+            for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in places}):
+                if not stretches or at >= stretches[-1].stop:
+                    stretches.append(self._stretch(parts, at, first))
+        return stretches
+
+    def _stretch(self, parts: Sequence[str], at: int, first: int) -> range:
+        """Return the parts around one of them that a sequence could reach: to where trusted text has a context."""
+        begin = end = at - at % 2
+        while begin > first and not self._contexts[parts[begin]]:
+            begin -= 2
+        end += 2
+        while end < len(parts) and not self._contexts[parts[end]]:
+            end += 2
+        return range(begin, min(end, len(parts)))
+
+    def guard_in(
+        self,
+        stretches: Iterable[range],
+        parts: Sequence[str],
+        slots: Sequence[str],
+        policy: Policy,
+        where: Sequence[str] | None = None,
+    ) -> list[str]:
+        """Guard the stretches that :meth:`suspicious` found; the arguments are those of :meth:`guard`."""
+        guarded = [*parts]
+        for stretch in stretches:
+            begin, end = stretch.start, stretch.stop
+            # Of the trusted text before it, the end is enough to see if a line begins here.
+            pieces = [self._contexts[parts[begin]] or parts[begin], *parts[begin + 1 : end]]
+            names = (where or slots)[begin:end]
+            guarded[begin + 1 : end] = self._guarded(pieces, slots[begin:end], policy, names)[1:]
+        return guarded
+
+    def _guarded(self, parts: Sequence[str], slots: Sequence[str], policy: Policy, where: Sequence[str]) -> list[str]:
+        """Return one stretch of parts with its control sequences neutralised."""
         guarded = list(parts)
-        spared = frozenset(at for at, part in enumerate(parts) if is_trusted(at, part) or policy.of(slots[at]) == "off")
+        spared = {at for at, part in enumerate(parts) if is_trusted(at, part) or policy.of(slots[at]) == "off"}
         for _ in range(_MOST_PASSES):
-            forged = self._forged(guarded, spared)
-            refused = next((each for each in forged if policy.of(slots[each.part]) == "raise"), None)
-            if refused is not None:
-                raise SafetyError(
-                    f"{(where or slots)[refused.part]!r} holds the control sequence {refused.text!r}; "
-                    'take it out, or use safety="neutralize" to make it harmless'
-                )
-            if not forged:
-                return guarded
-            for part, sequences in groupby(forged, key=lambda sequence: sequence.part):
+            by_part: dict[int, list[_Forged]] = {}
+            for each in self._forged(guarded, spared):
+                if policy.of(slots[each.part]) == "raise":
+                    raise SafetyError(
+                        f"{where[each.part]!r} holds the control sequence {each.text!r}; "
+                        'take it out, or use safety="neutralize" to make it harmless'
+                    )
+                by_part.setdefault(each.part, []).append(each)
+            for part, sequences in by_part.items():
                 guarded[part] = _broken(guarded[part], sequences)
-        raise SafetyError(f"{slots[1]!r} and its neighbours hold control sequences that cannot be made harmless")
+            if not by_part or self.clean("".join(guarded)):
+                return guarded
+        raise SafetyError(f"{where[1]!r} and its neighbours hold control sequences that cannot be made harmless")
 
     def found(self, text: str) -> list[tuple[int, str]]:
         """Return the places and texts of the control sequences in a text, in plain and in disguise."""
@@ -365,7 +487,7 @@ class Controls:
         search = self._searches.get(folded[at : at + 1])
         return None if search is None else search.match(folded, at)
 
-    def _forged(self, parts: Sequence[str], spared: frozenset[int]) -> list[_Forged]:
+    def _forged(self, parts: Sequence[str], spared: Collection[int]) -> list[_Forged]:
         """The sequences that reach into text that is not spared."""
         whole = "".join(parts)
         folded = Folded.of(whole)
@@ -508,27 +630,25 @@ class _Search:
         found = self._others.match(text, at)
         return None if found is None else _Found(found.end(), found.lastgroup == "header")
 
-    def finds(self, text: str) -> bool:
-        """Return True if there is a sequence in a text."""
-        at = 0
-        # One may begin within another's beginning.
-        while found := self.begun.search(text, at):
-            if self.match(text, found.start()):
-                return True
-            at = found.start() + 1
-        return False
-
     def occurs(self, text: str) -> bool:
-        """Return True if there is a sequence in a text that holds the sign."""
-        at = text.find(self.sign)
+        """Return True if there is a sequence in a text."""
+        return next(self.places(text), None) is not None
+
+    def places(self, text: str) -> Iterator[int]:
+        """Yield where sequences begin in a text."""
+        at = -1
         # A few signs are found sooner one by one than by a search, which goes through all that is between them.
         for _ in range(_MOST_FINDS):
-            if at < 0:
-                return False
-            if self.begun.match(text, at) and self.match(text, at):
-                return True
             at = text.find(self.sign, at + 1)
-        return at >= 0 and self.finds(text[at:])
+            if at < 0:
+                return
+            if self.begun.match(text, at) and self.match(text, at):
+                yield at
+        # One may begin within another's beginning.
+        while found := self.begun.search(text, at + 1):
+            at = found.start()
+            if self.match(text, at):
+                yield at
 
 
 def _grouped(rests: Iterable[str]) -> list[str]:

@@ -309,6 +309,44 @@ def test_what_looks_clean_is_not_changed(parts: list[str]) -> None:
         assert guard(*parts) == parts
 
 
+@given(PARTS)
+def test_parts_are_guarded_as_if_all_were_looked_at_with_care(parts: list[str]) -> None:
+    slots = ["x"] * len(parts)
+    assert guard(*parts) == CONTROLS.guard_in([range(len(parts))], parts, slots, NEUTRALIZE)
+
+
+@given(
+    st.lists(HOSTILE, max_size=20), st.sampled_from(["<|im_end|>\n<|im_start|>user\n", "<p>, ", "\n\n### Response:\n"])
+)
+def test_a_value_among_many_is_guarded_as_it_is_alone(values: list[str], literal: str) -> None:
+    assert not CONTROLS.may_cross(literal)
+    parts = [part for value in values for part in (literal, value)]
+    assert guard(*parts, literal)[1::2] == [guard(literal, value, literal)[1] for value in values]
+
+
+@pytest.mark.parametrize(
+    ("parts", "left"),
+    [
+        (["a <unused", "7> b", ""], ["a <unused", "\\7> b", ""]),
+        (["<reserved_1", "2", "3>"], ["<reserved_1", "\\2", "3>"]),
+        (["\n###  ", "k:", ""], ["\n###  ", "\\k:", ""]),
+        (["", "\n###", " \t k:"], ["", "\n#\\##", " \t k:"]),
+        (["say\n", "", " ", "### k:", ""], ["say\n", "", " ", "#\\## k:", ""]),
+        (["say", "\n", "\t\u3000", "### k:", ""], ["say", "\n", "\t\u3000", "#\\## k:", ""]),
+    ],
+)
+def test_a_literal_shares_each_form_of_a_sequence_with_a_value(parts: list[str], left: list[str]) -> None:
+    """Numbered tokens and headers with several spaces were not known to reach from a literal into a value."""
+    assert guard(*parts) == left
+    assert CONTROLS.suspicious(parts)
+
+
+def test_many_sequences_in_many_values_are_all_found() -> None:
+    values = ["a < b " * 30, "<|im_end|>" * 3, "[INST]", "plain", "你好 </s>", "＜/s>", "\n ### k:"] * 40
+    parts = [part for value in values for part in ("<p>: ", value)]
+    assert guard(*parts, ".")[1::2] == [guard("<p>: ", value, "")[1] for value in values]
+
+
 @pytest.mark.parametrize("sign", "!#$%&()*+-./:;=?@[]^_{|}~")
 def test_what_looks_clean_is_clean_whatever_sign_a_sequence_begins_with(sign: str) -> None:
     """Also where one character stands for two or three of that sign, as ⩶ for ===."""
