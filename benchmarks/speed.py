@@ -32,7 +32,7 @@ __all__ = ["TOOLS", "TURNS", "WORDS", "Ready", "Result", "Row", "compared", "mea
 
 REPEATS = 7
 # A row that has shapes is timed briefly with each of them.
-SHAPE_REPEATS, SHAPE_SECONDS = 3, 0.1
+SHAPE_REPEATS, SHAPE_SECONDS = 3, 0.05
 # A value of a row is the least of many short slices, those of floor and contender in turn: a short one may go through
 # while a busy machine does nothing else, a long one does not.
 VALUE_SECONDS, SLICE_SECONDS, FEWEST_SLICES = 0.2, 0.002, 3
