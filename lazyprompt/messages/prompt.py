@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
 MARKERS = "markers"
+_MARKERS = (MARKERS,)
 
 
 class CountsText(Protocol):
@@ -198,7 +199,7 @@ class Rendered:
 
 
 @read_only
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Text:
     """A text that knows which of it came from values.
 
@@ -207,8 +208,12 @@ class Text:
         slots: The slot of each part.
     """
 
-    parts: tuple[str, ...] = ("",)
-    slots: tuple[str, ...] = (MARKERS,)
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+
+    def __init__(self, parts: tuple[str, ...] = ("",), slots: tuple[str, ...] = _MARKERS) -> None:
+        _set_parts(self, parts)
+        _set_slots(self, slots)
 
     @classmethod
     def trusted(cls, text: str, slot: str) -> Text:
@@ -220,6 +225,9 @@ class Text:
 
     def __bool__(self) -> bool:
         return any(self.parts)
+
+
+_set_parts, _set_slots = setters(Text)
 
 
 def _developers(given: Text | str, slot: str) -> Text:

@@ -10,6 +10,7 @@ from lazyprompt.errors import BudgetError, FormatError
 from lazyprompt.formatters.report import Payload
 
 if TYPE_CHECKING:
+    from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.providers import OtherProvider
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 class PrompterCalls(ABC):
     """The calls of a prompter. :class:`lazyprompt.Prompter` says how a prompt is filled, and what renders it."""
+
+    _budget: Budget | None
+    _show: bool
 
     @abstractmethod
     def fill(
@@ -84,11 +88,6 @@ class PrompterCalls(ABC):
         Raises:
             BudgetError: Even what never goes does not fit.
         """
-
-    @property
-    @abstractmethod
-    def shows(self) -> bool:
-        """Whether each prompt is written to the standard error as well."""
 
     @overload
     def generate_prompt(
@@ -215,9 +214,12 @@ class PrompterCalls(ABC):
             SafetyError: A value holds a control sequence, and the prompter refuses them.
             TemplateError: The model is of no known family.
         """
-        target = self.target("openai" if _is_openai(format, return_dict=return_dict) else format, model, chat_template)
-        made, _ = self._made(self.fill(input, history, tools, label), target)
-        if show or self.shows:
+        if return_dict:
+            format = _only_openai(format)  # noqa: A001 - the name of the documents
+        target = self.target(format, model, chat_template)
+        prompt = self.fill(input, history, tools, label)
+        made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
+        if show or self._show:
             sys.stderr.write(f"{made}\n")
         return made
 
@@ -379,7 +381,7 @@ class PrompterCalls(ABC):
         return sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)
 
 
-def _is_openai(format: str | None, *, return_dict: bool) -> bool:  # noqa: A002 - the name of the documents
-    if return_dict and format not in (None, "openai"):
+def _only_openai(format: str | None) -> str:  # noqa: A002 - the name of the documents
+    if format not in (None, "openai"):
         raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
-    return return_dict or format == "openai"
+    return "openai"

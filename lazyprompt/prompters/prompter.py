@@ -13,7 +13,7 @@ from lazyprompt._base.json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import Prompt, Source, Text
+from lazyprompt.messages.prompt import Prompt, Source
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.prompters.calls import PrompterCalls
 from lazyprompt.prompters.targets import OpenAITarget, System, TextTarget, tokens_of
@@ -465,11 +465,9 @@ class Prompter(PrompterCalls):
                 source = Source(
                     self._opening, values, lambda values, left: self._filled(values, self._opening + left, tools, label)
                 )
-        system, user, text = instruction.parts(given, asked)
-        system_slots, user_slots = instruction.origins(system, user)
+        told, said, text = instruction.parts(given, asked)
         if text is None and instruction.always_user_turn and not past.waits_for_answer:
             text = ""
-        told, said = Text(tuple(system), system_slots), Text(tuple(user), user_slots)
         return Prompt(self._system, told, said, text, past, tools, label, source)
 
     @property

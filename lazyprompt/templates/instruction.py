@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text, well_formed
@@ -14,13 +14,13 @@ from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.call_input import INPUT, InputForm, fixed_with, is_asked, read_input, refuse_none
 from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, value_text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
 # The system-level part, the user-level part, and the user's text.
-Parts: TypeAlias = "tuple[Sequence[str], Sequence[str], str | None]"
+Parts: TypeAlias = "tuple[Text, Text, str | None]"
+
+# The user's part where a tool loop leaves it out.
+_LEFT_OUT = Text(("",), ("user",))
 
 # The sentences of the documents, to the byte ("referred" and all).
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
@@ -170,15 +170,10 @@ class InstructionTemplate:
         Raises:
             SlotError: A value is missing, left over, or cannot become text.
         """
-        return self.filled(*self.parts(input))
-
-    def filled(self, system: Sequence[str], user: Sequence[str], text: str | None) -> Filled:
-        """Return bare parts, as of :meth:`parts`, as texts that know their slots."""
-        system_slots, user_slots = self.origins(system, user)
-        return Filled(Text(tuple(system), system_slots), Text(tuple(user), user_slots), text)
+        return Filled(*self.parts(input))
 
     def parts(self, given: object, asked: str | None = None) -> Parts:
-        """Return bare parts: system, user and input. Made for speed.
+        """Fill the slots, and return the system-level part, the user-level part, and the user's text.
 
         Args:
             given: As of :meth:`fill`.
@@ -194,7 +189,7 @@ class InstructionTemplate:
             # A cast would be a call, and one that is made for each prompt.
             values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
         elif self._only_text and type(given) is str:
-            return self._system.fill({}), self._user.fill({}), well_formed(given, "the input", SlotError)
+            return self._system.filled({}), self._user.filled({}), well_formed(given, "the input", SlotError)
         else:
             values = self.by_name(given)
         if values.keys() != self._names and values.keys() != self._names_with_input:
@@ -206,7 +201,7 @@ class InstructionTemplate:
                 values = self._texts(values)
                 break
         text = cast("str", values[INPUT]) if self._names_with_input and INPUT in values else None
-        return self._system.fill(values), self._user.fill(values), text
+        return self._system.filled(values), self._user.filled(values), text
 
     def _parts_in_loop(self, given: object, asked: str) -> Parts:
         values = self.by_name(given, asked)
@@ -215,10 +210,10 @@ class InstructionTemplate:
         # Where nobody asked yet, a part without values is said.
         is_whole = not asked and all(name in values for name in self._user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
-            return self._system.fill(self._texts(values)), ("",), None
+            return self._system.filled(self._texts(values)), _LEFT_OUT, None
         # The user's part is whole or left out.
-        system, user, text = self.parts(given)
-        return (system, user, text) if text or not is_asked(user, says, asked) else (system, ("",), None)
+        system, user, text = self.parts(values)
+        return (system, user, text) if text or not is_asked(user.parts, says, asked) else (system, _LEFT_OUT, None)
 
     def _texts(self, values: Mapping[str, object]) -> dict[str, object]:
         return {name: self._coerced(value, name) for name, value in values.items()}
@@ -226,12 +221,6 @@ class InstructionTemplate:
     def _coerced(self, value: object, name: str) -> object:
         """Return a value as its template takes it; the user's text is text in every syntax."""
         return self._system.coerce(value, name) if name in self._names else value_text(value, name)
-
-    def origins(self, system: Sequence[str], user: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The slots that the bare parts came from."""
-        # A part that a tool loop leaves out is one empty text.
-        user_slots = self._user.origins(user) if len(user) > 1 else ("user",)
-        return self._system.origins(system), user_slots
 
     def partial(self, /, **values: object) -> Self:
         """Return a copy with values for some slots, which an input may then leave out; those of an input win.

@@ -16,6 +16,7 @@ from jinja2.filters import make_attrgetter
 from lazyprompt._base.json import JsonText, checked, well_formed
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
+from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, check_length, weigh
 from lazyprompt.templates.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
 from lazyprompt.templates.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
@@ -226,6 +227,11 @@ class JinjaTemplate:
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The slot of each part."""
         return (self._own,) * len(parts)
+
+    def filled(self, values: Mapping[str, object]) -> Text:
+        """Render the template, and tell the slot of each part; see :meth:`fill`."""
+        parts = tuple(self.fill(values))
+        return Text(parts, self.origins(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text: compiled code cannot travel."""

@@ -13,6 +13,7 @@ from jinja2.exceptions import SecurityError
 
 from lazyprompt._base.json import well_formed
 from lazyprompt.errors import TemplateError
+from lazyprompt.messages import prompt
 from lazyprompt.templates.bounds import MAX_TEMPLATE
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.nodes import Arm, Block, Choice, Node, Output, Scope, Text
@@ -231,6 +232,11 @@ class ParsedTemplate(ABC):
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The slot of each part."""
         return (self._own,) * len(parts)
+
+    def filled(self, values: Mapping[str, object]) -> prompt.Text:
+        """Render the template, and tell the slot of each part; see :meth:`fill`."""
+        parts = tuple(self.fill(values))
+        return prompt.Text(parts, self.origins(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text, which is parsed as fast as nodes are read."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from lazyprompt._base.json import MAX_INT_BITS, checked, dump, well_formed
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
+from lazyprompt.messages.prompt import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +53,10 @@ class SlotSyntax(Protocol):
         """The slot of each part that :meth:`fill` gave."""
         ...
 
+    def filled(self, values: Mapping[str, Any]) -> Text:
+        """Fill the template, and tell the slot of each part."""
+        ...
+
 
 class SlotTemplate:
     """A template in the slot syntax.
@@ -64,7 +69,7 @@ class SlotTemplate:
         TemplateError: The template is no text, or has a lone surrogate.
     """
 
-    __slots__ = ("_blank", "_get", "_origins", "_several", "literals", "slots", "text")
+    __slots__ = ("_blank", "_constant", "_get", "_origins", "_several", "literals", "slots", "text")
 
     def __init__(self, text: str, own: str = "instruction") -> None:
         if not isinstance(cast("object", text), str):
@@ -93,6 +98,7 @@ class SlotTemplate:
         origins = [own] * len(blank)
         origins[1::2] = names
         self._origins = tuple(origins)
+        self._constant = Text(self._blank, self._origins)
 
     @staticmethod
     def coerce(value: object, slot: str) -> str:
@@ -121,6 +127,10 @@ class SlotTemplate:
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they are the same each time
         """The slot of each part."""
         return self._origins
+
+    def filled(self, values: Mapping[str, str]) -> Text:
+        """Put the values in, and tell the slot of each part; see :meth:`fill`."""
+        return Text(tuple(self.fill(values)), self._origins) if self.slots else self._constant
 
 
 def _is_slot(match: re.Match[str]) -> bool:
