@@ -314,6 +314,48 @@ class Prompt:
         return html_of(self)
 
 
+class _Draft:
+    """A prompt that can still be changed. It has the slots of :class:`Prompt`, so that it can become one."""
+
+    __slots__ = ("history", "input", "instruction", "label", "source", "system", "tools", "user")
+    system: str | None
+    instruction: Text
+    user: Text
+    input: str | None
+    history: History
+    tools: ToolSet
+    label: str | None
+    source: Source | None
+
+
+def prompt_of(
+    system: str | None,
+    instruction: Text,
+    user: Text,
+    input: str | None,  # noqa: A002 - the name of the documents
+    history: History,
+    tools: ToolSet,
+    label: str | None,
+    source: Source | None,
+) -> Prompt:
+    """Return a prompt of fields that were checked: what prompters make for each call, in a third of the time.
+
+    A frozen value is filled through a descriptor for each field. Attributes of a draft are set at once, and a change of
+    the class freezes it.
+    """
+    draft = _Draft()
+    draft.system = system
+    draft.instruction = instruction
+    draft.user = user
+    draft.input = input
+    draft.history = history
+    draft.tools = tools
+    draft.label = label
+    draft.source = source
+    draft.__class__ = Prompt  # type: ignore[assignment]  # both have the same slots
+    return draft  # type: ignore[return-value]  # it is a prompt now
+
+
 _set_system, _set_instruction, _set_user, _set_input, _set_history, _set_tools, _set_label, _set_source = setters(
     Prompt
 )

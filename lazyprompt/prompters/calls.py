@@ -215,7 +215,9 @@ class PrompterCalls(ABC):
             TemplateError: The model is of no known family.
         """
         if return_dict:
-            format = _only_openai(format)  # noqa: A001 - the name of the documents
+            if format not in (None, "openai"):
+                raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
+            format = "openai"  # noqa: A001 - the name of the documents
         target = self.target(format, model, chat_template)
         prompt = self.fill(input, history, tools, label)
         made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
@@ -379,9 +381,3 @@ class PrompterCalls(ABC):
         past, answer = (history, None) if label is not None else parted(history)
         prompt, answer = answered(self.fill(input, past, tools, label), answer)
         return sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)
-
-
-def _only_openai(format: str | None) -> str:  # noqa: A002 - the name of the documents
-    if format not in (None, "openai"):
-        raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
-    return "openai"

@@ -13,7 +13,7 @@ from lazyprompt._base.json import checked_text
 from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import Prompt, Source
+from lazyprompt.messages.prompt import Prompt, Source, prompt_of
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.prompters.calls import PrompterCalls
 from lazyprompt.prompters.targets import OpenAITarget, System, TextTarget, tokens_of
@@ -178,7 +178,18 @@ class Prompter(PrompterCalls):
             input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
         if label is not None:
             checked_text(label, "the label", SlotError)
-        return self._filled(input, self._past(history), self._tools if tools is None else self._all_tools(tools), label)
+        past, instruction = self._past(history), self._instruction
+        all_tools = self._tools if tools is None else self._all_tools(tools)
+        asked = None if past is EMPTY_HISTORY else past.question_before_results
+        source: Source | None = None
+        if self._budget is not None or instruction.has_functions:
+            # The functions that give values are called once.
+            input = instruction.by_name(input, asked)  # noqa: A001
+            source = self._source(input, all_tools)
+        told, said, text = instruction.parts(input, asked)
+        if text is None and instruction.always_user_turn and not past.waits_for_answer:
+            text = ""
+        return prompt_of(self._system, told, said, text, past, all_tools, label, source)
 
     def target(
         self,
@@ -454,21 +465,13 @@ class Prompter(PrompterCalls):
             args = result
         return args
 
-    def _filled(self, given: object, past: History, tools: ToolSet, label: str | None) -> Prompt:
-        """Fill the instruction; functions that give values are called once."""
-        instruction = self._instruction
-        asked = None if past is EMPTY_HISTORY else past.question_before_results
-        source: Source | None = None
-        if self._budget is not None or instruction.has_functions:
-            given = values = instruction.by_name(given, asked)
-            if self._budget is not None:
-                source = Source(
-                    self._opening, values, lambda values, left: self._filled(values, self._opening + left, tools, label)
-                )
-        told, said, text = instruction.parts(given, asked)
-        if text is None and instruction.always_user_turn and not past.waits_for_answer:
-            text = ""
-        return Prompt(self._system, told, said, text, past, tools, label, source)
+    def _source(self, values: Mapping[str, object], tools: ToolSet) -> Source | None:
+        """Return what a budget needs to know of a prompt; None without one."""
+        if self._budget is None:
+            return None
+        bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools)
+        opening = self._opening
+        return Source(opening, values, lambda values, left: bare.fill(values, cast("HistoryLike", opening + left)))
 
     @property
     def _opening(self) -> History:

@@ -183,7 +183,9 @@ class OpenAITarget:
             FormatError: The history holds what the form has no place for.
         """
         messages: list[dict[str, Any]] = []
-        system, instruction = self._system.of(prompt), "".join(prompt.instruction.parts)
+        system, instruction = prompt.system, "".join(prompt.instruction.parts)
+        if system is None or self._system.added:
+            system = self._system.of(prompt)
         if system or instruction:
             content = f"{system}\n{instruction}" if system and instruction else system or instruction
             messages.append({"role": "system", "content": content})
