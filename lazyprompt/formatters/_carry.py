@@ -1,4 +1,4 @@
-"""What a provider can carry: block by block, kept, changed or left out, and always accounted for.
+"""Content as a provider can carry it: block by block, kept, changed or left out, and always reported.
 
 The one media pass is here too. It runs twice over the same table of rules: once to find what must be loaded, once, with
 all of that at hand, to put it in place.
@@ -71,7 +71,7 @@ def _with_urls(turn: Turn, job: Job) -> Turn:
 
 
 def _shown_by(role: Role, content: Content, *, merges: bool) -> Role:
-    """Return whose the media of a turn are: what an agent shows becomes the user's where all that is said does."""
+    """Return the role that shows the media of a turn: the user, where all that agents say becomes the user's."""
     return "user" if merges and role == "assistant" and not calls_tools(content) else role
 
 
@@ -92,7 +92,7 @@ def sources_to_load(turns: Iterable[Turn], job: Job) -> dict[URLSource, str]:
 
 
 def _media_in(content: Content, whose: Role, where: str) -> Iterator[tuple[str, MediaBlock, Role]]:
-    """The media of a content, each with its place and whose it is; those within results are the user's."""
+    """Yield the media of a content, each with its place and the role that shows it; the user shows those of results."""
     for index, block in enumerate(content if isinstance(content, tuple) else ()):
         place = f"{where}[{index}]"
         if isinstance(block, MediaBlock):
@@ -181,14 +181,14 @@ class _Carrier:
         self.profile, self.resolver, self.loaded, self.notes = job.profile, job.resolver, job.loaded, job.notes
 
     def text(self, text: str, where: str) -> str:
-        """The text, or nothing where it shows nothing and the provider refuses that."""
+        """Return the text, or nothing where it shows nothing and the provider refuses that."""
         if self.profile.empty_text or not text or not text.isspace():
             return text
         self.notes.add(where, "text", "changed", f"white space alone is no text to {self.profile.name}", text)
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """The block as the provider takes it, or nothing."""
+        """Return the block as the provider takes it, or nothing."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -233,7 +233,7 @@ class _Carrier:
         return replace(call, signature=None) if call.signature and not self._signed(where) else call
 
     def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
-        """Whether the provider wants a thought back."""
+        """Return True if the provider wants a thought back."""
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
         empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
@@ -252,7 +252,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """A medium with a source that the provider takes, or nothing."""
+        """Return a medium with a source that the provider takes, or nothing."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(cast("MediaKind", kind))
         address = block.source.url if isinstance(block.source, URLSource) else ""

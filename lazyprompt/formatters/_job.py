@@ -17,11 +17,11 @@ Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
 
 
 class Merging(NamedTuple):
-    """How the messages of all speakers become histories in the user's turns.
+    """The rule by which the messages of all speakers become histories in the user's turns.
 
     Attributes:
-        layout: Where the system text goes.
-        style: How a history is written.
+        layout: The place of the system text.
+        style: The form of a history.
         single: True if a single message is written as a history too.
     """
 
@@ -37,9 +37,9 @@ class Job(NamedTuple):
         reading: The conversation, and the work that it may need.
         profile: The provider's rules.
         notes: The report so far; steps add to it.
-        resolver: Who may load media, if anyone may.
+        resolver: The loader of media; None where nothing may be loaded.
         loaded: The media that were loaded.
-        merging: How speakers are merged; None where they are not.
+        merging: The rule by which speakers are merged; None where they are not.
         user_last: True if the last turn must be the user's or a tool's.
     """
 

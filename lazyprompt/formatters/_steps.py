@@ -43,7 +43,7 @@ STEPS = (
     Step(add_urls, lambda job: job.reading.urls),
     Step(carry, lambda job: job.reading.unusual or not job.profile.calls_tools),
     Step(order_exchanges, lambda job: job.reading.unordered or job.reading.media_in_results),
-    Step(put_system_first, lambda job: job.reading.late_system),
+    Step(put_system_first, lambda job: job.reading.has_late_system),
     Step(merge_speakers, lambda job: job.merging),
     Step(fit_names, lambda job: job.profile.names or job.reading.unordered or not ids_fit(job.reading.ids, job)),
     Step(move_media, lambda job: job.reading.media_in_results),

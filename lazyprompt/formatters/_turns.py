@@ -52,7 +52,7 @@ class Reading:
         unusual: The indices of messages that hold more than text, calls and results of text: empty texts, thoughts,
             media, signatures, failed tools. The provider's rules decide about them.
         urls: The addresses in ``url``, by the index of the message.
-        late_system: True if system text stands behind the first message, or is the developer's.
+        has_late_system: True if system text stands behind the first message, or is the developer's.
         unordered: True if a result does not stand right behind its call, or a call's id was used before.
         media_in_results: True if a result holds media.
         ids: The ids of all tool calls, with the tools they call.
@@ -64,8 +64,8 @@ class Reading:
 
     __slots__ = (
         "cut",
+        "has_late_system",
         "ids",
-        "late_system",
         "media_in_results",
         "messages",
         "metadata",
@@ -82,7 +82,7 @@ class Reading:
         self.turns: list[Turn] = []
         self.unusual: set[int] = set()
         self.urls: dict[int, tuple[str, ...]] = {}
-        self.late_system = self.unordered = self.media_in_results = self.prefill = False
+        self.has_late_system = self.unordered = self.media_in_results = self.prefill = False
         self.ids: dict[str, str] = {}
         self.waiting: dict[str, str] = {}
         self.metadata: dict[int, Mapping[str, Json]] = {}
@@ -100,7 +100,7 @@ class Reading:
         return shorter
 
     def add(self, message: Msg, name: str) -> None:
-        """Read the next message, whose speaker has a name, into a turn."""
+        """Read the next message into a turn, with the name of its speaker."""
         role, content, at = message.role, message.content, len(self.turns)
         if isinstance(content, str):
             if not content or content.isspace():
@@ -119,7 +119,7 @@ class Reading:
         if message.metadata:
             self.metadata[at] = message.metadata
         if (role == "system" and at) or role == "developer":
-            self.late_system = True
+            self.has_late_system = True
         self.turns.append((role, name, content, at))
 
     def _blocks(self, role: Role, blocks: tuple[Block, ...], at: int) -> tuple[Block, ...]:

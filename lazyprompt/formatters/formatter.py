@@ -77,12 +77,12 @@ class ChatFormatter:
     Args:
         provider: The provider's name, or a profile of your own.
         model: The model, where rules differ from one to another (cache breakpoints, thoughts, answer prefill).
-        budget: What makes the payload fit: its tokens are counted as they will be sent.
-        token_counter: What counts the payload's tokens, for ``max_tokens``.
-        max_tokens: The same as a budget of so many tokens: the oldest messages go first, system text and the newest
-            turn of the user stay.
-        media: What may load local files and addresses; without it nothing is read.
-        strict: Whether content that the provider cannot carry, unknown keys too, is an error, not an entry of the
+        budget: A budget that makes the payload fit; its tokens are counted as they will be sent.
+        token_counter: The counter of the payload's tokens, for ``max_tokens``.
+        max_tokens: A budget of so many tokens: the oldest messages go first, system text and the newest turn of the
+            user stay.
+        media: The loader of local files and addresses; without it nothing is read.
+        strict: True if content that the provider cannot carry, unknown keys too, is an error, not an entry of the
             report.
         cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
             newest user's turn); as a mapping, with a lifetime for each.
@@ -119,7 +119,7 @@ class ChatFormatter:
         return self.profile.name
 
     def format(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """The payload of a conversation.
+        """Format a conversation as a payload.
 
         Args:
             messages: Msg, OpenAI dicts, pairs, or lists of them in any mixture; ``None`` is passed over. They stay as
@@ -145,7 +145,7 @@ class ChatFormatter:
         return self._fitting(reading, own, loaded, self._budget.fitted(reading.messages, cost))
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """The same as :meth:`format`, with media loaded side by side and nothing that blocks the event loop.
+        """Async version of :meth:`format`: media are loaded side by side, and nothing blocks the event loop.
 
         A budget counts in a thread, and its summarizer is awaited.
         """
@@ -244,11 +244,11 @@ class ChatFormatter:
         kept: Sequence[int],
         replaced: Mapping[int, Item],
     ) -> int:
-        """What some of the messages cost as they will be sent."""
+        """Count the tokens of some of the messages as they will be sent."""
         return budget.count(*countable(self._payload(_part(reading, kept, replaced), tools, loaded), self.profile))
 
     def _fitting(self, reading: Reading, tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
-        """The payload of what fits."""
+        """Format the messages that fit."""
         payload = self._payload(_part(reading, fitted.kept, fitted.replaced), tools, loaded)
         payload.trim = fitted.report
         return payload
@@ -351,7 +351,7 @@ class MultiAgentFormatter(ChatFormatter):
 def countable(
     payload: Mapping[str, Any], profile: Profile
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
-    """A payload as messages and tools, for a counter; system text that stands apart is the first message."""
+    """Return a payload as messages and tools, for a counter; system text that stands apart is the first message."""
     said = payload[profile.form.messages_key]
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
     for key in ("system", "instructions", "system_instruction"):
@@ -361,7 +361,7 @@ def countable(
 
 
 def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
-    """The budget: the one that was given, or what a limit and a counter are."""
+    """Return the budget that was given, or the one that a limit and a counter make."""
     if max_tokens is None and counter is None and budget is None:
         return None
     from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
@@ -376,7 +376,7 @@ def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMes
 
 
 def _part(reading: Reading, kept: Sequence[int], replaced: Mapping[int, Item]) -> Reading:
-    """The reading of some of the messages, some of them replaced."""
+    """Return the reading of some of the messages, some of them replaced."""
     if not replaced:
         return reading.only(kept)
     changed = cast("Mapping[int, MessageLike]", replaced)
