@@ -1,4 +1,4 @@
-"""What a provider can carry: block by block, kept, changed or left out, and always accounted for.
+"""Content as a provider can carry it: block by block, kept, changed or left out, and always reported.
 
 The one media pass is here too. It runs twice over the same table of rules: once to find what must be loaded, once, with
 all of that at hand, to put it in place.
@@ -18,7 +18,6 @@ from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
-    Msg,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -29,19 +28,17 @@ from lazyprompt.messages.msg import (
 from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from lazyprompt._base.json import Fields
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._turns import MessageLike, Turn
-    from lazyprompt.formatters.profile import Media, MediaKind, Profile
-    from lazyprompt.formatters.report import Notes
+    from lazyprompt.formatters._job import Job
+    from lazyprompt.formatters._turns import Content, Turn
+    from lazyprompt.formatters.profile import Media, MediaKind
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block, Source
 
 MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
-Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
-_Fate: TypeAlias = Literal["as it is", "load", "pass on"]
+_Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
 _BY_KIND: dict[str, type[MediaBlock]] = {
     "image": ImageBlock,
@@ -52,63 +49,50 @@ _BY_KIND: dict[str, type[MediaBlock]] = {
 }
 
 
-def with_urls(turns: Iterable[Turn], messages: list[MessageLike], profile: Profile, notes: Notes) -> list[Turn]:
-    """The turns with what the ``url`` of a message points to as blocks behind its content.
+def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
+    """Put what the ``url`` of a message points to behind its content, as blocks.
 
     An address whose ending tells nothing counts as a picture.
     """
-    found: list[Turn] = []
-    for role, name, content, at in turns:
-        message = messages[at]
-        blocks = list(blocks_of(content))
-        for index, url in enumerate(message.urls if isinstance(message, Msg) else _urls(message)):
-            kind = _BY_KIND[(media_type_of(url) or "image/*").partition("/")[0]]
-            if kind.kind in profile.url_media:
-                blocks.append(kind(source_of(url)))
-            else:
-                where = f"messages[{at}].url[{index}]"
-                notes.add(where, kind.kind, "left out", f"{profile.name} takes no {kind.kind} as the url", url)
-        found.append((role, name, content if len(blocks) == len(blocks_of(content)) else tuple(blocks), at))
-    return found
+    return [_with_urls(turn, job) if turn[3] in job.reading.urls else turn for turn in turns]
 
 
-def _urls(message: Fields) -> tuple[str, ...]:
-    """The addresses of a dict that has them."""
-    url = message.get("url")
-    return Msg("user", "", "user", url=cast("str", url)).urls if url else ()
+def _with_urls(turn: Turn, job: Job) -> Turn:
+    role, name, content, at = turn
+    blocks: list[Block] = []
+    for index, url in enumerate(job.reading.urls[at]):
+        kind = _BY_KIND[(media_type_of(url) or "image/*").partition("/")[0]]
+        if kind.kind in job.profile.url_media:
+            blocks.append(kind(source_of(url)))
+        else:
+            why = f"{job.profile.name} takes no {kind.kind} as the url"
+            job.notes.add(f"messages[{at}].url[{index}]", kind.kind, "left out", why, url)
+    return (role, name, (*blocks_of(content), *blocks), at) if blocks else turn
 
 
-def shown_by(role: Role, content: str | tuple[Block, ...], *, merges: bool) -> Role:
-    """Whose the media of a turn are: what an agent shows becomes the user's where all that is said does."""
+def _shown_by(role: Role, content: Content, *, merges: bool) -> Role:
+    """Return the role that shows the media of a turn: the user, where all that agents say becomes the user's."""
     return "user" if merges and role == "assistant" and not calls_tools(content) else role
 
 
-def sources_to_load(
-    turns: Iterable[Turn], profile: Profile, resolver: MediaResolver | None, *, merges: bool
-) -> dict[URLSource, str]:
-    """What must be loaded before the turns can be written, and where each is first met.
-
-    Args:
-        turns: The turns.
-        profile: The provider's rules.
-        resolver: Who may load.
-        merges: Whether all speakers become the user.
+def sources_to_load(turns: Iterable[Turn], job: Job) -> dict[URLSource, str]:
+    """Return what must be loaded before the turns can be written, and where each is first met.
 
     Raises:
         MediaError: Something may not be loaded, or not be passed on.
     """
     found: dict[URLSource, str] = {}
     for role, _, content, at in turns:
-        whose = shown_by(role, content, merges=merges)
+        whose = _shown_by(role, content, merges=job.merging is not None)
         for where, block, shower in _media_in(content, whose, f"messages[{at}].content"):
-            rule = profile.media.get(cast("MediaKind", block.kind))
-            if rule and _fits(rule, shower) and _fate(block.source, rule, resolver, where) == "load":
+            rule = job.profile.media.get(cast("MediaKind", block.kind))
+            if rule and _fits(rule, shower) and _action(block.source, rule, job.resolver, where) == "load":
                 found.setdefault(cast("URLSource", block.source), where)
     return found
 
 
-def _media_in(content: str | tuple[Block, ...], whose: Role, where: str) -> Iterator[tuple[str, MediaBlock, Role]]:
-    """The media of a content, each with its place and whose it is; those within results are the user's."""
+def _media_in(content: Content, whose: Role, where: str) -> Iterator[tuple[str, MediaBlock, Role]]:
+    """Yield the media of a content, each with its place and the role that shows it; the user shows those of results."""
     for index, block in enumerate(content if isinstance(content, tuple) else ()):
         place = f"{where}[{index}]"
         if isinstance(block, MediaBlock):
@@ -121,8 +105,8 @@ def _fits(rule: Media, role: Role) -> bool:
     return {"assistant": rule.assistant, "system": rule.system, "developer": rule.system}.get(role, True)
 
 
-def _fate(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Fate | None:
-    """What becomes of a medium; None where the provider cannot have it."""
+def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
+    """Return what to do with a medium; None where the provider cannot have it."""
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
@@ -146,60 +130,46 @@ def _fate(source: Source, rule: Media, resolver: MediaResolver | None, where: st
     return "load" if rule.data else None
 
 
-def carried(
-    turns: Iterable[Turn],
-    profile: Profile,
-    resolver: MediaResolver | None,
-    loaded: Loaded,
-    notes: Notes,
-    *,
-    merges: bool,
-) -> list[Turn]:
-    """The turns with only such blocks as the provider can carry.
-
-    Args:
-        turns: The turns.
-        profile: The provider's rules.
-        resolver: Who loaded the media, if anyone did.
-        loaded: What was loaded.
-        notes: Where what is left out or changed is written down.
-        merges: Whether all speakers become the user.
-
-    Returns:
-        The turns; those that nothing is left of are gone.
+def carry(turns: list[Turn], job: Job) -> list[Turn]:
+    """Keep only the blocks that the provider can carry; turns that nothing is left of go.
 
     Raises:
         MediaError: A medium is not what it says it is, or may not be used.
     """
-    pass_on = _Carrier(profile, resolver, loaded, notes)
+    carrier = _Carrier(job)
     kept: list[Turn] = []
-    for role, name, content, at in turns:
-        if isinstance(content, str):
-            new: str | tuple[Block, ...] = pass_on.text(content, f"messages[{at}].content")
-            keep = bool(new) or (profile.empty_text and not content)
+    for turn in turns:
+        new = turn if job.profile.calls_tools and turn[3] not in job.reading.unusual else _carried(turn, carrier, job)
+        if new is None:
+            job.notes.add(f"messages[{turn[3]}]", "message", "left out", "nothing is left of it")
         else:
-            whose = shown_by(role, content, merges=merges)
-            new = tuple(
-                block
-                for index, given in enumerate(content)
-                for block in pass_on.block(given, role, whose, f"messages[{at}].content[{index}]")
-            )
-            new = new if profile.thinking == "text" and profile.empty_text else _without_last_thoughts(new, at, notes)
-            # An empty text is a text where it may be sent, be it a block or not.
-            empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
-            keep = bool(new) or bool(empty)
-            new = new or ""
-        if keep:
-            kept.append((role, name, new, at))
-        else:
-            notes.add(f"messages[{at}]", "message", "left out", "nothing is left of it")
+            kept.append(new)
     return kept
 
 
-def _without_last_thoughts(blocks: tuple[Block, ...], at: int, notes: Notes) -> tuple[Block, ...]:
-    """The blocks without thoughts that nothing follows: those that sign them refuse such an end."""
+def _carried(turn: Turn, carrier: _Carrier, job: Job) -> Turn | None:
+    """Return a turn as the provider can carry it; None where nothing is left of it."""
+    profile, (role, name, content, at) = job.profile, turn
+    if isinstance(content, str):
+        new = carrier.text(content, f"messages[{at}].content")
+        return (role, name, new, at) if new or (profile.empty_text and not content) else None
+    whose = _shown_by(role, content, merges=job.merging is not None)
+    blocks = tuple(
+        block
+        for index, given in enumerate(content)
+        for block in carrier.block(given, role, whose, f"messages[{at}].content[{index}]")
+    )
+    if profile.thinking != "text" or not profile.empty_text:
+        blocks = _without_last_thoughts(blocks, at, job)
+    # An empty text is a text where it may be sent, be it a block or not.
+    empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
+    return (role, name, blocks or "", at) if blocks or empty else None
+
+
+def _without_last_thoughts(blocks: tuple[Block, ...], at: int, job: Job) -> tuple[Block, ...]:
+    """Return the blocks without thoughts that nothing follows: those that sign them refuse such an end."""
     while blocks and isinstance(blocks[-1], ThinkingBlock):
-        notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", blocks[-1].thinking)
+        job.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", blocks[-1].thinking)
         blocks = blocks[:-1]
     return blocks
 
@@ -207,18 +177,18 @@ def _without_last_thoughts(blocks: tuple[Block, ...], at: int, notes: Notes) -> 
 class _Carrier:
     """The rules of one provider over one conversation, block by block."""
 
-    def __init__(self, profile: Profile, resolver: MediaResolver | None, loaded: Loaded, notes: Notes) -> None:
-        self.profile, self.resolver, self.loaded, self.notes = profile, resolver, loaded, notes
+    def __init__(self, job: Job) -> None:
+        self.profile, self.resolver, self.loaded, self.notes = job.profile, job.resolver, job.loaded, job.notes
 
     def text(self, text: str, where: str) -> str:
-        """The text, or nothing where it shows nothing and the provider refuses that."""
+        """Return the text, or nothing where it shows nothing and the provider refuses that."""
         if self.profile.empty_text or not text or not text.isspace():
             return text
         self.notes.add(where, "text", "changed", f"white space alone is no text to {self.profile.name}", text)
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """The block as the provider takes it, or nothing."""
+        """Return the block as the provider takes it, or nothing."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -263,7 +233,7 @@ class _Carrier:
         return replace(call, signature=None) if call.signature and not self._signed(where) else call
 
     def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
-        """Whether the provider wants a thought back."""
+        """Return True if the provider wants a thought back."""
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
         empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
@@ -282,7 +252,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """A medium with a source that the provider takes, or nothing."""
+        """Return a medium with a source that the provider takes, or nothing."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(cast("MediaKind", kind))
         address = block.source.url if isinstance(block.source, URLSource) else ""
@@ -290,8 +260,8 @@ class _Carrier:
             whose = "" if rule is None else f" from the {role}"
             self.notes.add(where, kind, "left out", f"{name} takes no {kind}{whose}", address)
             return ()
-        fate = _fate(block.source, rule, self.resolver, where)
-        if fate is None:
+        action = _action(block.source, rule, self.resolver, where)
+        if action is None:
             way = (
                 f"{name} takes no {kind} by address; give media=MediaResolver(hosts=[...]) to have it loaded"
                 if address and rule.data
@@ -299,9 +269,9 @@ class _Carrier:
             )
             self.notes.add(where, kind, "left out", way, address)
             return ()
-        if fate == "pass on":
+        if action == "pass on":
             return (block,)
-        given = self.loaded[cast("URLSource", block.source)] if fate == "load" else cast("Base64Source", block.source)
+        given = self.loaded[cast("URLSource", block.source)] if action == "load" else cast("Base64Source", block.source)
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
             source = replace(source, media_type=given.media_type)  # the provider's own name of the type

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import NO_RESULT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lazyprompt._base.roles import Role
+    from lazyprompt.formatters._job import Job
     from lazyprompt.formatters._turns import Turn
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.msg import Block
 
+# A call, and its result once that is there.
+_Place: TypeAlias = "tuple[ToolUseBlock, list[ToolResultBlock]]"
 
-def exchanges(turns: Iterable[Turn], notes: Notes) -> list[Turn]:
-    """The turns with the results of all calls right behind them, in the order of the calls.
 
-    Args:
-        turns: The turns, results in turns of any role.
-        notes: Where moved results, changed ids and missing results are written down.
+def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
+    """Put the results of all calls right behind them, in the order of the calls.
 
-    Returns:
-        The turns; results stand in turns of the role ``tool`` and nowhere else, and those hold nothing else.
+    Results stand in turns of the role ``tool`` and nowhere else, and those hold nothing else.
 
     Raises:
         FormatError: A result has no call before it, a call has two results, or somebody calls who is not the assistant.
     """
-    order = _Order(notes)
+    order = _Order(job.notes)
     for role, name, content, at in turns:
         if isinstance(content, str):
             order.together.clear()
@@ -48,11 +45,13 @@ class _Order:
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.turns: list[Turn] = []
-        # The calls of a turn, by its index among the turns, each with its result once that is there.
-        self.calls: dict[int, list[tuple[ToolUseBlock, list[ToolResultBlock]]]] = {}
+        # The calls of a turn, by its index among the turns.
+        self.calls: dict[int, list[_Place]] = {}
         # The same by the id that the call was given, the oldest first.
-        self.waiting: dict[str, deque[tuple[ToolUseBlock, list[ToolResultBlock]]]] = {}
+        self.waiting: dict[str, deque[_Place]] = {}
         self.used: set[str] = set()
+        # The number to try next for an id that is used again.
+        self.numbers: dict[str, int] = {}
         # The calls of messages that follow each other without anything between may wait together.
         self.together: set[str] = set()
 
@@ -74,32 +73,34 @@ class _Order:
             self.say("user" if role == "tool" else role, name, said, at)
 
     def say(self, role: Role, name: str, said: list[Block], at: int) -> None:
-        """A turn, with the places of the results of its calls."""
-        places: list[tuple[ToolUseBlock, list[ToolResultBlock]]] = []
-        if not any(isinstance(block, ToolUseBlock) for block in said):
+        """Add a turn, with the places of the results of its calls."""
+        calls = [block for block in said if isinstance(block, ToolUseBlock)]
+        if not calls:
             self.together.clear()
-        for block in said:
-            if isinstance(block, ToolUseBlock):
-                if role != "assistant":
-                    where = f"messages[{at}] calls the tool {block.name!r}"
-                    raise FormatError(f"{where}, and its role is {role!r}; only the assistant's messages can")
-                places.append((self.unique(block, at), []))
-                if block.id not in self.together:
-                    # An older call of this id is answered already, or never will be.
-                    self.waiting[block.id] = deque()
-                self.together.add(block.id)
-                self.waiting[block.id].append(places[-1])
+            self.turns.append((role, name, tuple(said), at))
+            return
+        if role != "assistant":
+            where = f"messages[{at}] calls the tool {calls[0].name!r}"
+            raise FormatError(f"{where}, and its role is {role!r}; only the assistant's messages can")
+        places: list[_Place] = []
+        for call in calls:
+            places.append((self.unique(call, at), []))
+            if call.id not in self.together:
+                # An older call of this id is answered already, or never will be.
+                self.waiting[call.id] = deque()
+            self.together.add(call.id)
+            self.waiting[call.id].append(places[-1])
+        self.calls[len(self.turns)] = places
         # Calls come last: whatever the assistant said with them it said before their results were there.
         others = [block for block in said if not isinstance(block, ToolUseBlock)]
-        if places:
-            self.calls[len(self.turns)] = places
         self.turns.append((role, name, (*others, *(call for call, _ in places)), at))
 
     def unique(self, call: ToolUseBlock, at: int) -> ToolUseBlock:
-        """The call with an id that no other has."""
-        new, number = call.id, 2
+        """Return the call with an id that no other has."""
+        new, number = call.id, self.numbers.get(call.id, 2)
         while new in self.used:
             new, number = f"{call.id}_{number}", number + 1
+        self.numbers[call.id] = number
         self.used.add(new)
         if new == call.id:
             return call
@@ -116,21 +117,23 @@ class _Order:
         if not self.waiting[result.id]:
             raise FormatError(f"{where} is a second result of the call {result.id!r}; a call has one result")
         call, results = self.waiting[result.id].popleft()
-        results.append(replace(result, id=call.id, name=call.name))
+        same = result.id == call.id and result.name == call.name
+        results.append(result if same else replace(result, id=call.id, name=call.name))
         if behind or len(self.turns) - 1 not in self.calls:
             self.notes.add(where, "tool_result", "moved", "a result stands right behind its call")
 
     def finished(self) -> list[Turn]:
-        """All turns, the results behind the calls."""
+        """Return all turns, the results behind the calls."""
         ordered: list[Turn] = []
         for index, turn in enumerate(self.turns):
             ordered.append(turn)
-            places = self.calls.get(index, [])
+            if index not in self.calls:
+                continue
+            places = self.calls[index]
             for call, results in places:
                 if not results:
                     why = f"the call {call.id!r} was never answered, and every call must be"
                     self.notes.add(f"messages[{turn[3]}]", "tool_result", "added", why)
                     results.append(ToolResultBlock(call.id, call.name, NO_RESULT))
-            if places:
-                ordered.append(("tool", "", tuple(result for _, results in places for result in results), turn[3]))
+            ordered.append(("tool", "", tuple(result for _, results in places for result in results), turn[3]))
         return ordered

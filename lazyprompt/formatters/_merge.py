@@ -17,9 +17,10 @@ from lazyprompt.safety.folding import Folded, as_read
 from lazyprompt.safety.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from lazyprompt._base.roles import Role
+    from lazyprompt.formatters._job import Job
     from lazyprompt.formatters._turns import Content, Turn
     from lazyprompt.formatters.profile import HistoryStyle, Layout
     from lazyprompt.formatters.report import Notes
@@ -45,19 +46,15 @@ _COLON = re.compile(f"[{COLONS}]")
 _LONGEST_NAME = 300
 
 
-def merged(turns: Iterable[Turn], layout: Layout, style: HistoryStyle, notes: Notes) -> list[Turn]:
-    """The turns with each run of messages made one user's turn; exchanges stay as they are between them.
+def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
+    """Make one user's turn of each run of messages; exchanges stay as they are between them.
 
-    Args:
-        turns: The turns: system text first, results right behind their calls.
-        layout: Where the system text goes.
-        style: How a history is written.
-        notes: Where changed names and lines are written down.
-
-    Returns:
-        The turns.
+    System text stands first and results right behind their calls already.
     """
-    turns = list(turns)
+    merging, notes = job.merging, job.notes
+    if merging is None or not (merging.single or sum(turn[0] != "system" for turn in turns) > 1):
+        return turns
+    layout, style = merging.layout, merging.style
     names = written_names(turn[:2] for turn in turns)
     new: list[Turn] = []
     run: list[Turn] = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
@@ -16,7 +15,7 @@ from lazyprompt.formatters._cache import marked_blocks
 from lazyprompt.formatters.shape import FINE, Check, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
@@ -40,10 +39,6 @@ class Violation(NamedTuple):
         return f"  {self.path} {self.what}; {self.fix}"
 
 
-# Whether the shape of a view is surely right.
-_SURE: Callable[[View], bool] = itemgetter(4)
-
-
 @lru_cache(maxsize=64)
 def _shape_of(profile: Profile) -> Check:
     return profile.form.shape(profile)
@@ -64,20 +59,17 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
     shape = _shape_of(profile)
     if not isinstance(cast("object", payload), dict):
         return [Violation("the payload", what, fix) for _, what, fix in shape(payload)]
-    model = cast("str | None", payload.get("model", model))
+    named = payload.get("model")
+    model = named if isinstance(named, str) else model
     views = list(profile.form.views(payload))
-    rest: Mapping[str, Any] = payload
-    if isinstance(payload.get(key), list) and views and all(map(_SURE, views[views[0][1] == "system" :])):
-        # The messages are known to be fine: one of them stands for all beside the rest of the payload.
-        rest = {**payload, key: payload[key][:1]}
-    faults = list(shape(rest))
+    faults = list(shape(payload))
     if not views and not faults and not payload.get(key):
         faults.append(((key,), "holds no message", "give at least one"))
     faults += _block_faults(views, profile, model)
     faults += _order_faults(views, profile, model)
     faults += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
-        faults += _mark_faults(rest, profile.breakpoints, key)
+        faults += _mark_faults(payload, profile.breakpoints, key)
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
 
 
@@ -87,7 +79,7 @@ def _block_faults(views: Iterable[View], profile: Profile, model: str | None) ->
     calls = _Calls(profile, thinks=profile.needs_thoughts(model))
     names = profile.names
     for view in views:
-        path, _, seen, name, _ = view
+        path, _, seen, name = view
         if calls.waiting and not profile.results_anywhere and not (seen and seen[0][0] == "result"):
             faults += calls.unanswered()
         if name is not None and names is not None and not names.fullmatch(name):
@@ -96,9 +88,7 @@ def _block_faults(views: Iterable[View], profile: Profile, model: str | None) ->
             if not profile.empty_text:
                 faults.append((path, "has no content", "give it some, or remove it"))
             continue
-        # Most messages are a plain text, with which nothing can be wrong.
-        if len(seen) != 1 or seen[0][0] != "text" or not seen[0][2] or seen[0][2].isspace():
-            faults += _seen_faults(view, calls)
+        faults += _seen_faults(view, calls)
         if seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
             faults.append(((*path, *seen[-1][1]), "is a thought at the end", "put what followed it behind it"))
     return [*faults, *calls.unanswered()]
@@ -106,7 +96,7 @@ def _block_faults(views: Iterable[View], profile: Profile, model: str | None) ->
 
 def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
     """What is wrong with the blocks of a message."""
-    path, role, seen, _, _ = view
+    path, role, seen, _ = view
     profile = calls.profile
     faults: list[Fault] = [*calls.without_thought(path, seen)]
     for kind, at, text, tool in seen:

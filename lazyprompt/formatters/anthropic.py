@@ -88,27 +88,22 @@ class AnthropicForm:
         """The system text and the messages, results apart from what the user says behind them."""
         system = payload.get("system")
         if system is not None:
-            yield ("system",), "system", _seen(system, (), "system")[0], None, False
+            yield ("system",), "system", _seen(system, ()), None
         for at, message in objects(payload.get("messages")):
             path: Path = ("messages", at)
-            role, content = role_of_json(message.get("role")), message.get("content")
-            known = len(message) == 2 and (role == "user" or role == "assistant")  # noqa: PLR1714, PLR2004 - role and content; one by one it costs half
-            if isinstance(content, str):
-                yield path, role, [("text", ("content",), content, None)], None, known
-                continue
-            seen, plain = _seen(content, ("content",), role)
-            plain = plain and known
+            role, seen = role_of_json(message.get("role")), _seen(message.get("content"), ("content",))
             results = [each for each in seen if each[0] == "result"] if role == "user" else []
             if not results:
-                yield path, role, seen, None, plain
-            elif results == seen[: len(results)]:
-                yield path, "tool", results, None, plain
-                if len(seen) > len(results):
-                    yield path, role, seen[len(results) :], None, plain
-            else:
-                # What the user says before them parts results from their calls.
-                yield path, role, [each for each in seen if each[0] != "result"], None, plain
-                yield path, "tool", results, None, plain
+                yield path, role, seen, None
+                continue
+            said = [each for each in seen if each[0] != "result"]
+            # What the user says before results parts them from their calls.
+            if results != seen[: len(results)]:
+                yield path, role, said, None
+                said = []
+            yield path, "tool", results, None
+            if said:
+                yield path, role, said, None
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
@@ -189,48 +184,25 @@ def _tool(tool: JsonObject) -> JsonObject:
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
-def _seen(content: object, path: Path, role: str) -> tuple[list[Seen], bool]:
-    """The blocks of a content, and whether all are plain: of the usual keys and values, and nothing else."""
+def _seen(content: object, path: Path) -> list[Seen]:
+    """Return the blocks of a content as the rules look at them; what has no known type is passed over."""
     if isinstance(content, str):
-        return [("text", path, content, None)], True
+        return [("text", path, content, None)]
     seen: list[Seen] = []
-    plain = True
-    for at, block in enumerate(cast("list[dict[str, Any]]", content) if isinstance(content, list) else ()):
-        if not isinstance(cast("object", block), dict):
-            plain = False
-            continue
-        tag = block.get("type")
-        kind = _KINDS.get(tag) if isinstance(tag, str) else None
-        if kind is None:
-            plain = False
-            continue
+    for at, block in objects(content):
+        kind = _KINDS.get(text_of_json(block.get("type")))
         place = (*path, at)
-        size = len(block)
         if kind == "call":
-            call_id, name = block.get("id"), block.get("name")
-            if size == 4 and type(call_id) is str and type(name) is str and type(block.get("input")) is dict:  # noqa: PLR2004 - type, id, name, input
-                plain = plain and role == "assistant"
-                seen.append((kind, place, call_id, name))
-            else:
-                plain = False
-                seen.append((kind, place, text_of_json(call_id), name_of_json(name)))
+            seen.append((kind, place, text_of_json(block.get("id")), name_of_json(block.get("name"))))
         elif kind == "result":
-            call_id = block.get("tool_use_id")
-            if size == 3 and type(call_id) is str and type(block.get("content")) is str:  # noqa: PLR2004 - type, id, content
-                plain = plain and role == "user"
-                seen.append((kind, place, call_id, None))
-            else:
-                plain = False
-                seen.append((kind, place, text_of_json(call_id), None))
+            seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
             # Of what is no text the shape says so; that it is empty need not be said as well.
             said = block.get("text")
-            plain = plain and size == 2 and isinstance(said, str)  # noqa: PLR2004 - type and text
             seen.append((kind, place, said if isinstance(said, str) else "-", None))
-        else:
-            plain = False
+        elif kind is not None:
             seen.append((kind, place, _address(block), None))
-    return seen, plain and bool(seen)
+    return seen
 
 
 def _address(block: Mapping[str, Any]) -> str:

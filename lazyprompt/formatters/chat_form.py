@@ -154,7 +154,7 @@ class ChatForm:
             if role == "tool":
                 given = message.get("tool_call_id", calls[0][2] if calls else "")
                 calls = [call for call in calls if call[2] != given]
-                yield path, "tool", [("result", (), text_of_json(given), None)], None, False
+                yield path, "tool", [("result", (), text_of_json(given), None)], None
                 continue
             if at == last and any(message.get(key) is True for key in PREFILL):
                 continue  # the beginning of an answer, which the model goes on with
@@ -169,7 +169,7 @@ class ChatForm:
                 seen.append(("thinking", (self.thinking,), message[self.thinking], None))
             calls = [_call_seen(call, at, index) for index, call in objects(message.get("tool_calls"))]
             name = message.get("name")
-            yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name), False
+            yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """A part of a content."""

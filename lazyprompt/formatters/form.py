@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 # the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
 Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# A message as the rules look at it: its place, who speaks (system, user, assistant, tool), its blocks, the speaker, and
-# whether its keys and values are surely of the right shape and hold no mark, so that nobody need look at them again.
-View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None, bool]"
+# A message as the rules look at it: its place, its role (system, user, assistant, tool), its blocks, the speaker.
+View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
 
 
 def text_of_json(value: object) -> str:
@@ -46,11 +45,7 @@ def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
     if not isinstance(value, list):
         return []
     items = cast("list[dict[str, Any]]", value)
-    # Most lists hold nothing else, and there are many: to look at each in turn would take twice as long.
-    if _OBJECTS.issuperset(map(type, items)):
-        return list(enumerate(items))
     return [(at, item) for at, item in enumerate(items) if isinstance(cast("object", item), dict)]
 
 
-_OBJECTS = frozenset({dict})
 _ROLES = frozenset(ROLES)

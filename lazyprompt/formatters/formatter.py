@@ -1,26 +1,24 @@
-"""The formatters: messages in, a provider's payload out. The one path that all providers take.
+"""The formatters: messages in, a provider's payload out. All providers take one path.
 
-    messages → read → (carried → exchanges → system → merged → names → media → turns, where anything needs it) → written
-
-Most conversations keep a provider's rules already: they are read and written, nothing else.
+Messages are read into turns, the steps of ``_steps.py`` that a conversation needs make the turns keep the provider's
+rules, and the provider's form writes them.
 """
 
 from __future__ import annotations
 
 import marshal
-import re
-from functools import lru_cache, partial
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt._base.json import dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.formatters import _carry, _exchanges, _repair
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters._carry import sources_to_load, with_urls
-from lazyprompt.formatters._merge import STYLES, merged
+from lazyprompt.formatters._carry import add_urls, sources_to_load
+from lazyprompt.formatters._job import Job, Merging
+from lazyprompt.formatters._merge import STYLES
+from lazyprompt.formatters._steps import keep_rules
 from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
@@ -30,7 +28,6 @@ from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.tools import ToolSet
-from lazyprompt.safety.speakers import looks_like_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,8 +37,8 @@ if TYPE_CHECKING:
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters._cache import CacheLike
-    from lazyprompt.formatters._carry import Loaded
-    from lazyprompt.formatters._turns import MessageLike, Messages, Reading, Turn
+    from lazyprompt.formatters._job import Loaded
+    from lazyprompt.formatters._turns import MessageLike, Messages, Reading
     from lazyprompt.formatters.profile import HistoryStyle
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Base64Source, URLSource
@@ -54,9 +51,9 @@ if TYPE_CHECKING:
 # Media are loaded so many at a time.
 _LOADS = 8
 _NO_TOOLS = ToolSet.of(None)
-# Names that say nothing but the role.
 # The keys of a part that mark a cache breakpoint for Anthropic and OpenAI.
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
+# Names that say nothing but the role.
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
@@ -80,12 +77,12 @@ class ChatFormatter:
     Args:
         provider: The provider's name, or a profile of your own.
         model: The model, where rules differ from one to another (cache breakpoints, thoughts, answer prefill).
-        budget: What makes the payload fit: its tokens are counted as they will be sent.
-        token_counter: What counts the payload's tokens, for ``max_tokens``.
-        max_tokens: The same as a budget of so many tokens: the oldest messages go first, system text and the newest
-            turn of the user stay.
-        media: What may load local files and addresses; without it nothing is read.
-        strict: Whether content that the provider cannot carry, unknown keys too, is an error, not an entry of the
+        budget: A budget that makes the payload fit; its tokens are counted as they will be sent.
+        token_counter: The counter of the payload's tokens, for ``max_tokens``.
+        max_tokens: A budget of so many tokens: the oldest messages go first, system text and the newest turn of the
+            user stay.
+        media: The loader of local files and addresses; without it nothing is read.
+        strict: True if content that the provider cannot carry, unknown keys too, is an error, not an entry of the
             report.
         cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
             newest user's turn); as a mapping, with a lifetime for each.
@@ -94,7 +91,7 @@ class ChatFormatter:
         FormatError: The provider is unknown, or a setting does not fit it.
     """
 
-    __slots__ = ("_budget", "_cache", "_media", "_strict", "model", "profile")
+    __slots__ = ("_budget", "_cache", "_media", "_merging", "_strict", "model", "profile")
 
     def __init__(
         self,
@@ -113,6 +110,8 @@ class ChatFormatter:
         self._budget = _budget_of(budget, max_tokens, token_counter)
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
+        # A provider that takes one text gets a conversation as one.
+        self._merging = None if self.profile.turns else Merging(Layout(), "conversation", single=False)
 
     @property
     def provider(self) -> str:
@@ -120,7 +119,7 @@ class ChatFormatter:
         return self.profile.name
 
     def format(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """The payload of a conversation.
+        """Format a conversation as a payload.
 
         Args:
             messages: Msg, OpenAI dicts, pairs, or lists of them in any mixture; ``None`` is passed over. They stay as
@@ -146,7 +145,7 @@ class ChatFormatter:
         return self._fitting(reading, own, loaded, self._budget.fitted(reading.messages, cost))
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """The same as :meth:`format`, with media loaded side by side and nothing that blocks the event loop.
+        """Async version of :meth:`format`: media are loaded side by side, and nothing blocks the event loop.
 
         A budget counts in a thread, and its summarizer is awaited.
         """
@@ -214,12 +213,18 @@ class ChatFormatter:
         return given, own
 
     def _sources(self, reading: Reading) -> dict[URLSource, str]:
-        """What must be loaded."""
-        if not reading.rough:
+        """Return what must be loaded."""
+        if not reading.unusual:
             return {}
+        job = self._job(reading, {}, Notes())
+        turns = [turn for turn in reading.turns if turn[3] in reading.unusual]
+        return sources_to_load(add_urls(turns, job), job)
 
-        turns = with_urls(reading.turns, reading.messages, self.profile, Notes())
-        return sources_to_load(turns, self.profile, self._media, merges=self._merges)
+    def _job(self, reading: Reading, loaded: Loaded, notes: Notes) -> Job:
+        profile = self.profile
+        # A prefill that the provider knows is no last turn.
+        user_last = not (reading.prefill and profile.prefill) and profile.needs_user_last(self.model)
+        return Job(reading, profile, notes, self._media, loaded, self._merging, user_last)
 
     def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
         if not sources:
@@ -239,18 +244,18 @@ class ChatFormatter:
         kept: Sequence[int],
         replaced: Mapping[int, Item],
     ) -> int:
-        """What some of the messages cost as they will be sent."""
+        """Count the tokens of some of the messages as they will be sent."""
         return budget.count(*countable(self._payload(_part(reading, kept, replaced), tools, loaded), self.profile))
 
     def _fitting(self, reading: Reading, tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
-        """The payload of what fits."""
+        """Format the messages that fit."""
         payload = self._payload(_part(reading, fitted.kept, fitted.replaced), tools, loaded)
         payload.trim = fitted.report
         return payload
 
     def _payload(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
         profile, notes = self.profile, Notes()
-        turns = reading.turns if self._is_plain(reading) else self._repaired(reading, loaded, notes)
+        turns = keep_rules(self._job(reading, loaded, notes))
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:
@@ -264,84 +269,16 @@ class ChatFormatter:
             notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
-        if reading.metadata:
-            self._note_metadata(reading, notes, prefilled=self._mark_prefill(payload, reading, turns))
-        if profile.names is None and not reading.names <= _NO_NAMES:
-            self._note_names(reading, notes)
-        return Payload(payload, notes.finished(strict=self._strict)) if notes else Payload(payload)
-
-    def _is_plain(self, reading: Reading) -> bool:
-        """Whether a conversation keeps the provider's rules as it is."""
-        profile, turns = self.profile, reading.turns
-        first: str = turns[0][0]
-        if (
-            reading.rough
-            or not profile.calls_tools
-            or (reading.has_developer and not profile.developer)
-            or (profile.system != "anywhere" and (reading.late_system or (reading.repeats and first != "user")))
-            or (profile.alternate and reading.repeats)
-            or (profile.answers_results and ("tool", "user") in pairwise([turn[0] for turn in turns]))
-            or (reading.ids and not _all_fit(reading, profile))
-        ):
-            return False
-        if first == "system":
-            first = turns[1][0] if len(turns) > 1 else "nobody"
-        if first != "user" and (
-            profile.user_first or (profile.needs_user and all(turn[0] != "user" for turn in turns))
-        ):
-            return False
-        if turns[-1][0] == "assistant" and (self._needs_user_last(reading) or not profile.trailing_space):
-            return False
+        prefilled = bool(reading.prefill) and profile.prefill is not None and turns[-1][0] == "assistant"
+        if prefilled and profile.prefill:
+            payload[profile.form.messages_key][-1][profile.prefill] = True
+        self._note_metadata(reading, notes, prefilled=prefilled)
         if profile.names is None:
-            return True
-        wrong = {
-            name
-            for name in reading.names
-            if name and (name in _NO_NAMES or not profile.names.fullmatch(name) or looks_like_role(name))
-        }
-        return not wrong or all(name == role or name not in wrong for role, name, _, _ in turns)
-
-    def _repaired(self, reading: Reading, loaded: Loaded, notes: Notes) -> list[Turn]:
-        """The turns with all that breaks a rule put right."""
-        profile = self.profile
-        turns = _carry.with_urls(reading.turns, reading.messages, profile, notes)
-        turns = _carry.carried(turns, profile, self._media, loaded, notes, merges=self._merges)
-        turns = _exchanges.exchanges(turns, notes)
-        turns = _repair.with_system_first(turns, profile, notes, always=self._merges)
-        turns = self._merged(turns, notes)
-        turns = _repair.with_fitting_names(turns, profile, notes)
-        turns = _repair.with_media_behind(turns, profile, notes)
-        turns = _repair.with_answers(turns, profile, notes)
-        turns = _repair.taking_turns(turns, profile, notes, user_last=self._needs_user_last(reading))
-        return _repair.without_last_space(turns, profile, notes)
-
-    def _needs_user_last(self, reading: Reading) -> bool:
-        """Return True if the last turn must be the user's or a tool's; a prefill that the provider knows is none."""
-        return not (reading.prefill and self.profile.prefill) and self.profile.needs_user_last(self.model)
-
-    def _mark_prefill(self, payload: dict[str, Any], reading: Reading, turns: list[Turn]) -> bool:
-        """Mark the beginning of the answer as such; return False where the payload has none."""
-        key = self.profile.prefill
-        if not reading.prefill or key is None or turns[-1][0] != "assistant":
-            return False
-        if key:
-            payload[self.profile.form.messages_key][-1][key] = True
-        return True
-
-    @property
-    def _merges(self) -> bool:
-        """Whether all speakers are merged into the user's turns."""
-        return not self.profile.turns
-
-    def _merged(self, turns: list[Turn], notes: Notes) -> list[Turn]:
-        """The turns as they are; a provider that takes one text gets a conversation as one."""
-        if self.profile.turns or sum(turn[0] != "system" for turn in turns) <= 1:
-            return turns
-
-        return merged(turns, Layout(), "conversation", notes)
+            self._note_names(reading, notes)
+        return Payload(payload, notes.finished(strict=self._strict))
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
-        for name in sorted(reading.names - _NO_NAMES):
+        for name in sorted({turn[1] for turn in reading.turns} - _NO_NAMES):
             why = f"{name!r}: {self.profile.name} has no place for names; MultiAgentFormatter writes them"
             notes.add("messages", "name", "left out", why, name)
 
@@ -387,7 +324,7 @@ class MultiAgentFormatter(ChatFormatter):
         FormatError: The provider or the style is unknown, or a setting does not fit.
     """
 
-    __slots__ = ("_layout", "history_style")
+    __slots__ = ("history_style",)
 
     def __init__(
         self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Unpack[Settings]
@@ -398,19 +335,10 @@ class MultiAgentFormatter(ChatFormatter):
             raise FormatError(f"history_style {history_style!r} is unknown{near}; known are {known}")
         super().__init__(provider, **settings)
         self.history_style: HistoryStyle = history_style
-        self._layout = self.profile.layout(history_style)
-        if self._layout.changes:
-            self.profile = self.profile.but(**self._layout.changes)
-
-    def _is_plain(self, reading: Reading) -> bool:
-        return False
-
-    @property
-    def _merges(self) -> bool:
-        return True
-
-    def _merged(self, turns: list[Turn], notes: Notes) -> list[Turn]:
-        return merged(turns, self._layout, self.history_style, notes)
+        layout = self.profile.layout(history_style)
+        self._merging = Merging(layout, history_style, single=True)
+        if layout.changes:
+            self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
         """Names stand in the text, but for those of agents that call tools."""
@@ -420,22 +348,10 @@ class MultiAgentFormatter(ChatFormatter):
             notes.add("messages", "name", "left out", why, name)
 
 
-def _all_fit(reading: Reading, profile: Profile) -> bool:
-    """Whether ids and names of all calls are in the provider's alphabets."""
-    ids = _all_of(profile.ids.pattern).fullmatch("\0".join(reading.ids))
-    return ids is not None and all(map(profile.tool_names.fullmatch, set(reading.ids.values())))
-
-
-@lru_cache(maxsize=64)
-def _all_of(pattern: str) -> re.Pattern[str]:
-    """What many texts of a pattern match, joined with a sign that none of them holds."""
-    return re.compile(f"(?:{pattern})(?:\0(?:{pattern}))*")
-
-
 def countable(
     payload: Mapping[str, Any], profile: Profile
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
-    """A payload as messages and tools, for a counter; system text that stands apart is the first message."""
+    """Return a payload as messages and tools, for a counter; system text that stands apart is the first message."""
     said = payload[profile.form.messages_key]
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
     for key in ("system", "instructions", "system_instruction"):
@@ -445,7 +361,7 @@ def countable(
 
 
 def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
-    """The budget: the one that was given, or what a limit and a counter are."""
+    """Return the budget that was given, or the one that a limit and a counter make."""
     if max_tokens is None and counter is None and budget is None:
         return None
     from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
@@ -460,7 +376,7 @@ def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMes
 
 
 def _part(reading: Reading, kept: Sequence[int], replaced: Mapping[int, Item]) -> Reading:
-    """The reading of some of the messages, some of them replaced."""
+    """Return the reading of some of the messages, some of them replaced."""
     if not replaced:
         return reading.only(kept)
     changed = cast("Mapping[int, MessageLike]", replaced)

@@ -108,24 +108,21 @@ class GeminiForm:
         """The system instruction and the contents, results apart from what the user says behind them."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
-            yield ("system_instruction",), "system", [("text", (), system, None)], None, False
+            yield ("system_instruction",), "system", [("text", (), system, None)], None
         calls: list[Seen] = []
         for at, content in objects(payload.get("contents")):
             path: Path = ("contents", at)
-            role = content.get("role")
-            seen, plain = _seen(content.get("parts"), at)
-            plain = plain and len(content) == 2  # noqa: PLR2004 - role and parts
-            if role == "model":
-                yield path, "assistant", seen, None, plain
+            seen = _seen(content.get("parts"), at)
+            if content.get("role") == "model":
+                yield path, "assistant", seen, None
                 calls = [each for each in seen if each[0] == "call"]
                 continue
-            plain = plain and role == "user"
             results = [each for each in seen if each[0] == "result"]
             if results:
-                yield path, "tool", _matched(results, calls), None, plain
-                seen = [each for each in seen if each[0] != "result"] if len(results) < len(seen) else []
-            if seen or not results:
-                yield path, "user", seen, None, plain
+                yield path, "tool", _matched(results, calls), None
+            said = [each for each in seen if each[0] != "result"]
+            if said or not results:
+                yield path, "user", said, None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""
@@ -189,9 +186,7 @@ def _declaration(tool: JsonObject, index: int) -> JsonObject:
 
 
 def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
-    """The results with the ids of the calls they answer; without ids, name and order tell."""
-    if [each[2] for each in results] == [each[2] for each in calls]:
-        return results
+    """Return the results with the ids of the calls they answer; without ids, name and order tell."""
     matched: list[Seen] = []
     left = list(calls)
     for kind, path, call_id, name in results:
@@ -202,59 +197,34 @@ def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
     return matched
 
 
-def _seen(parts: object, at: int) -> tuple[list[Seen], bool]:
-    """The parts of the content at an index, and whether all are plain: of the usual keys and values, and nothing else.
+def _seen(parts: object, at: int) -> list[Seen]:
+    """Return the parts of the content at an index as the rules look at them.
 
     A call without an id is named after its place.
     """
-    items = cast("list[object]", parts) if isinstance(parts, list) else []
-    if len(items) == 1 and (said := _only_text(items[0])) is not None:
-        return [("text", _FIRST, said, None)], True
     seen: list[Seen] = []
-    plain = True
-    for index, part in enumerate(items):
+    for index, part in enumerate(cast("list[object]", parts) if isinstance(parts, list) else []):
         path: Path = ("parts", index)
         if not isinstance(part, dict):
-            plain = False
             seen.append(("text", path, text_of_json(part), None))
             continue
         given = cast("JsonObject", part)
-        key = next(iter(given), "") if len(given) == 1 else next((key for key in given if key in _KEYS), "")
-        kind = _KEYS.get(key)
-        if kind is None:
-            plain = plain and key == "text" and isinstance(given["text"], str)
+        key = next((key for key in given if key in _KEYS), None)
+        if key is None:
             seen += _said(given, path)
             continue
-        value = given[key]
+        kind, value = _KEYS[key], given[key]
         inner = value if isinstance(value, dict) else {}
-        call_id, name = inner.get("id"), inner.get("name")
-        usual = len(given) == 1 and len(inner) == 3 and kind != "file"  # noqa: PLR2004 - id, name, and what is in it
-        what = inner.get("args" if kind == "call" else "response")
-        if usual and type(call_id) is str and call_id and type(name) is str and isinstance(what, dict):
-            seen.append((kind, path, call_id, name))
-        elif kind == "call":
-            plain = False
-            seen.append((kind, path, text_of_json(call_id) or f"call {at}.{index}", name_of_json(name)))
+        call_id, name = text_of_json(inner.get("id")), name_of_json(inner.get("name"))
+        if kind == "call":
+            seen.append((kind, path, call_id or f"call {at}.{index}", name))
         elif kind == "result":
-            plain = False
-            seen.append((kind, path, text_of_json(call_id), name_of_json(name)))
+            seen.append((kind, path, call_id, name))
         else:
-            plain = False
             media_type = text_of_json(inner.get("mime_type") or inner.get("mimeType"))
             address = text_of_json(inner.get("file_uri") or inner.get("fileUri")) or f"data:{media_type}"
             seen.append((_MEDIA.get(media_type.partition("/")[0], kind), path, address, None))
-    return seen, plain and bool(seen)
-
-
-def _only_text(part: object) -> str | None:
-    """The text of a part that is nothing else, as most are."""
-    if not isinstance(part, dict) or len(cast("JsonObject", part)) != 1:
-        return None
-    said = cast("JsonObject", part).get("text")
-    return said if isinstance(said, str) else None
-
-
-_FIRST: Path = ("parts", 0)
+    return seen
 
 
 def _said(part: JsonObject, path: Path) -> list[Seen]:

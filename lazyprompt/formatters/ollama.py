@@ -100,9 +100,9 @@ class GenerateForm:
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The prompt as the user's turn."""
         if "system" in payload:
-            yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None, False
+            yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:
-            yield ("prompt",), "user", [("text", (), text_of_json(payload["prompt"]), None)], None, False
+            yield ("prompt",), "user", [("text", (), text_of_json(payload["prompt"]), None)], None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""

@@ -70,9 +70,9 @@ class ResponsesForm:
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
         """The instructions and the items, each as a message of its own."""
         if "instructions" in payload:
-            yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None, False
+            yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
-            yield ("input",), "user", [("text", (), payload["input"], None)], None, False
+            yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
         # A conversation that the server keeps has its calls there.
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
@@ -82,19 +82,19 @@ class ResponsesForm:
             kind = item.get("type", "message")
             call_id = text_of_json(item.get("call_id"))
             if kind == "function_call":
-                yield path, "assistant", [("call", (), call_id, name_of_json(item.get("name")))], None, False
+                yield path, "assistant", [("call", (), call_id, name_of_json(item.get("name")))], None
             elif kind == "function_call_output":
                 if call_id in calls or not kept:
-                    yield path, "tool", [("result", (), call_id, None)], None, False
+                    yield path, "tool", [("result", (), call_id, None)], None
             elif kind == "reasoning":
                 follows = items[place + 1][1] if place + 1 < len(items) else {}
                 if follows.get("role", "user") != "assistant" and follows.get("type", "message") == "message":
-                    yield path, "assistant", [("thinking", (), "", None)], None, False
+                    yield path, "assistant", [("thinking", (), "", None)], None
             elif kind == "message":
                 content = item.get("content")
                 seen = [_seen(part, ("content", index)) for index, part in objects(content)]
                 said: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
-                yield path, role_of_json(item.get("role")), said, None, False
+                yield path, role_of_json(item.get("role")), said, None
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
         """The answer as a message."""

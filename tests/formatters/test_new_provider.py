@@ -88,7 +88,7 @@ class ScriptForm:
         """The lines as the rules look at them: place, role, parts, name."""
         for at, line in objects(payload.get("script")):
             role = next((role for role, who in WHO.items() if who == line.get("who")), "nobody")
-            yield ("script", at), role, [seen(part, ("says", n)) for n, part in objects(line.get("says"))], None, False
+            yield ("script", at), role, [seen(part, ("says", n)) for n, part in objects(line.get("says"))], None
 
     def parse(self, answer: Mapping[str, Any], provider: str) -> Msg:
         """The provider's answer as a message."""

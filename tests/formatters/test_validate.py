@@ -71,6 +71,8 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("openai", {}, ["messages"]),
     ("openai", turns(), ["messages"]),
     ("openai", {"messages": "Hi."}, ["messages"]),
+    # System text alone once spoke for all messages.
+    ("openai", {"messages": [S, 5]}, ["messages[1]"]),
     ("openai", turns(U | {"role": "human"}), ["messages[0].role"]),
     ("openai", turns({"role": "user"}), ["messages[0].content"]),
     ("openai", turns(said("user", [])), ["messages[0].content"]),
@@ -394,6 +396,10 @@ def test_what_is_no_object_at_all_is_refused(provider: str) -> None:
         ((path, _, fix),) = complaints(provider, payload)
         assert path == "the payload"
         assert fix
+
+
+def test_a_model_that_is_no_text_has_no_rules_of_its_own() -> None:
+    assert not complaints("anthropic", turns(U, model=5))
 
 
 @pytest.mark.parametrize("messages", [None, 5, "", {}, [], [None], [[]]])

@@ -48,6 +48,7 @@ ONE_CALL = frozenset(
         "DashScopeCollector",
         "GeminiCollector",
         "Reader",
+        "Reading",
         "Said",
         "Trace",
         "_Calls",

@@ -1,4 +1,4 @@
-"""Plain OpenAI dicts are read the quick way, and give what the careful way gives."""
+"""OpenAI dicts give the payload of the messages read from them, and faults in them are told with their place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lazyprompt import ChatFormatter, HistoryError, messages_from
-from lazyprompt.formatters._turns import read
 
 ASKED = {"role": "user", "content": "Rain in Leeds?"}
 
@@ -45,10 +44,6 @@ def test_dicts_give_the_payload_of_their_messages(provider: str) -> None:
         if message.get("name") == message["role"]:
             del message["name"]
     assert formatter.format(*CHAT) == careful
-
-
-def test_a_plain_chat_is_seen_to_be_plain() -> None:
-    assert not read([*CHAT]).rough
 
 
 def test_a_payload_has_arguments_of_its_own() -> None:
@@ -100,17 +95,3 @@ def test_arguments_that_are_no_json_object_are_refused(arguments: str) -> None:
 def test_what_is_no_message_is_refused_with_its_place(message: dict[str, Any]) -> None:
     with pytest.raises(HistoryError, match=r"messages\[1\]"):
         ChatFormatter("openai").format(ASKED, message)
-
-
-@pytest.mark.parametrize(
-    "chat",
-    [
-        [ASKED, calling("{}"), ASKED, answered()],
-        [ASKED, calling("{}"), answered(), calling("{}"), answered()],
-        [ASKED, calling("{}")],
-        [ASKED, {"role": "assistant", "content": ""}],
-        [ASKED, {"role": "assistant", "content": " "}],
-    ],
-)
-def test_what_is_not_plain_is_seen_to_be_so(chat: list[dict[str, Any]]) -> None:
-    assert read([*chat]).rough

@@ -1,0 +1,171 @@
+"""One odd message in a conversation changes nothing but itself, and all forms of a conversation give one payload."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formatters.helpers import CALLING, PNG, texts
+from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, messages_from
+
+Message = dict[str, Any]
+
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+NAMES = ("Ann", "Bob B", "history", "李")
+
+
+def calling(number: int, content: str | None, count: int) -> list[Message]:
+    """A message with calls, ids that every provider takes, and their results."""
+    ids = [f"call{number:03}{index:02}" for index in range(count)]
+    calls = [{"id": each, "type": "function", "function": {"name": "f", "arguments": '{"a": [1]}'}} for each in ids]
+    return [
+        {"role": "assistant", "content": content, "tool_calls": calls},
+        *({"role": "tool", "tool_call_id": each, "content": f"result {each}"} for each in ids),
+    ]
+
+
+@st.composite
+def plain_chats(draw: st.DrawFn) -> list[Message]:
+    """Conversations that keep the rules of all providers."""
+    messages: list[Message] = [{"role": "system", "content": "system text"}] if draw(st.booleans()) else []
+    for number in range(draw(st.integers(1, 4))):
+        messages.append({"role": "user", "content": f"question {number}"})
+        if draw(st.booleans()):
+            messages += calling(number, None, draw(st.integers(1, 3)))
+        messages.append({"role": "assistant", "content": f"answer {number}"})
+    return [*messages, {"role": "user", "content": "last question"}]
+
+
+def in_place(message: Message) -> list[Message]:
+    """The odd forms of a message that leave the order of turns as it is."""
+    match message["role"]:
+        case "user":
+            said = {"type": "text", "text": message["content"]}
+            named = [message | {"name": name} for name in NAMES]
+            return [*named, message | {"content": [said, IMAGE]}, message | {"url": "https://example.com/a.png"}]
+        case "assistant":
+            return [
+                message | {"content": "beside"},
+                message | {"name": "Friday"},
+                message | {"reasoning_content": "a thought"},
+                message | {"unknown": 1},
+            ]
+        case "tool":
+            return [message | {"name": "f"}, message | {"content": " "}, message | {"content": [IMAGE]}]
+        case _:
+            return [message | {"name": "Ann"}]
+
+
+INSERTED: tuple[Message, ...] = (
+    {"role": "user", "content": "one more"},
+    {"role": "user", "content": ""},
+    {"role": "user", "content": " \n"},
+    {"role": "assistant", "content": "one more "},
+    {"role": "assistant", "content": ""},
+    {"role": "system", "content": "one more"},
+    {"role": "developer", "content": "one more"},
+    calling(900, None, 1)[0],
+)
+
+
+def written(formatter: ChatFormatter, messages: list[Message]) -> list[Any]:
+    items: list[Any] = formatter.format(messages)[formatter.profile.form.messages_key]
+    return items
+
+
+def shared(first: list[Any], second: list[Any]) -> int:
+    """The number of items that two lists begin with alike."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))))
+
+
+@pytest.mark.parametrize("provider", CALLING)
+@given(data=st.data())
+def test_an_odd_message_changes_itself_alone(provider: str, data: st.DataObject) -> None:
+    formatter, chat = ChatFormatter(provider), data.draw(plain_chats())
+    assert formatter.format(chat).report == ()
+    at = data.draw(st.sampled_from(range(len(chat))))
+    odd = [*chat[:at], data.draw(st.sampled_from(in_place(chat[at]))), *chat[at + 1 :]]
+    before, after = written(formatter, chat), written(formatter, odd)
+    begin = shared(before, after)
+    end = shared(before[begin:][::-1], after[begin:][::-1])
+    # What the message is written as, or its calls; media of results stand behind all results of the exchange.
+    most = max(1, len(chat[at].get("tool_calls", ())), chat[at]["role"] == "tool" and 3)
+    assert len(before) - begin - end <= most
+    exchange = max(place for place in range(at + 1) if place == 0 or chat[place]["role"] != "tool")
+    places = {entry.where.partition(".")[0] for entry in formatter.format(odd).report}
+    assert places <= {f"messages[{at}]", f"messages[{exchange}]", "messages"}
+
+
+@pytest.mark.parametrize("provider", CALLING)
+@given(data=st.data())
+def test_a_message_too_many_moves_no_other(provider: str, data: st.DataObject) -> None:
+    formatter, chat = ChatFormatter(provider), data.draw(plain_chats())
+    # Not before the system text, nor between a call and its results.
+    free = [at for at in range(1, len(chat) + 1) if at == len(chat) or chat[at]["role"] != "tool"]
+    at = data.draw(st.sampled_from(free))
+    odd = [*chat[:at], data.draw(st.sampled_from(INSERTED)), *chat[at:]]
+    payload = formatter.format(odd)
+    formatter.validate(payload)
+    said = [message["content"] for message in chat if message["content"] and message["role"] != "system"]
+    found = "\n".join(texts(payload))
+    assert sorted(said, key=found.index) == said
+    # A turn that is added is reported where the next message stands.
+    places = {entry.where.partition(".")[0] for entry in payload.report if entry.action != "added"}
+    assert places <= {f"messages[{at}]", "messages"}
+
+
+@st.composite
+def odd_chats(draw: st.DrawFn) -> list[Any]:
+    """Conversations of dicts and pairs in which anything may be odd."""
+    chat: list[Any] = []
+    for message in draw(plain_chats()):
+        chat += draw(
+            st.sampled_from([[message], [message], [message], in_place(message)[-1:], in_place(message)[:1], []])
+        )
+        chat += draw(st.sampled_from([[], [], [], [draw(st.sampled_from(INSERTED))], [["a question", "an answer"]]]))
+    results = [place for place, each in enumerate(chat) if isinstance(each, dict) and each["role"] == "tool"]
+    if len(results) > 1 and draw(st.booleans()):
+        first, second = results[0], draw(st.sampled_from(results[1:]))
+        chat[first], chat[second] = chat[second], chat[first]
+    if chat and draw(st.booleans()):
+        chat[-1] = chat[-1] | {"prefix": True} if isinstance(chat[-1], dict) else chat[-1]
+    return chat
+
+
+@pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "mistral", "ollama", "ollama-generate"])
+@given(chat=odd_chats())
+def test_dicts_and_the_messages_read_from_them_give_one_payload(
+    kind: type[ChatFormatter], provider: str, chat: list[Any]
+) -> None:
+    # As a Msg, who has no name is called what the role is; no other name is a role here.
+    messages = [
+        Msg("", each.content, each.role, each.url, each.metadata) if each.name == each.role else each
+        for each in messages_from(chat)
+    ]
+    formatter = kind(provider)
+    try:
+        payload = formatter.format(messages)
+    except FormatError as error:
+        with pytest.raises(FormatError, match=f"^{re.escape(str(error))}$"):
+            formatter.format(chat)
+        return
+    again = formatter.format(chat)
+    assert again == payload
+    assert again.report == payload.report
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_tools_name_is_no_speakers(provider: str) -> None:
+    # It once was reported as the name of a speaker that the provider has no place for.
+    chat = [{"role": "user", "content": "Hi."}, *calling(0, None, 2), {"role": "user", "content": "And?"}]
+    named = [message | {"name": "f"} if message["role"] == "tool" else message for message in chat]
+    for messages in (named, messages_from(named)):
+        payload = ChatFormatter(provider).format(messages)
+        assert not [entry for entry in payload.report if entry.kind == "name"]
+    assert ChatFormatter(provider).format(named) == ChatFormatter(provider).format(chat)
