@@ -222,7 +222,7 @@ def agent(floor: Callable[..., object], *, read: bool) -> Callable[[str], object
 # ChatML has no place for images.
 TEXT_SHAPES = tuple(shape for shape in SHAPES if shape != IMAGE)
 WORK = (
-    Work("slots", "3 slots -> dict", three_slots, 5.0),
+    Work("slots", "3 slots -> dict", three_slots, 8.0),
     Work("alpaca", "Alpaca, 1 slot -> flat, safe", alpaca, 30.0, shapes=(TEXT, DICT)),
     Work("dict", "20 turns + 5 tools -> dict", chat_dict, 4.2),
     Work("flat", "20 turns + 5 tools -> flat, safe", chat_flat, 5.0),

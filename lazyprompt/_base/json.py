@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lazyprompt.errors import LazyPromptError
 
@@ -30,8 +30,21 @@ class JsonText(str):
     __slots__ = ()
 
 
-# json.dumps would make an encoder for each call, because these settings are not its defaults.
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+def _encoder() -> Callable[[Json], str]:
+    """Return what writes JSON. json.dumps and JSONEncoder make a C encoder for each call, which costs half of its time.
+
+    A checked value does not hold itself, so the encoder need not look for that.
+    """
+    plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+    make: Callable[..., Callable[[Json, int], tuple[str, ...]]] | None = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
+    settings = (plain.key_separator, plain.item_separator, plain.sort_keys, plain.skipkeys, plain.allow_nan)
+    encode = make(None, plain.default, json.encoder.encode_basestring, None, *settings)
+    return lambda value: "".join(encode(value, 0))
+
+
+_encode = _encoder()
 
 
 def to_json(value: Json) -> str:
@@ -51,14 +64,13 @@ def dump(value: Json) -> JsonText:
     return JsonText(to_json(value))
 
 
-def checked(value: object, where: str, error: type[LazyPromptError], depth: int = 0) -> Json:
+def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
     """A deep copy of a JSON value; tuples become lists.
 
     Args:
         value: What was given.
         where: How the message names it, as ``tools[0].parameters``.
         error: The class to raise.
-        depth: How deep in the value this is.
 
     Returns:
         The copy, sharing nothing mutable with the value.
@@ -66,45 +78,90 @@ def checked(value: object, where: str, error: type[LazyPromptError], depth: int 
     Raises:
         LazyPromptError: Of the class ``error``: something in it is no JSON.
     """
+    try:
+        return _copied(value, 0)
+    except _NoJsonError as fault:
+        raise error(f"{where}{''.join(reversed(fault.path))} {fault.reason}") from fault
+
+
+def checked_object(value: Mapping[str, object], where: str, error: type[LazyPromptError]) -> JsonObject:
+    """The same as :func:`checked` for a mapping, whose keys must be strings."""
+    try:
+        return _copied_object(value, 0)
+    except _NoJsonError as fault:
+        raise error(f"{where}{''.join(reversed(fault.path))} {fault.reason}") from fault
+
+
+class _NoJsonError(Exception):
+    """A value is no JSON.
+
+    Attributes:
+        reason: What is wrong with it.
+        path: The steps to it, the innermost first: they are put together only where something is wrong.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str] = []
+
+
+def _copied(value: object, depth: int) -> Json:  # noqa: C901 - one branch for each kind of value
     if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return _text(value)
     if isinstance(value, int):
         if value.bit_length() > MAX_INT_BITS:
-            raise error(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
+            raise _NoJsonError(f"is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
         # A plain number, not a member of an IntEnum with methods of its own.
         return value if type(value) is int else int.__int__(value)
-    if isinstance(value, str):
-        return well_formed(str.__str__(value), where, error)
     if isinstance(value, float):
         if not isfinite(value):
-            raise error(f"{where} is {value}, which JSON does not know; use None or a string")
+            raise _NoJsonError(f"is {value}, which JSON does not know; use None or a string")
         return value if type(value) is float else float.__float__(value)
     if depth >= MAX_DEPTH:
-        raise error(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
+        raise _NoJsonError(f"is nested deeper than {MAX_DEPTH} levels, or holds itself")
     if isinstance(value, list | tuple):
-        items = cast("Sequence[object]", value)
-        return [checked(item, f"{where}[{index}]", error, depth + 1) for index, item in enumerate(items)]
+        items: list[Json] = []
+        try:
+            for item in cast("Sequence[object]", value):
+                items.append(_copied(item, depth + 1))  # noqa: PERF401 - their number tells where the fault is
+        except _NoJsonError as fault:
+            fault.path.append(f"[{len(items)}]")
+            raise
+        return items
     if isinstance(value, Mapping):
-        return checked_object(cast("Mapping[str, object]", value), where, error, depth)
-    raise error(f"{where} is a {type(value).__name__}, which is no JSON value")
+        return _copied_object(cast("Mapping[str, object]", value), depth)
+    raise _NoJsonError(f"is a {type(value).__name__}, which is no JSON value")
 
 
-def checked_object(value: Mapping[str, object], where: str, error: type[LazyPromptError], depth: int = 0) -> JsonObject:
-    """The same as :func:`checked` for a mapping, whose keys must be strings."""
+def _copied_object(value: Mapping[str, object], depth: int) -> JsonObject:
     copy: JsonObject = {}
     for key, item in value.items():
-        if type(key) is not str or not key.isascii():
-            if not isinstance(cast("object", key), str):
-                raise error(
-                    f"{where} has the key {key!r} of type {type(key).__name__}; keys of JSON objects are strings"
-                )
-            key = well_formed(str.__str__(key), where, error)  # noqa: PLW2901 - the same key, checked
-        # Most values are plain text or a constant, for which no place needs to be written.
-        if (type(item) is str and item.isascii()) or type(item) is bool or item is None:
-            copy[key] = item
-        else:
-            copy[key] = checked(item, f"{where}.{key}", error, depth + 1)
+        name = key if type(key) is str and key.isascii() else _key(key)
+        # Most values are plain text, for which no call is needed.
+        if type(item) is str and item.isascii():
+            copy[name] = item
+            continue
+        try:
+            copy[name] = _copied(item, depth + 1)
+        except _NoJsonError as fault:
+            fault.path.append(f".{name}")
+            raise
     return copy
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise _NoJsonError(f"has the key {key!r} of type {type(key).__name__}; keys of JSON objects are strings")
+    return _text(key)
+
+
+def _text(text: str) -> str:
+    if not text.isascii() and (surrogate := _surrogate(text)):
+        raise _NoJsonError(surrogate)
+    return text if type(text) is str else str.__str__(text)
 
 
 def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
@@ -121,16 +178,27 @@ def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
     Raises:
         LazyPromptError: Of the class ``error``: the text holds half of a surrogate pair.
     """
-    if not text.isascii():
-        try:
-            # Of all codecs that look for lone surrogates this one is the fastest: 0.4 ns a character.
-            text.encode("utf-32-le")
-        except UnicodeEncodeError as fault:
-            raise error(
-                f"{where} has a lone surrogate (\\u{ord(text[fault.start]):04x}) at index {fault.start}, which no "
-                "encoding can write; it comes from text that was cut or decoded wrongly"
-            ) from fault
+    if not text.isascii() and (surrogate := _surrogate(text)):
+        raise error(f"{where} {surrogate}")
     return text
+
+
+def is_well_formed(text: str) -> bool:
+    """Return True if a text can be written as UTF-8: it holds no half of a surrogate pair."""
+    return text.isascii() or not _surrogate(text)
+
+
+def _surrogate(text: str) -> str:
+    """Return what is wrong with a text that holds half of a surrogate pair; nothing of any other text."""
+    try:
+        # Of all codecs that look for lone surrogates this one is the fastest: 0.4 ns a character.
+        text.encode("utf-32-le")
+    except UnicodeEncodeError as fault:
+        return (
+            f"has a lone surrogate (\\u{ord(text[fault.start]):04x}) at index {fault.start}, which no "
+            "encoding can write; it comes from text that was cut or decoded wrongly"
+        )
+    return ""
 
 
 def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str | None:

@@ -6,17 +6,32 @@ Source of the form: the Chat Completions API reference, "Create chat completion"
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, to_json
+from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.histories.parts import Beside, are_parts, list_in, object_in, read_parts, text_at
-from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import (
+    Block,
+    Msg,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    call_of,
+    message_of,
+    result_of,
+)
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+
+# The keys of a message that is a role and a content, and those of a result of plain text.
+_BARE = 2
+_RESULT_KEYS = frozenset({"role", "content", "tool_call_id", "name"})
 
 
 def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) -> Msg:
@@ -41,8 +56,12 @@ def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) 
             else f"{where} has no 'role'; an OpenAI message is {{'role': ..., 'content': ...}}"
         )
     said = message.get("content")
-    if type(said) is str and len(message) == 2 and role != "tool":  # noqa: PLR2004 - role and content, as most have
-        return Msg(role, said, role)
+    # Most messages are a role and a text, and most results a text too.
+    if type(said) is str and is_well_formed(said):
+        if len(message) == _BARE and role != "tool":
+            return message_of(role, said, role)
+        if role == "tool" and (result := _plain_result(message, said)):
+            return message_of(result.name or role, (result,), role)
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
     beside: Beside = {}
@@ -50,8 +69,17 @@ def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) 
         content: str | tuple[Block, ...] = (_result(message, name, where, unanswered, beside),)
     else:
         content = _content(message, where, beside)
-    metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
-    return Msg(name or role, content, role, url, metadata)
+    if not beside and url is None and message.keys() <= KNOWN_KEYS and type(content) is tuple:
+        return message_of(name or role, content, role)
+    return Msg(name or role, content, role, url, _metadata(message, where, beside))
+
+
+def _plain_result(message: Fields, output: str) -> ToolResultBlock | None:
+    """Return the result of a message of plain text and nothing beside it; None for any other."""
+    call_id, name = message.get("tool_call_id"), message.get("name", "")
+    if type(call_id) is not str or type(name) is not str or not (call_id and call_id.isascii() and name.isascii()):
+        return None
+    return result_of(call_id, name, output) if message.keys() <= _RESULT_KEYS else None
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
@@ -96,50 +124,70 @@ def _holds_results(content: object) -> bool:
 
 
 def _call(call: object, index: int, message: str) -> ToolUseBlock:
+    """Read a call; most have an id, a name and arguments that need no closer look."""
+    fields = cast("Fields", call) if isinstance(call, dict) else object_in(call, f"{message}.tool_calls[{index}]")
+    given = fields.get("function")
+    function = cast("Fields", given) if isinstance(given, dict) else {}
+    call_id, name, arguments = fields.get("id"), function.get("name"), function.get("arguments")
+    if type(call_id) is str and type(name) is str and type(arguments) is str and name and call_id:
+        plain = _plain_object(arguments)
+        if plain is not None and call_id.isascii() and name.isascii():
+            return call_of(call_id, name, plain)
     where = f"{message}.tool_calls[{index}]"
-    fields = call if isinstance(call, dict) else object_in(call, where)
-    function = fields.get("function")
-    if not isinstance(function, dict):
-        function = object_in(function, f"{where}.function")
-    name = text_at(function, "name", f"{where}.function")
-    if not name:
+    function = object_in(given, f"{where}.function")
+    if not text_at(function, "name", f"{where}.function"):
         raise HistoryError(f"{where}.function has no name")
-    given = function.get("arguments")
-    arguments = _decoded(given) if type(given) is str else None
-    if arguments is None:
-        arguments = arguments_in(given, f"{where}.function.arguments")
-    try:
-        return ToolUseBlock(text_at(fields, "id", where) or id_of_place(where), name, arguments)
-    except HistoryError:
-        checked_object(arguments, f"{where}.function.arguments", HistoryError)
-        raise
+    read = arguments_in(arguments, f"{where}.function.arguments")
+    return ToolUseBlock(text_at(fields, "id", where) or id_of_place(where), str(function["name"]), read)
 
 
-def _decoded(text: str) -> dict[str, object] | None:
-    """Return a JSON object that is all of a text; None for any other text."""
-    try:
-        value, end = _decode(text)
-    except ValueError:
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _finite(number: str) -> float:
+    """Return a number; what is too large for one is no JSON value."""
+    return found if isfinite(found := float(number)) else _refuse(number)
+
+
+# Within so many signs nothing is nested too deep, and no integer is too long to be written.
+_SHORT = 400
+# It stops the iteration where there is no JSON at all.
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # the stubs leave it out
+
+
+def _plain_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that is all of a short text; None where it has to be looked at closely.
+
+    Half of a surrogate pair can hide in an escape alone, once the text itself is well formed.
+    """
+    if len(text) > _SHORT or "\\u" in text or not is_well_formed(text):
         return None
-    return value if type(value) is dict and end == len(text) else None
+    try:
+        value, end = _scan(text, 0)
+    except (StopIteration, ValueError):
+        return None
+    return cast("dict[str, Any]", value) if type(value) is dict and end == len(text) else None
 
 
-# json.loads makes sure of more than this, and takes twice the time.
-_decode = json.JSONDecoder().raw_decode
-
-
-def arguments_in(arguments: object, where: str) -> dict[str, object]:
+def arguments_in(arguments: object, where: str) -> dict[str, Any]:
     """Return the arguments of a call: a dict, or one written as JSON; nothing is no argument.
+
+    Args:
+        arguments: The arguments.
+        where: How an error names them.
 
     Raises:
         HistoryError: They are neither.
     """
     if isinstance(arguments, str):
+        if (plain := _plain_object(arguments)) is not None:
+            return plain
         try:
             arguments = json.loads(arguments or "{}")
         except ValueError as error:
             raise HistoryError(f"{where} is no JSON: {error}; given was {arguments!r}") from error
-    return dict(checked_object(object_in(arguments or {}, where), where, HistoryError))
+    return checked_object(object_in(arguments or {}, where), where, HistoryError)
 
 
 def id_of_place(where: str) -> str:

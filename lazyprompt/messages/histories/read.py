@@ -146,7 +146,7 @@ def read_history(history: object) -> HistoryRead:
         else:
             shape, new = _read_dict(item, f"history[{index}]", waiting)
         # In a list for the Responses API, plain messages stand between the items.
-        near = (before is _RESPONSES and shape in _ITEMS) or (shape is _RESPONSES and before in _ITEMS)
+        near = (shape is _RESPONSES or before is _RESPONSES) and shape in _ITEMS and before in _ITEMS
         if near and continues(messages[-1], new[0]):
             messages[-1] = _joined(messages[-1], new[0])
             spans[-1] = (spans[-1][0], index + 1)
@@ -156,11 +156,11 @@ def read_history(history: object) -> HistoryRead:
         before = shape
         for message in new:
             if not isinstance(message.content, str):
-                note_waiting(message.content, waiting)
+                _note_waiting(message.content, waiting)
     return HistoryRead(messages, spans)
 
 
-def note_waiting(blocks: Iterable[Block], waiting: dict[str, str]) -> None:
+def _note_waiting(blocks: Iterable[Block], waiting: dict[str, str]) -> None:
     """Add the calls of a message to those without a result, and take away those that it has the results of."""
     for block in blocks:
         if isinstance(block, ToolUseBlock):
@@ -176,11 +176,13 @@ def _joined(first: Msg, second: Msg) -> Msg:
 
 def _read_dict(given: object, where: str, waiting: Mapping[str, str]) -> tuple[Shape, tuple[Msg, ...]]:
     """Read a message dict, or an object with the attributes of a message."""
-    item = message_fields(given)
+    item = cast("Fields", given) if type(given) is dict else message_fields(given)
     if item is None:
         raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
-    shape = _OPENAI if _MARKS.isdisjoint(item) else _shape_of(item, where)
     try:
+        if _MARKS.isdisjoint(item):
+            return _OPENAI, _from_openai(item, where, waiting)
+        shape = _shape_of(item, where)
         return shape, shape.read(item, where, waiting)
     except (HistoryError, MediaError) as error:
         if str(error).startswith(where):
