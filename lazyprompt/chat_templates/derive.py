@@ -11,17 +11,14 @@ from lazyprompt.chat_templates.probe import ANSWER, QUESTION, Probe
 from lazyprompt.chat_templates.traced import common_start
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.messages.tools import ToolSet
+from lazyprompt.messages.prompt import Prompt
 from lazyprompt.rendering.family_layout import FamilyLayout
-from lazyprompt.rendering.layout import Fields
 from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
     from lazyprompt.chat_templates.frame import Frame
     from lazyprompt.chat_templates.jinja import ChatJinja
 
-_NO_TOOLS = ToolSet.of(None)
 _LAST_TOKEN = re.compile(r".*(?:>|\])\n*", re.DOTALL)
 
 
@@ -55,8 +52,8 @@ def _laid_out(markers: Markers, chat: PlainChat) -> str:
     said = chat.texts[int(chat.has_system) :]
     system = chat.texts[0] if chat.has_system else markers.system or ""
     history = History(tuple(said[0:-1:2]), tuple(said[1::2])) if len(said) > 1 else EMPTY_HISTORY
-    fields = Fields(system, ("",), (MARKERS,), ("",), (MARKERS,), said[-1], history, _NO_TOOLS)
-    return "".join(FamilyLayout(markers).lay(fields).parts)
+    prompt = Prompt(system, input=said[-1], history=history)
+    return "".join(FamilyLayout(markers).lay(prompt).parts)
 
 
 def _markers(frame: Frame, template: ChatJinja) -> Markers | str:

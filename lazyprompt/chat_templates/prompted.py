@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
-    from lazyprompt.rendering.layout import Fields
+    from lazyprompt.messages.prompt import Prompt
 
 # What stands between a system text and what the user says, where a template takes no system text: as in Gemma 3's.
 _BETWEEN = "\n\n"
@@ -38,11 +38,11 @@ class Prompted(NamedTuple):
     literals: list[str]
 
 
-def prompted(fields: Fields, template: ChatJinja) -> Prompted:
+def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
     """The messages of a prompt.
 
     Args:
-        fields: The bare fields of the prompt.
+        prompt: The prompt.
         template: The template; one that takes no system text is given it before the first thing the user says.
 
     Returns:
@@ -52,11 +52,17 @@ def prompted(fields: Fields, template: ChatJinja) -> Prompted:
         FormatError: A message of the history holds what a template cannot be given.
     """
     system = _text(
-        (fields.system, "", "\n" if fields.system and any(fields.instruction) else "", "", *fields.instruction),
-        ("system", MARKERS, MARKERS, MARKERS, *fields.instruction_slots),
+        (
+            prompt.system or "",
+            "",
+            "\n" if prompt.system and any(prompt.instruction.parts) else "",
+            "",
+            *prompt.instruction.parts,
+        ),
+        ("system", MARKERS, MARKERS, MARKERS, *prompt.instruction.slots),
     )
-    said = _text((*fields.user, fields.input or "", ""), (*fields.user_slots, "input", MARKERS))
-    past = [dict(message) for message in dicts_from(list(fields.history.messages), template)]
+    said = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
+    past = [dict(message) for message in dicts_from(list(prompt.history.messages), template)]
     chat = [_traced(template.takes.form(message)) for message in past]
     if said:
         chat.append({"role": "user", "content": said})
@@ -64,10 +70,10 @@ def prompted(fields: Fields, template: ChatJinja) -> Prompted:
         chat = [{"role": "user", "content": system}]
     elif system:
         chat = _with_system(system, chat, template)
-    own = plain_tools(fields.tools.copy() if fields.tools.names else None)
-    texts = [*fields.instruction[1::2], *fields.user[1::2], fields.input or "", *texts_in(past), *own.texts]
+    own = plain_tools(prompt.tools.copy() if prompt.tools.names else None)
+    texts = [*prompt.instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "", *texts_in(past), *own.texts]
     placed = [map_texts(message, partial(_placed, at)) for at, message in enumerate(_in_parts(chat, template))]
-    return Prompted(placed, own.data, texts, [*fields.instruction[::2], *fields.user[::2]])
+    return Prompted(placed, own.data, texts, [*prompt.instruction.parts[::2], *prompt.user.parts[::2]])
 
 
 def _text(parts: Sequence[str], slots: Sequence[str]) -> Traced:

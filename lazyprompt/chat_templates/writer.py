@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.rendering.layout import Fields
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.safety.policy import Policy
 
 
@@ -36,12 +36,11 @@ class ChatTemplateWriter:
         self._template = template
         self._safety: Policy = safety
 
-    def text(self, fields: Fields, label: str | None = None) -> str:
+    def text(self, prompt: Prompt) -> str:
         """The flat text.
 
         Args:
-            fields: The fields.
-            label: The answer, where it is known.
+            prompt: The prompt, its system text known.
 
         Returns:
             The text of :meth:`write`, which takes longer.
@@ -50,14 +49,13 @@ class ChatTemplateWriter:
             TemplateError: The template refuses the messages.
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        return self._rendered(fields).text + "".join(self._guarded(label))
+        return self._rendered(prompt).text + "".join(self._guarded(prompt.label))
 
-    def write(self, fields: Fields, label: str | None = None) -> Laid:
-        """Lay the fields out.
+    def write(self, prompt: Prompt) -> Laid:
+        """Lay the prompt out.
 
         Args:
-            fields: The fields.
-            label: The answer, where it is known.
+            prompt: The prompt, its system text known.
 
         Returns:
             The guarded parts with their slots.
@@ -66,19 +64,19 @@ class ChatTemplateWriter:
             TemplateError: The template refuses the messages.
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        rendered = self._rendered(fields)
+        rendered = self._rendered(prompt)
         laid = Laid()
         laid.add(rendered.parts, rendered.slots)
         laid.note = rendered.note
-        if label is not None:
-            laid.add(self._guarded(label), (MARKERS, "label", MARKERS))
+        if prompt.label is not None:
+            laid.add(self._guarded(prompt.label), (MARKERS, "label", MARKERS))
         return laid
 
-    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
-        """Lay the fields out with an answer behind them, to train a model with.
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
-            fields: The fields.
+            prompt: The prompt, its system text known.
             answer: The answer.
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
@@ -89,8 +87,8 @@ class ChatTemplateWriter:
             TemplateError: The template refuses the messages, or loses where its text came from.
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        jinja = self._template.jinja(tools=bool(fields.tools.names))
-        given = prompted(fields, jinja)
+        jinja = self._template.jinja(tools=bool(prompt.tools.names))
+        given = prompted(prompt, jinja)
         place = len(given.chat)
         said = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
         chat = [*given.chat, *(_labelled(form, place) for form in said)]
@@ -103,9 +101,9 @@ class ChatTemplateWriter:
         laid.add(parts, [Said(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)])
         return laid
 
-    def _rendered(self, fields: Fields) -> Rendered:
-        jinja = self._template.jinja(tools=bool(fields.tools.names))
-        given = prompted(fields, jinja)
+    def _rendered(self, prompt: Prompt) -> Rendered:
+        jinja = self._template.jinja(tools=bool(prompt.tools.names))
+        given = prompted(prompt, jinja)
         variables = {"tools": given.tools, "documents": None, "add_generation_prompt": True}
         controls = self._template.controls(jinja)
         # A sequence may begin in the developer's own text and end in a value.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.formatters._turns import MessageLike
+    from lazyprompt.formatters.report import Payload, Report
     from lazyprompt.messages.prompt import Prompt
 
 

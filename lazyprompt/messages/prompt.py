@@ -297,6 +297,12 @@ class Prompt:
         """What the user says: the user's part of the instruction and the input; None where nothing is said."""
         return "".join(self.user.parts) + (self.input or "") or None
 
+    def with_system(self, system: str) -> Prompt:
+        """Return a copy with another system text."""
+        return prompt_of(
+            system, self.instruction, self.user, self.input, self.history, self.tools, self.label, self.source
+        )
+
     def evolve(self, **changes: object) -> Self:
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS, Rendered, Text
-from lazyprompt.rendering.layout import Fields
 from lazyprompt.rendering.prompt_template import Writer
 
 if TYPE_CHECKING:
@@ -101,13 +100,13 @@ class TextTarget:
             HistoryError: The prompt template has no place for the history (so with tools and input).
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        fields = self._fields(prompt)
-        return self._ready(fields).text(fields, prompt.label)
+        known = self._known(prompt)
+        return self._ready(known).text(known)
 
     def segments(self, prompt: Prompt) -> Rendered:
         """Return the flat text with the origin of each of its characters; see :meth:`render`."""
-        fields = self._fields(prompt)
-        laid = self._ready(fields).write(fields, prompt.label)
+        known = self._known(prompt)
+        laid = self._ready(known).write(known)
         return Rendered(laid.parts, laid.slots, laid.note)
 
     def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
@@ -124,8 +123,8 @@ class TextTarget:
         Raises:
             LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.
         """
-        fields = self._fields(prompt)
-        return self._ready(fields).write_sample(fields, answer, trained)
+        known = self._known(prompt)
+        return self._ready(known).write_sample(known, answer, trained)
 
     def cost(self, prompt: Prompt, budget: Budget) -> int:
         """Return the tokens of the text."""
@@ -136,25 +135,17 @@ class TextTarget:
         found = self.segments(prompt).tokens(budget)
         return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
 
-    def _fields(self, prompt: Prompt) -> Fields:
-        instruction, user = prompt.instruction, prompt.user
-        return Fields(
-            self._system.of(prompt),
-            instruction.parts,
-            instruction.slots,
-            user.parts,
-            user.slots,
-            prompt.input,
-            prompt.history,
-            prompt.tools,
-        )
+    def _known(self, prompt: Prompt) -> Prompt:
+        """Return the prompt with its system text known."""
+        is_known = prompt.system is not None and not self._system.added
+        return prompt if is_known else prompt.with_system(self._system.of(prompt))
 
-    def _ready(self, fields: Fields) -> TextWriter:
+    def _ready(self, prompt: Prompt) -> TextWriter:
         """Return what lays out any prompt: made on first use; two threads that come at once make the same."""
-        writer = self._writer = self._writer or self._new_writer(fields)
+        writer = self._writer = self._writer or self._new_writer(prompt)
         return writer
 
-    def _new_writer(self, fields: Fields) -> TextWriter:
+    def _new_writer(self, prompt: Prompt) -> TextWriter:
         if self._chat_template is not None:
             from lazyprompt.chat_templates.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
 
@@ -162,7 +153,7 @@ class TextTarget:
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
         writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
         # Tools of this very call are none of the prompter's own.
-        return writer.keep(fields._replace(tools=self._tools), constant)
+        return writer.keep(prompt.evolve(tools=self._tools), constant)
 
 
 class OpenAITarget:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import Fields, Laid, Run, tool_parts, turn_literals
+from lazyprompt.rendering.layout import Laid, Run, tool_parts, turn_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages.history import History
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.rendering.markers import Markers
 
 
@@ -33,18 +34,18 @@ class FamilyLayout:
         begin, closing = markers.bos + markers.sos + markers.preamble, markers.eoh + self._generation
         self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
 
-    def lay(self, fields: Fields) -> Laid:
+    def lay(self, prompt: Prompt) -> Laid:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
-        system, said = self._constant_system or self._system(fields), self._said(fields)
+        system, said = self._constant_system or self._system(prompt), self._said(prompt)
         laid = Laid(markers.bos)
         if markers.system_place == "turn":
             laid.add(*system)
-            put_history(fields.history, markers, laid)
-        elif fields.history and (markers.system_place == "first_user" or said is None):
-            _put_into_first_turn(system, fields.history, markers, laid)
+            put_history(prompt.history, markers, laid)
+        elif prompt.history and (markers.system_place == "first_user" or said is None):
+            _put_into_first_turn(system, prompt.history, markers, laid)
         else:
-            put_history(fields.history, markers, laid)
+            put_history(prompt.history, markers, laid)
             # Without a user turn, the system text is one.
             if said is not None:
                 said = (*system[0], "", *said[0]), (*system[1], MARKERS, *said[1])
@@ -57,11 +58,11 @@ class FamilyLayout:
         laid.own(self._generation)
         return laid
 
-    def folded(self, fields: Fields, constant: frozenset[str]) -> FamilyLayout:
+    def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
         """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
         layout = FamilyLayout(self._markers)
         if constant >= {"system", "instruction", "tools"}:
-            layout._constant_system = self._system(fields)
+            layout._constant_system = self._system(prompt)
         return layout
 
     @property
@@ -74,30 +75,30 @@ class FamilyLayout:
         """What invites the assistant to speak."""
         return self._generation
 
-    def _system(self, fields: Fields) -> Run:
+    def _system(self, prompt: Prompt) -> Run:
         """The whole system turn, or nothing."""
         markers = self._markers
-        system = f"{fields.system}\n" if fields.system and any(fields.instruction) else fields.system
-        parts: Sequence[str] = (system, "", *fields.instruction)
-        slots = ("system", MARKERS, *fields.instruction_slots)
+        system = f"{prompt.system}\n" if prompt.system and any(prompt.instruction.parts) else prompt.system or ""
+        parts: Sequence[str] = (system, "", *prompt.instruction.parts)
+        slots = ("system", MARKERS, *prompt.instruction.slots)
         if "system" in markers.trim:
             parts = stripped(parts)
-        if fields.tools.names:
+        if prompt.tools.names:
             # What parts the tools from the text before them has no place where there is none.
             description = markers.tools if any(parts) else markers.tools.lstrip("\n")
-            tools, tool_slots = tool_parts(fields.tools, description, markers.tool_join)
+            tools, tool_slots = tool_parts(prompt.tools, description, markers.tool_join)
             parts, slots = (*parts, "", *tools), (*slots, MARKERS, *tool_slots)
         if not any(parts) and not markers.preamble:
             return ("",), (MARKERS,)
         opening = markers.sos + markers.preamble
         return (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
 
-    def _said(self, fields: Fields) -> Run | None:
+    def _said(self, prompt: Prompt) -> Run | None:
         """What the user says now; None where nobody speaks."""
-        if not fields.input and not any(fields.user):
+        if not prompt.input and not any(prompt.user.parts):
             return None
-        parts = (*fields.user, fields.input or "", "")
-        return self._trimmed(parts), (*fields.user_slots, "input", MARKERS)
+        parts = (*prompt.user.parts, prompt.input or "", "")
+        return self._trimmed(parts), (*prompt.user.slots, "input", MARKERS)
 
     def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
         """The parts of a user turn, without white space around them where the family's template strips it."""

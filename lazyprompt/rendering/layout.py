@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lazyprompt._base.json import dump
 from lazyprompt.messages.prompt import MARKERS
@@ -16,22 +16,9 @@ from lazyprompt.messages.prompt import MARKERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lazyprompt.messages.history import History
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.markers import Markers
-
-
-class Fields(NamedTuple):
-    """What a layout puts in order: the bare fields of a prompt, with the slots that their parts came from."""
-
-    system: str
-    instruction: Sequence[str]
-    instruction_slots: Sequence[str]
-    user: Sequence[str]
-    user_slots: Sequence[str]
-    input: str | None
-    history: History
-    tools: ToolSet
 
 
 # Parts, and the slot of each.
@@ -104,15 +91,15 @@ class Layout(Protocol):
     opening: str
     """What the model itself says before each answer: the end of its marker, where the prompt stops short of it."""
 
-    def lay(self, fields: Fields) -> Laid:
+    def lay(self, prompt: Prompt) -> Laid:
         """Put the fields in order."""
         ...
 
-    def folded(self, fields: Fields, constant: frozenset[str]) -> Layout:
+    def folded(self, prompt: Prompt, constant: frozenset[str]) -> Layout:
         """A layout for prompts of which some fields never change.
 
         Args:
-            fields: The prompt's fields.
+            prompt: Any of these prompts.
             constant: The names of those that never change.
 
         Returns:

@@ -9,7 +9,6 @@ from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
 from lazyprompt.messages.prompt import MARKERS, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
-from lazyprompt.rendering.layout import Fields, Layout
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.template_layout import TemplateLayout
 from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
-    from lazyprompt.rendering.layout import Laid
+    from lazyprompt.rendering.layout import Laid, Layout
     from lazyprompt.safety.policy import Controls
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
@@ -70,17 +69,8 @@ class PromptTemplate:
             HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
         literals = prompt.instruction.parts[0::2] + prompt.user.parts[0::2]
-        fields = Fields(
-            resolved_system(prompt.system, markers),
-            prompt.instruction.parts,
-            prompt.instruction.slots,
-            prompt.user.parts,
-            prompt.user.slots,
-            prompt.input,
-            prompt.history,
-            prompt.tools,
-        )
-        laid = Writer(self, markers, literals, policy_of(safety)).write(fields, prompt.label)
+        known = prompt.with_system(resolved_system(prompt.system, markers))
+        laid = Writer(self, markers, literals, policy_of(safety)).write(known)
         return Rendered(laid.parts, laid.slots)
 
     def answer_in(self, output: str, markers: Markers) -> str:
@@ -127,15 +117,15 @@ class AlpacaPromptTemplate(PromptTemplate):
 class TextWriter(Protocol):
     """What lays a prompt out and guards it: a prompt template with markers, or a model's own chat template."""
 
-    def text(self, fields: Fields, label: str | None = None) -> str:
+    def text(self, prompt: Prompt) -> str:
         """The flat text."""
         ...
 
-    def write(self, fields: Fields, label: str | None = None) -> Laid:
+    def write(self, prompt: Prompt) -> Laid:
         """The same text as parts, with their slots."""
         ...
 
-    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
         """The prompt with an answer, and what is trained of it."""
         ...
 
@@ -189,37 +179,37 @@ class Writer:
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
-    def keep(self, fields: Fields, constant: frozenset[str]) -> Writer:
+    def keep(self, prompt: Prompt, constant: frozenset[str]) -> Writer:
         """Put in for good what is the same in every prompt this writer will write.
 
         Args:
-            fields: The fields of any of these prompts.
+            prompt: Any of these prompts.
             constant: The names of those that never change.
 
         Returns:
             The writer itself.
         """
-        self._own_layout = self._layout.folded(fields, constant | {"tools"})
+        self._own_layout = self._layout.folded(prompt, constant | {"tools"})
         # What is the same in every prompt is looked at once; where something is found, each time.
-        head = self._own_layout.lay(fields).parts[: self._own_layout.constant_parts]
+        head = self._own_layout.lay(prompt).parts[: self._own_layout.constant_parts]
         stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
         self._unseen = len(head) - 1 if stands_alone and not self._controls.suspicious(head) else 0
-        self._tools = fields.tools
+        self._tools = prompt.tools
         # A family's layout puts a line's end behind the system text.
-        texts = (*self._literals, fields.system, f"{fields.system}\n")
+        system = prompt.system or ""
+        texts = (*self._literals, system, f"{system}\n")
         self._may_cross = any(map(self._controls.may_cross, texts))
         return self
 
-    def text(self, fields: Fields, label: str | None = None) -> str:
+    def text(self, prompt: Prompt) -> str:
         """The flat text: the parts of :meth:`write`, joined."""
-        return "".join(self.write(fields, label).parts)
+        return "".join(self.write(prompt).parts)
 
-    def write(self, fields: Fields, label: str | None = None) -> Laid:
-        """Lay the fields out.
+    def write(self, prompt: Prompt) -> Laid:
+        """Lay the prompt out.
 
         Args:
-            fields: The fields.
-            label: The answer, where it is known.
+            prompt: The prompt, its system text known.
 
         Returns:
             The guarded parts with their slots.
@@ -227,23 +217,23 @@ class Writer:
         Raises:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        has_own_tools = fields.tools is self._tools
-        laid = (self._own_layout if has_own_tools else self._layout).lay(fields)
+        has_own_tools = prompt.tools is self._tools
+        laid = (self._own_layout if has_own_tools else self._layout).lay(prompt)
         first = self._unseen if has_own_tools else 0
         if self._looks and (found := self._controls.suspicious(laid.parts, first, may_cross=self._may_cross)):
             laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
-        if label is not None:
-            answer, slots = ["", label, ""], (MARKERS, "label", MARKERS)
+        if prompt.label is not None:
+            answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)
             if self._looks:
                 answer = self._label_controls.guard(answer, slots, self._safety)
             laid.add(answer, slots)
         return laid
 
-    def write_sample(self, fields: Fields, answer: Msg, trained: Sequence[bool]) -> Laid:
-        """Lay the fields out with an answer behind them, to train a model with.
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+        """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
-            fields: The fields.
+            prompt: The prompt, its system text known.
             answer: The answer.
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
@@ -258,12 +248,12 @@ class Writer:
         """
         from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained  # noqa: PLC0415 - prompts need none
 
-        laid = self.write(fields)
+        laid = self.write(prompt)
         turns = turns_in(laid.slots)
         # A template may show the history more than once.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
-            bare = self._layout.lay(fields)
+            bare = self._layout.lay(prompt)
             for turn in compress(turns, wanted):
                 self._check_said(bare.parts[turn[0] : turn[-1]], laid.parts[turn[0] : turn[-1]])
         said = laid_answer(answer, self._markers, self._layout.opening)

@@ -10,13 +10,14 @@ from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import OWN, Fields, Laid, Run, tool_parts, turn_literals
+from lazyprompt.rendering.layout import OWN, Laid, Run, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lazyprompt.errors import LazyPromptError
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.rendering.markers import Markers
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -25,7 +26,7 @@ _SYSTEM = ("system",)
 
 
 class _Section(NamedTuple):
-    """A stretch of a prompt template: the names of its fields, and between them runs that are always the same."""
+    """A stretch of a prompt template: the names of its prompt, and between them runs that are always the same."""
 
     items: tuple[str | Run, ...]
     optional: bool
@@ -92,22 +93,22 @@ class TemplateLayout:
         sections.append(_Section(_items(rest, markers), optional=False))
         return cls(tuple(sections), markers)
 
-    def folded(self, fields: Fields, constant: frozenset[str]) -> TemplateLayout:
+    def folded(self, prompt: Prompt, constant: frozenset[str]) -> TemplateLayout:
         """This layout with the fields that are the same in every prompt put in for good."""
-        sections = [self._folded(section, fields, constant) for section in self._sections]
+        sections = [self._folded(section, prompt, constant) for section in self._sections]
         layout = TemplateLayout(tuple(section for section in sections if section.items), self._markers)
         layout._unplaced = self._unplaced
         return layout
 
-    def _folded(self, section: _Section, fields: Fields, constant: frozenset[str]) -> _Section:
+    def _folded(self, section: _Section, prompt: Prompt, constant: frozenset[str]) -> _Section:
         """A section with its constant fields put in, and what is then constant side by side made one run."""
         known = [name for name in section.names if name in constant]
-        optional = section.optional and not any(_HAS_TEXT[name](fields) for name in known)
+        optional = section.optional and not any(_HAS_TEXT[name](prompt) for name in known)
         if optional and known == section.names:
             return _Section((), optional)
         items: list[str | Run] = []
         for item in section.items:
-            run = self._run(item, fields) if isinstance(item, str) and item in constant else item
+            run = self._run(item, prompt) if isinstance(item, str) and item in constant else item
             before = items[-1] if items else ""
             if isinstance(run, str) or isinstance(before, str):
                 items.append(run)
@@ -115,32 +116,32 @@ class TemplateLayout:
                 items[-1] = (*before[0], *run[0]), (*before[1], *run[1])
         return _Section(tuple(items), optional)
 
-    def _run(self, name: str, fields: Fields) -> Run:
+    def _run(self, name: str, prompt: Prompt) -> Run:
         laid = Laid()
-        _PUT[name](fields, self._markers, laid)
+        _PUT[name](prompt, self._markers, laid)
         return tuple(laid.parts[1:]), tuple(laid.slots[1:])
 
-    def lay(self, fields: Fields) -> Laid:
+    def lay(self, prompt: Prompt) -> Laid:
         """Put the fields in order.
 
         Raises:
             HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
         for name, has_text in self._unplaced:
-            if has_text(fields):
+            if has_text(prompt):
                 raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
         markers = self._markers
         for steps, tests in self._plan:
             for is_shown in tests:
-                if is_shown(fields):
+                if is_shown(prompt):
                     break
             else:
                 if tests:
                     continue
             for step in steps:
                 if callable(step):
-                    step(fields, markers, laid)
+                    step(prompt, markers, laid)
                 else:
                     laid.extend(*step)
         return laid
@@ -157,7 +158,7 @@ class TemplateLayout:
 
 
 def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
-    """A stretch of a template: runs of fixed text, and names of fields."""
+    """A stretch of a template: runs of fixed text, and names of prompt."""
     pieces = _PLACE.split(_with_markers(text, markers))
     return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
 
@@ -177,54 +178,54 @@ def _with_markers(text: str, markers: Markers) -> str:
     return _PLACE.sub(marker, text)
 
 
-def _put_system(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.add((fields.system,), _SYSTEM)
+def _put_system(prompt: Prompt, _: Markers, laid: Laid) -> None:
+    laid.add((prompt.system or "",), _SYSTEM)
 
 
-def _put_instruction(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.add(fields.instruction, fields.instruction_slots)
+def _put_instruction(prompt: Prompt, _: Markers, laid: Laid) -> None:
+    laid.add(prompt.instruction.parts, prompt.instruction.slots)
 
 
-def _put_tools(fields: Fields, markers: Markers, laid: Laid) -> None:
-    if fields.tools.names:
-        laid.add(*tool_parts(fields.tools, markers.tools, markers.tool_join))
+def _put_tools(prompt: Prompt, markers: Markers, laid: Laid) -> None:
+    if prompt.tools.names:
+        laid.add(*tool_parts(prompt.tools, markers.tools, markers.tool_join))
 
 
-def _put_history(fields: Fields, markers: Markers, laid: Laid) -> None:
-    if fields.history is not EMPTY_HISTORY:
-        put_history(fields.history, markers, laid)
+def _put_history(prompt: Prompt, markers: Markers, laid: Laid) -> None:
+    if prompt.history is not EMPTY_HISTORY:
+        put_history(prompt.history, markers, laid)
 
 
-def _put_user(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.add(fields.user, fields.user_slots)
+def _put_user(prompt: Prompt, _: Markers, laid: Laid) -> None:
+    laid.add(prompt.user.parts, prompt.user.slots)
 
 
-def _put_input(fields: Fields, _: Markers, laid: Laid) -> None:
-    laid.extend((fields.input or "", ""), _INPUT)
+def _put_input(prompt: Prompt, _: Markers, laid: Laid) -> None:
+    laid.extend((prompt.input or "", ""), _INPUT)
 
 
-def _has_history(fields: Fields) -> bool:
-    return fields.history is not EMPTY_HISTORY and bool(fields.history)
+def _has_history(prompt: Prompt) -> bool:
+    return prompt.history is not EMPTY_HISTORY and bool(prompt.history)
 
 
-def _has_input(fields: Fields) -> bool:
-    return fields.input is not None
+def _has_input(prompt: Prompt) -> bool:
+    return prompt.input is not None
 
 
 # The tests if a field has text.
-_HAS_TEXT: dict[str, Callable[[Fields], object]] = {
+_HAS_TEXT: dict[str, Callable[[Prompt], object]] = {
     "system": attrgetter("system"),
-    "instruction": lambda fields: any(fields.instruction),
+    "instruction": lambda prompt: any(prompt.instruction.parts),
     "tools": attrgetter("tools.names"),
     "history": _has_history,
-    "user": lambda fields: any(fields.user),
+    "user": lambda prompt: any(prompt.user.parts),
     "input": attrgetter("input"),
 }
 # The tests if a field is shown: an input may be there and empty.
-_SHOWN: dict[str, Callable[[Fields], object]] = {**_HAS_TEXT, "input": _has_input}
+_SHOWN: dict[str, Callable[[Prompt], object]] = {**_HAS_TEXT, "input": _has_input}
 
 # How each field of a prompt is put into a layout.
-_PUT: dict[str, Callable[[Fields, Markers, Laid], None]] = {
+_PUT: dict[str, Callable[[Prompt, Markers, Laid], None]] = {
     "system": _put_system,
     "instruction": _put_instruction,
     "tools": _put_tools,

@@ -9,9 +9,17 @@ from typing import ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text, well_formed
-from lazyprompt.errors import SlotError, TemplateError, did_you_mean
+from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
-from lazyprompt.templates.call_input import INPUT, InputForm, fixed_with, is_asked, read_input, refuse_none
+from lazyprompt.templates.call_input import (
+    INPUT,
+    InputForm,
+    fixed_with,
+    is_asked,
+    name_of_text,
+    read_input,
+    refuse_none,
+)
 from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, value_text
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
@@ -106,7 +114,7 @@ class InstructionTemplate:
         self.has_functions = False
         """True if functions give fixed values."""
         self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
-        self._only_text = self.input_form.has_input and not self.slots
+        self._text_name = self._name_of_text()
 
     @property
     def constant(self) -> frozenset[str]:
@@ -188,8 +196,8 @@ class InstructionTemplate:
         if type(given) is dict:
             # A cast would be a call, and one that is made for each prompt.
             values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
-        elif self._only_text and type(given) is str:
-            return self._system.filled({}), self._user.filled({}), well_formed(given, "the input", SlotError)
+        elif type(given) is str and self._text_name is not None:
+            values = {self._text_name: given}
         else:
             values = self.by_name(given)
         if values.keys() != self._names and values.keys() != self._names_with_input:
@@ -237,7 +245,16 @@ class InstructionTemplate:
         changed.input_form = form._replace(fixed=fixed)
         changed.has_functions = any(callable(value) for _, value in fixed)
         changed.slots = tuple(name for name in form.slots if name not in dict(fixed))
+        changed._text_name = None  # noqa: SLF001 - a copy of our own
         return changed
+
+    def _name_of_text(self) -> str | None:
+        """Return what a text without a name is alone the input of: the only slot, or the user's text without slots."""
+        form = self.input_form
+        if not form.slots:
+            return INPUT if form.has_input else None
+        name = name_of_text(form) if len(form.slots) == 1 else INPUT
+        return None if name == INPUT and INPUT not in form.slots else name
 
     def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:
         """Read an input as values by the names of their slots, and the user's text under ``input``.
