@@ -15,7 +15,7 @@ from lazyprompt.files.sent import as_sent, functions_of, named_functions
 from lazyprompt.files.turns import messages_of
 from lazyprompt.formatters.report import Notes
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import Prompt, Source, Text
+from lazyprompt.messages.prompt import Source, Text, prompt_of
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.filling import Filling
     from lazyprompt.files.turns import Step
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.templates.call_input import Fixed
 
@@ -147,8 +148,10 @@ class FilePrompter(Prompter):
             SlotError: An input is missing or unknown.
             ToolsError: The file has tools of its own, and so has the call.
         """
-        input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
-        checked_text(label, "the label", SlotError)
+        if self._hooks:
+            input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
+        if label is not None:
+            checked_text(label, "the label", SlotError)
         made = self._filling.filled(self._inputs(input), history, in_loop=True)
         notes = Notes(self._left)
         all_tools = self._with_named(named_functions(made.tools, notes) if made.tools else [], tools)
@@ -159,7 +162,8 @@ class FilePrompter(Prompter):
             values = [part for part in user if isinstance(part, Value)]
             if made.missing or (asked and not values) or is_asked(user, values, asked):
                 user = _NOTHING
-        prompt = Prompt(
+        # A budget cuts no input of a file: what an input has become, the file's own text decides.
+        return prompt_of(
             self._system,
             Text(system, _slots(system, "instruction")),
             Text(user, _slots(user, "user")),
@@ -167,10 +171,7 @@ class FilePrompter(Prompter):
             past.without_empty_questions(),
             all_tools,
             label,
-        )
-        # A budget cuts no input of a file: what an input has become, the file's own text decides.
-        return prompt.evolve(
-            source=Source(EMPTY_HISTORY, {}, lambda _, left: prompt.evolve(history=left), tuple(notes))
+            Source(EMPTY_HISTORY, {}, _with_history, tuple(notes)),
         )
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
@@ -184,6 +185,11 @@ class FilePrompter(Prompter):
                 f"{', '.join(given.names)}"
             )
         return ToolSet.of([*self._tools, *functions])
+
+
+def _with_history(prompt: Prompt, _: Mapping[str, object], history: History) -> Prompt:
+    """Return the prompt with another history."""
+    return prompt.evolve(history=history)
 
 
 def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:

@@ -13,7 +13,7 @@ from lazyprompt._base.roles import Role
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.histories.openai import message_from_openai
 from lazyprompt.messages.histories.read import is_openai, message_fields, read_history, without_role_names
-from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -156,7 +156,10 @@ def _named(block: Block, tools: Mapping[str, str]) -> Block:
     """Return a result with the name of the tool that was called."""
     if not isinstance(block, ToolResultBlock) or block.id not in tools:
         return block
-    return ToolResultBlock(block.id, tools[block.id], block.output, is_error=block.is_error)
+    name, output = tools[block.id], block.output
+    if isinstance(output, str) and not block.is_error:
+        return result_of(block.id, name, output)
+    return ToolResultBlock(block.id, name, output, is_error=block.is_error)
 
 
 def _holds_media(result: ToolResultBlock) -> bool:

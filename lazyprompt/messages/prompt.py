@@ -373,11 +373,11 @@ class Source(NamedTuple):
     Attributes:
         opening: The history that every conversation of the prompter begins with; a budget keeps it.
         values: The values of the slots, and under ``input`` what the user says; a budget may cut those that are text.
-        refill: Makes the prompt with other values and another history behind the opening.
+        refill: Makes a prompt of the given one, with other values and another history behind the opening.
         report: What of a prompt file no payload has.
     """
 
     opening: History
     values: Mapping[str, object]
-    refill: Callable[[Mapping[str, object], History], Prompt]
+    refill: Callable[[Prompt, Mapping[str, object], History], Prompt]
     report: tuple[object, ...] = ()

@@ -91,7 +91,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
             return prompt
         turns = {at: cast("Msg", replaced.get(at, items[at])) for at in kept if at < len(messages)}
         values = {**limited, **_values_left(items, kept, replaced)}
-        made = source.refill(values, _history_of(past, turns, replaced))
+        made = source.refill(prompt, values, _history_of(past, turns, replaced))
         return made.evolve(label=prompt.label, source=source)
 
     # Of pairs, a question goes with its answer.

@@ -471,7 +471,7 @@ class Prompter(PrompterCalls):
             return None
         bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools)
         opening = self._opening
-        return Source(opening, values, lambda values, left: bare.fill(values, cast("HistoryLike", opening + left)))
+        return Source(opening, values, lambda _, values, left: bare.fill(values, cast("HistoryLike", opening + left)))
 
     @property
     def _opening(self) -> History:
