@@ -167,8 +167,8 @@ def agent_chatml(messages: Talk, *, read: bool) -> object:
             lines = [content] if content else []
             for call in message["tool_calls"]:
                 name, arguments = call["function"]["name"], call["function"]["arguments"]
-                if read:
-                    arguments = json.dumps(arguments, ensure_ascii=False)
+                # A chat template is given the arguments as an object, and writes them itself.
+                arguments = json.dumps(arguments if read else json.loads(arguments), ensure_ascii=False)
                 lines.append(f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>')
             said = "\n".join(lines)
             made.append(f"<|im_start|>assistant\n{said}<|im_end|>\n")

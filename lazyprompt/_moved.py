@@ -18,7 +18,7 @@ _MOVED = {
     "history": "messages.history",
     "modules.reply": "formatters.reply",
     "prompt": "messages.prompt",
-    "prompt_maker": "prompters.prompt_maker",
+    "prompt_maker": "prompters.prompter",
     "prompter": "prompters.prompter",
     "text.chat.jinja": "chat_templates.jinja",
     "text.chat.source": "chat_templates.source",

@@ -1,4 +1,4 @@
-"""Prompters: a call becomes a prompt, and the prompt flat text or messages. Read prompter.py first."""
+"""Prompters: a call becomes a prompt, and a target renders it. Read prompter.py first."""
 
 from lazyprompt._moved import attributes_of
 

@@ -443,6 +443,10 @@ class Prompter(PrompterCalls):
         """What a pickle holds: not what was made on first use."""
         return {**self.__dict__, "_targets": {}}
 
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        # Pickles made before there were targets have none.
+        self.__dict__.update({**state, "_targets": {}})
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
 
@@ -511,7 +515,7 @@ class Prompter(PrompterCalls):
             return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)
         if form in OWN_FORMS:
             return TextTarget(self._template, markers, template, system, self._instruction, self._tools, self._safety)
-        from lazyprompt.formatters.prompted import ProviderTarget  # noqa: PLC0415 - only such a form needs it
+        from lazyprompt.formatters.provider_target import ProviderTarget  # noqa: PLC0415 - only such a form needs it
 
         return ProviderTarget(str(form), model, system.of, tokens_of)
 

@@ -126,3 +126,31 @@ def test_the_steps_of_the_routes_are_there(step: tuple[str, str]) -> None:
     for name in function.split("."):
         found = getattr(found, name)
     assert callable(found)
+
+
+OUTPUTS = (
+    "Flat text with markers",
+    "Flat text with a model's own chat template",
+    "OpenAI's dict",
+    "A provider's payload",
+)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_the_route_to_an_output_is_short_and_straight(output: str) -> None:
+    """The fields of a prompt were worked out in five places, and OpenAI's form was made and then repaired."""
+    routes = PAGE[PAGE.index("All routes of") :]
+    begins, own = (steps_of(routes[routes.index(title) :]) for title in ("All routes of", f"\n{output}:\n"))
+    files = [file for step in (*begins, *own) if (file := first_file(step))]
+    assert len(files) == len(set(files)) <= 8
+
+
+def steps_of(text: str) -> list[str]:
+    """The numbered steps that a text begins with, below its first line."""
+    return re.findall(r"^\d\. (.+)", text.split("\n\n", 2)[1], re.MULTILINE)
+
+
+def first_file(step: str) -> str:
+    """The file that a step is taken in; others that it names are its alternatives."""
+    found = re.search(r"`([\w/]+\.py):", step)
+    return found[1] if found else ""

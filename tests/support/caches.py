@@ -36,7 +36,7 @@ BOUNDS: dict[str, str] = {
     "modules/_sending.py:Sender._loops": "the event loops that are open",
     "modules/clients/_opened.py:Opened._loops": "the event loops that are open",
     "modules/clients/_zai_lines.py:Lines._all": "the connections that are open",
-    "prompters/prompt_maker.py:PromptMaker._by_model": "the copies of a prompter for 32 models",
+    "prompters/prompter.py:Prompter._targets": "the targets of a prompter in 32 forms or for 32 models",
     "templates/example_selection.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
 }
 
@@ -66,6 +66,7 @@ ONE_CALL = frozenset(
 # Empty, and never changed.
 CONSTANTS = frozenset(
     {
+        "messages/msg.py:_NO_INPUT",
         "modules/clients/_chat_stream.py:_NOTHING",
         "chat_templates/bridge_chats.py:ANY_RESULT",
         "tokens/openai.py:_NO_PARAMETERS",

@@ -38,7 +38,7 @@ def texts(messages: Iterable[Msg]) -> list[tuple[str, str]]:
             if isinstance(block, ToolUseBlock):
                 text = f"{block.id} {block.name} {block.input}"
             found.append((role, text))
-    # Formatting puts the results of an exchange in the order of its calls, and several texts of an answer on lines of one.
+    # Formatting puts the results of an exchange in the order of its calls, and the texts of an answer on lines of one.
     return sorted((role, line) for role, text in found for line in text.split("\n") if line)
 
 

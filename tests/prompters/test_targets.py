@@ -1,0 +1,129 @@
+"""What all targets of a prompter have in common, for conversations of every shape."""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import (
+    Budget,
+    CharTokenCounter,
+    ChatFormatter,
+    ChatPrompter,
+    FormatError,
+    Msg,
+    ToolResultBlock,
+    messages_from,
+)
+from support.conversations import Maker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FORMATS = ("flat", "openai", "anthropic", "gemini", "openai-responses", "dashscope", "ollama", "mistral")
+SEEDS = st.integers(0, 1_000_000)
+PROMPTER = ChatPrompter({"system": "Help {who}.", "user": "Say: {what}"})
+VALUES = {"who": "Ada", "what": "yes"}
+# A limit that everything keeps to.
+AMPLE = Budget(10_000_000, CharTokenCounter())
+
+
+def conversation(seed: int) -> list[Msg]:
+    """A conversation without system text in its middle, which flat text has a turn for and other forms move."""
+    return [each for each in Maker(Random(seed)).conversation() if each.role in ("user", "assistant", "tool")]  # noqa: S311 - no secret
+
+
+def made(form: str, history: Sequence[Any], prompter: ChatPrompter = PROMPTER) -> object:
+    """The prompt in a form; None where the form cannot show the history."""
+    try:
+        return prompter.generate_prompt(VALUES, list(history), format=form)
+    except FormatError:
+        return None
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(seed=SEEDS)
+def test_generate_prompt_is_filling_and_rendering(form: str, seed: int) -> None:
+    history = conversation(seed)
+    prompt, target = PROMPTER.fill(VALUES, history), PROMPTER.target(form)
+    whole = made(form, history)
+    if whole is not None:
+        assert target.render(prompt) == whole
+        assert target.render(pickle.loads(pickle.dumps(prompt))) == whole  # noqa: S301 - made right here
+    else:
+        with pytest.raises(FormatError):
+            target.render(prompt)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(seed=SEEDS)
+def test_an_ample_budget_changes_no_prompt(form: str, seed: int) -> None:
+    history = conversation(seed)
+    whole = made(form, history)
+    assert made(form, history, PROMPTER.with_budget(AMPLE)) == whole
+
+
+@given(seed=SEEDS)
+def test_segments_make_up_the_text(seed: int) -> None:
+    prompt, target = PROMPTER.fill(VALUES, conversation(seed)), PROMPTER.text_target("qwen2.5")
+    try:
+        text = target.render(prompt)
+    except FormatError:
+        return
+    assert "".join(segment.text for segment in target.segments(prompt).segments) == text
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(seed=SEEDS)
+def test_a_history_of_openai_dicts_gives_what_its_messages_give(form: str, seed: int) -> None:
+    """The quick reading of dicts knew a few shapes alone, and all others took another way."""
+    try:
+        dicts = ChatFormatter("openai").format(*conversation(seed))["messages"]
+    except FormatError:
+        return
+    history = messages_from(dicts)
+    assert made(form, dicts) == made(form, history)
+
+
+@given(seed=SEEDS)
+def test_openais_dict_and_a_payload_for_openai_say_the_same(seed: int) -> None:
+    """The prompter writes the dict itself, and the formatter repairs what OpenAI would refuse: texts stay the same."""
+    try:
+        dicts = ChatFormatter("openai").format(*conversation(seed))["messages"]
+    except FormatError:
+        return
+    whole: Any = PROMPTER.generate_prompt(VALUES, dicts, return_dict=True)
+    repaired = ChatFormatter("openai").format(*whole["messages"])["messages"]
+    assert texts(repaired) == texts(whole["messages"])
+
+
+@given(seed=SEEDS)
+def test_each_form_has_the_texts_of_the_history(seed: int) -> None:
+    """Every text of the maker has a mark, by which it is found again, be it in text, a dict or a payload."""
+    history = conversation(seed)
+    said = {
+        part
+        for message in history
+        for block in message.blocks
+        if block.type in ("text", "tool_result")
+        for part in marks(getattr(block, "text", "") if not isinstance(block, ToolResultBlock) else block.text)
+    }
+    for form in ("flat", "openai", "anthropic"):
+        whole = made(form, history)
+        if whole is not None:
+            assert said <= marks(str(whole)), form
+
+
+def texts(messages: Sequence[dict[str, Any]]) -> list[str]:
+    """The marks of the texts of messages, in order."""
+    return sorted(mark for message in messages for mark in marks(str(message)))
+
+
+def marks(text: str) -> set[str]:
+    """The marks in a text."""
+    return set(text.split("§")[1::2])
