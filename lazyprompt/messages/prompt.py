@@ -230,6 +230,23 @@ class Text:
 _set_parts, _set_slots = setters(Text)
 
 
+class _TextDraft:
+    """A text that can still be changed. It has the slots of :class:`Text`, so that it can become one."""
+
+    __slots__ = ("parts", "slots")
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+
+
+def text_of(parts: tuple[str, ...], slots: tuple[str, ...]) -> Text:
+    """Return a text, as :func:`prompt_of` returns a prompt."""
+    draft = _TextDraft()
+    draft.parts = parts
+    draft.slots = slots
+    draft.__class__ = Text  # type: ignore[assignment]  # both have the same slots
+    return draft  # type: ignore[return-value]  # it is a text now
+
+
 def _developers(given: Text | str, slot: str) -> Text:
     """A part of an instruction: what has no origins is the developer's own."""
     if isinstance(given, Text):

@@ -178,7 +178,8 @@ class Prompter(PrompterCalls):
             input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
         if label is not None:
             checked_text(label, "the label", SlotError)
-        past, instruction = self._past(history), self._instruction
+        instruction = self._instruction
+        past = EMPTY_HISTORY if history is None and self._history is EMPTY_HISTORY else self._past(history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
         asked = None if past is EMPTY_HISTORY else past.question_before_results
         source: Source | None = None
@@ -484,8 +485,6 @@ class Prompter(PrompterCalls):
 
     def _past(self, history: PastLike) -> History:
         """Return all that was said before; empty turns of the user say nothing, and providers refuse them."""
-        if history is None and self._history is EMPTY_HISTORY:
-            return EMPTY_HISTORY
         return (self._history + History.of(history)).without_empty_questions()
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:

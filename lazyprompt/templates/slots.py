@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from lazyprompt._base.json import MAX_INT_BITS, checked, dump, well_formed
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
-from lazyprompt.messages.prompt import Text
+from lazyprompt.messages.prompt import Text, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,7 +130,7 @@ class SlotTemplate:
 
     def filled(self, values: Mapping[str, str]) -> Text:
         """Put the values in, and tell the slot of each part; see :meth:`fill`."""
-        return Text(tuple(self.fill(values)), self._origins) if self.slots else self._constant
+        return text_of(tuple(self.fill(values)), self._origins) if self.slots else self._constant
 
 
 def _is_slot(match: re.Match[str]) -> bool:
