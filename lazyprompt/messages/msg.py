@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, TypeVar, cast, get_args
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
@@ -571,13 +571,20 @@ class Msg:
 
 
 def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> str | tuple[Block, ...]:
-    if type(content) is tuple and all([isinstance(block, _Block) for block in content]):  # noqa: C419 - a generator takes three times as long
-        return cast("tuple[Block, ...]", content)
+    if _are_blocks(content):
+        return content
     if content is None:
         return ()
     if isinstance(content, str):
         return well_formed(content, f"the message of {name!r}", HistoryError)
     return _content(content, f"the content of {name!r}", "content")
+
+
+def _are_blocks(content: object) -> TypeGuard[tuple[Block, ...]]:
+    if not isinstance(content, tuple):
+        return False
+    items = cast("Sequence[object]", content)
+    return all([isinstance(item, _Block) for item in items])  # noqa: C419 - a generator takes three times as long
 
 
 _set_name, _set_content, _set_role, _set_url, _set_metadata, _set_usage = setters(Msg)

@@ -446,7 +446,9 @@ class Prompter(PrompterCalls):
 
     def __setstate__(self, state: Mapping[str, object]) -> None:
         # Pickles made before there were targets have none.
-        self.__dict__.update({**state, "_targets": {}})
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._targets = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
@@ -454,8 +456,9 @@ class Prompter(PrompterCalls):
     def _changed(self, **fields: object) -> Self:
         """Return a copy with other fields, that has made no target yet."""
         changed = copy(self)
-        for name, value in {**fields, "targets": {}}.items():
+        for name, value in fields.items():
             setattr(changed, f"_{name}", value)
+        changed._targets = {}  # noqa: SLF001 - a copy of our own
         return changed
 
     def _after_hooks(self, *args: *HookArgs) -> HookArgs:
@@ -476,7 +479,11 @@ class Prompter(PrompterCalls):
             return None
         bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools)
         opening = self._opening
-        return Source(opening, values, lambda _, values, left: bare.fill(values, cast("HistoryLike", opening + left)))
+
+        def refill(_: Prompt, values: Mapping[str, object], left: History) -> Prompt:
+            return bare.fill(values, cast("HistoryLike", opening + left))
+
+        return Source(opening, values, refill)
 
     @property
     def _opening(self) -> History:

@@ -110,7 +110,8 @@ def _content(message: Fields, where: str, beside: Beside) -> str | tuple[Block, 
     if content:
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
-        blocks += [_call(call, index, where) for index, call in enumerate(list_in(calls, f"{where}.tool_calls"))]
+        items = cast("list[object]", calls) if type(calls) is list else list_in(calls, f"{where}.tool_calls")
+        blocks += [_call(call, index, where) for index, call in enumerate(items)]
     return tuple(blocks)
 
 
@@ -125,19 +126,21 @@ def _holds_results(content: object) -> bool:
 
 def _call(call: object, index: int, message: str) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
-    fields = cast("Fields", call) if isinstance(call, dict) else object_in(call, f"{message}.tool_calls[{index}]")
+    plain_call = type(call) is dict
+    fields = cast("dict[str, Any]", call) if plain_call else object_in(call, f"{message}.tool_calls[{index}]")
     given = fields.get("function")
-    function = cast("Fields", given) if isinstance(given, dict) else {}
-    call_id, name, arguments = fields.get("id"), function.get("name"), function.get("arguments")
-    if type(call_id) is str and type(name) is str and type(arguments) is str and name and call_id:
-        plain = _plain_object(arguments)
-        if plain is not None and call_id.isascii() and name.isascii():
-            return call_of(call_id, name, plain)
+    if type(given) is dict:
+        function = cast("dict[str, Any]", given)
+        call_id, name, arguments = fields.get("id"), function.get("name"), function.get("arguments")
+        if type(arguments) is str and type(name) is str and type(call_id) is str and name and call_id:
+            plain = _plain_object(arguments)
+            if plain is not None and call_id.isascii() and name.isascii():
+                return call_of(call_id, name, plain)
     where = f"{message}.tool_calls[{index}]"
-    function = object_in(given, f"{where}.function")
+    function = object_in(cast("object", given), f"{where}.function")
     if not text_at(function, "name", f"{where}.function"):
         raise HistoryError(f"{where}.function has no name")
-    read = arguments_in(arguments, f"{where}.function.arguments")
+    read = arguments_in(function.get("arguments"), f"{where}.function.arguments")
     return ToolUseBlock(text_at(fields, "id", where) or id_of_place(where), str(function["name"]), read)
 
 
@@ -167,7 +170,7 @@ def _plain_object(text: str) -> dict[str, Any] | None:
         value, end = _scan(text, 0)
     except (StopIteration, ValueError):
         return None
-    return cast("dict[str, Any]", value) if type(value) is dict and end == len(text) else None
+    return value if value.__class__ is dict and end == len(text) else None
 
 
 def arguments_in(arguments: object, where: str) -> dict[str, Any]:

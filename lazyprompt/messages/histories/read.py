@@ -111,9 +111,16 @@ def is_openai(item: Fields) -> bool:
 
 def messages_of(history: object) -> tuple[Msg, ...]:
     """Read the messages of a history; see :func:`read_history`."""
-    if isinstance(history, list | tuple) and all([isinstance(item, Msg) for item in cast("Sequence[object]", history)]):  # noqa: C419 - a generator takes three times as long
-        return cast("tuple[Msg, ...]", tuple(history))
-    return tuple(read_history(history).messages)
+    if not isinstance(history, list | tuple):
+        raise _no_list(history)
+    items = cast("Sequence[object]", history)
+    if all([isinstance(item, Msg) for item in items]):  # noqa: C419 - a generator takes three times as long
+        return cast("tuple[Msg, ...]", tuple(items))
+    return tuple(read_history(items).messages)
+
+
+def _no_list(history: object) -> HistoryError:
+    return HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_ACCEPTED}")
 
 
 def read_history(history: object) -> HistoryRead:
@@ -129,7 +136,7 @@ def read_history(history: object) -> HistoryRead:
         HistoryError: It is no list, or an item has no accepted shape, or could be of two; the message names its index.
     """
     if not isinstance(history, list | tuple):
-        raise HistoryError(f"a history is a list, not a {type(history).__name__}; its items are {_ACCEPTED}")
+        raise _no_list(history)
     items = cast("Sequence[object]", history)
     messages: list[Msg] = []
     spans: list[tuple[int, int]] = []
@@ -176,7 +183,7 @@ def _joined(first: Msg, second: Msg) -> Msg:
 
 def _read_dict(given: object, where: str, waiting: Mapping[str, str]) -> tuple[Shape, tuple[Msg, ...]]:
     """Read a message dict, or an object with the attributes of a message."""
-    item = cast("Fields", given) if type(given) is dict else message_fields(given)
+    item = message_fields(given)
     if item is None:
         raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
     try:
