@@ -95,6 +95,9 @@ class InstructionTemplate:
     preamble: ClassVar[str] = ""
     """What stands before a system-level instruction."""
 
+    # Pickles made before have none; they find out for each text.
+    _text_name: str | None = None
+
     def __init__(
         self,
         instruction: Instruction = None,

@@ -132,6 +132,14 @@ class SlotTemplate:
         """Put the values in, and tell the slot of each part; see :meth:`fill`."""
         return text_of(tuple(self.fill(values)), self._origins) if self.slots else self._constant
 
+    def __reduce__(self) -> tuple[type[SlotTemplate], tuple[str, str]]:
+        """Pickled as its text, which is parsed as fast as its pieces are read."""
+        return type(self), (self.text, self._origins[0])
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        # Pickles made before hold the pieces.
+        SlotTemplate.__init__(self, state[1]["text"], state[1]["_origins"][0])
+
 
 def _is_slot(match: re.Match[str]) -> bool:
     """Whether what stands between the braces is a name."""

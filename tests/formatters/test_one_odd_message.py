@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.helpers import CALLING, PNG, texts
+from formatters.helpers import CALLING, texts
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, messages_from
+from support.conversations import PNG
 
 Message = dict[str, Any]
 
@@ -127,12 +128,14 @@ def odd_chats(draw: st.DrawFn) -> list[Any]:
         chat += draw(
             st.sampled_from([[message], [message], [message], in_place(message)[-1:], in_place(message)[:1], []])
         )
-        chat += draw(st.sampled_from([[], [], [], [draw(st.sampled_from(INSERTED))], [["a question", "an answer"]]]))
+        inserted: list[list[Any]] = [[], [], [], [draw(st.sampled_from(INSERTED))], [["a question", "an answer"]]]
+        chat += draw(st.sampled_from(inserted))
     results = [place for place, each in enumerate(chat) if isinstance(each, dict) and each["role"] == "tool"]
     if len(results) > 1 and draw(st.booleans()):
         first, second = results[0], draw(st.sampled_from(results[1:]))
         chat[first], chat[second] = chat[second], chat[first]
-    if chat and draw(st.booleans()):
+    is_begun = draw(st.booleans())
+    if chat and is_begun:
         chat[-1] = chat[-1] | {"prefix": True} if isinstance(chat[-1], dict) else chat[-1]
     return chat
 
