@@ -324,6 +324,7 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> b
     return not controls.at_edge(texts) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
 
 
+@lru_cache(maxsize=128)
 def turns_may_be_touched(template: ChatJinja, controls: Controls) -> bool:
     """Whether a control sequence could lie partly in what a template writes around the texts of a plain chat.
 

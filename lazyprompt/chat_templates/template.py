@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from lazyprompt._base.frozen import read_only
 from lazyprompt.chat_templates.bridge import bridged
 from lazyprompt.chat_templates.check import check_template
-from lazyprompt.chat_templates.controls import controls_of, is_clean
+from lazyprompt.chat_templates.controls import controls_of, is_clean, turns_may_be_touched
 from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.chat_templates.derive import markers_of
-from lazyprompt.chat_templates.frame import messages_of, plain_chat
+from lazyprompt.chat_templates.frame import frame_of, messages_of, plain_chat
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.messages import plain_data, plain_tools, texts_in, with_json_arguments
-from lazyprompt.chat_templates.plain import plain_form_of
 from lazyprompt.chat_templates.source_files import read_source
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
@@ -161,7 +160,7 @@ class ChatTemplate:
         if bare and add_generation_prompt and not continue_final_message and not variables:
             # A plain chat is laid out without a look at what else messages may hold.
             chat = plain_chat(messages)
-            text = None if chat is None else self._plain_text(chat, policy)
+            text = self._plain_text(chat, policy)
             if chat is not None and text is not None:
                 return Rendered.later(text, partial(self._plain_composition, chat))
         jinja = self.jinja(tools=bool(tools), now=now)
@@ -370,14 +369,25 @@ class ChatTemplate:
         if safety.looks and (texts is None or not is_clean(jinja, controls, texts)):
             return Rendered(*_composition(jinja, with_origins, given, controls, safety))
         plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
-        text = None if plain is None else self._plain_text(plain, OFF)
+        text = self._plain_text(plain, OFF)
         text = jinja.run(chat, given) if text is None else text
         return Rendered.later(text, partial(_composition, jinja, with_origins, given, controls, OFF))
 
-    def _plain_text(self, chat: PlainChat, safety: Policy) -> str | None:
-        """A plain chat without running the template; None where it is for the template itself."""
-        form = plain_form_of(self._chats[0], self._tokens)
-        return None if form is None else form.text(chat, safety)
+    def _plain_text(self, chat: PlainChat | None, safety: Policy) -> str | None:
+        """Return a plain chat without running the template; None where it is for the template itself."""
+        jinja = self._chats[0]
+        frame = frame_of(jinja)
+        if chat is None or isinstance(frame, str):
+            return None
+        if safety.looks:
+            controls = self.controls(jinja)
+            # Something in the texts is to be looked at with more care, or could be part of what stands around them.
+            if not controls.clean(chat.joined) or (
+                turns_may_be_touched(jinja, controls)
+                and (controls.at_edge(chat.texts) or controls.within(chat.texts, frozenset()))
+            ):
+                return None
+        return frame.lay_out(chat)
 
     def _plain_composition(self, chat: PlainChat) -> Composition:
         """What the text of a plain chat is made of."""
