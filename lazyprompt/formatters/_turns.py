@@ -239,6 +239,6 @@ def _message_of(item: Fields, where: str, waiting: Iterable[str]) -> Msg:
         HistoryError: It is no message (or MediaError).
     """
     try:
-        return message_from_openai(item, where, list(waiting))
+        return message_from_openai(item, where, waiting)
     except (HistoryError, MediaError) as error:
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error

@@ -531,7 +531,7 @@ class Msg:
             raise HistoryError(
                 f"role {role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(role), ROLES)}"
             )
-        if not isinstance(cast("object", metadata), Mapping | None):
+        if metadata is not None and not isinstance(cast("object", metadata), Mapping):
             raise HistoryError(f"the metadata of {name!r} is a {type(metadata).__name__}, not a dict")
         _set_name(self, name)
         _set_content(self, content if type(content) is str and content.isascii() else _message_content(content, name))

@@ -69,8 +69,8 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
         target: What renders it: the budget counts what that one sends.
 
     Returns:
-        The prompt that fits, and the report: its messages are those of the history behind the opening, then the values
-        of the slots.
+        The prompt that fits, and the report: its messages are those of the history behind the opening, empty turns of
+        the user left out, then the values of the slots.
 
     Raises:
         BudgetError: Even what never goes does not fit.

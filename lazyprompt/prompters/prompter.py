@@ -477,7 +477,7 @@ class Prompter(PrompterCalls):
         """Return what a budget needs to know of a prompt; None without one."""
         if self._budget is None:
             return None
-        bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools)
+        bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools, budget=None)
         opening = self._opening
 
         def refill(_: Prompt, values: Mapping[str, object], left: History) -> Prompt:

@@ -24,6 +24,8 @@ _ACCEPTED = (
     "message, or a Msg"
 )
 _PAIR = 2
+# A union that is written where it is needed is made anew each time.
+_LISTS = (list, tuple)
 
 
 class Shape(NamedTuple):
@@ -51,8 +53,7 @@ class Shape(NamedTuple):
 
 
 def _from_openai(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
-    message = message_from_openai(item, where, waiting)
-    return (message,) if type(message.content) is str or message.role != "user" else parted(message)
+    return parted(message_from_openai(item, where, waiting))
 
 
 def _only(*keys: str) -> Callable[[Fields, str, Mapping[str, str]], tuple[Msg, ...]]:
@@ -148,7 +149,7 @@ def read_history(history: object) -> HistoryRead:
         shape: Shape | None = None
         if isinstance(item, Msg):
             new: tuple[Msg, ...] = (item,)
-        elif isinstance(item, list | tuple):
+        elif isinstance(item, _LISTS):
             new = _read_pair(cast("Sequence[object]", item), f"history[{index}]", items)
         else:
             shape, new = _read_dict(item, f"history[{index}]", waiting)
@@ -188,7 +189,8 @@ def _read_dict(given: object, where: str, waiting: Mapping[str, str]) -> tuple[S
         raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
     try:
         if _MARKS.isdisjoint(item):
-            return _OPENAI, _from_openai(item, where, waiting)
+            message = message_from_openai(item, where, waiting)
+            return _OPENAI, (message,) if isinstance(message.content, str) else parted(message)
         shape = _shape_of(item, where)
         return shape, shape.read(item, where, waiting)
     except (HistoryError, MediaError) as error:
