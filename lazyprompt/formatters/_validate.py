@@ -218,7 +218,7 @@ def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> I
     if profile.user_first and first != "user":
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
     path, last, seen, *_ = said[-1]
-    if last not in ("user", "tool") and profile.needs_user_last(model):
+    if last not in ("user", "tool", "prefill") and profile.needs_user_last(model):
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
     if profile.alternate and not profile.combines_turns:
         before = "nobody"

@@ -157,7 +157,10 @@ class ChatForm:
                 yield path, "tool", [("result", (), text_of_json(given), None)], None
                 continue
             if at == last and any(message.get(key) is True for key in PREFILL):
-                continue  # the beginning of an answer, which the model goes on with
+                parts = [self.seen(part, ("content", index)) for index, part in objects(content)]
+                text: Seen = ("text", ("content",), text_of_json(content), None)
+                yield path, "prefill", [text] if isinstance(content, str) else parts, None
+                continue
             seen: list[Seen] = []
             if isinstance(content, str):
                 # Beside calls an empty content says that there is none.

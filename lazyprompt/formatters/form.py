@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
 Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# A message as the rules look at it: its place, its role (system, user, assistant, tool), its blocks, the speaker.
+# A message as the rules look at it: its place, its role (system, user, assistant, tool; prefill for the beginning of an
+# answer, which the model goes on with), its blocks, the speaker.
 View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
 
 

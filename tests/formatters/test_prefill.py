@@ -154,3 +154,10 @@ def test_the_validator_knows_the_mark(provider: str) -> None:
     other = "partial" if key == "prefix" else "prefix"
     with pytest.raises(FormatError, match=f"{other} is no known key"):
         formatter.validate({"messages": [user, answer | {other: True}]})
+
+
+@pytest.mark.parametrize("provider", MARKED)
+def test_an_answer_before_the_beginning_of_another_is_not_the_last(provider: str) -> None:
+    """The validator passed the beginning over, took the answer before it for the last turn, and refused our payload."""
+    answer = {"role": "assistant", "content": "Yes."}
+    judged(ChatFormatter(provider), HI, answer, {**answer, MARKED[provider]: True})
