@@ -209,6 +209,7 @@ class OnlineChatModule(ChatModule):
         fitted, trim = prompter.fitted(prompt, target)
         made = cast("dict[str, Any]", target.render(fitted))
         payload = self._with_fitting_names(made if isinstance(made, Payload) else Payload(made))
+        payload.trim = trim
         self._check_length(payload)
         given = client.params(self._common(call.params))
         _no_other(given, payload)

@@ -237,6 +237,30 @@ def test_plain_dicts_with_half_of_a_surrogate_pair_are_refused_with_the_index_of
         History.of(turns("a", "b", "c", "\udc00"))
 
 
+HALF = "half \ud800"
+
+
+@pytest.mark.parametrize("place", ["name", "content", "id", "function", "arguments", "beside calls", "result", "tool"])
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(place: str) -> None:
+    """The reading of calls took a speaker's name as it was."""
+    function = {"name": "f", "arguments": "{}"}
+    call: dict[str, Any] = {"id": "c1", "type": "function", "function": function}
+    calling: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "x"}
+    broken = {
+        "name": {"role": "user", "name": HALF, "content": "x"},
+        "content": {"role": "user", "name": "Bob", "content": HALF},
+        "id": {**calling, "tool_calls": [{**call, "id": HALF}]},
+        "function": {**calling, "tool_calls": [{**call, "function": {**function, "name": HALF}}]},
+        "arguments": {**calling, "tool_calls": [{**call, "function": {**function, "arguments": f'{{"a": "{HALF}"}}'}}]},
+        "beside calls": {**calling, "name": HALF},
+        "result": {**result, "tool_call_id": HALF},
+        "tool": {**result, "name": HALF},
+    }[place]
+    with pytest.raises(HistoryError, match=r"^history\[0\].* has a lone surrogate"):
+        History.of([broken])
+
+
 def test_dicts_without_their_turns_in_order_are_read_one_by_one() -> None:
     for form in (turns("a", "b", "c"), turns("a", "b")[::-1], [*turns("a", "b"), *turns("c", "d")[::-1]]):
         history = History.of(form)

@@ -242,6 +242,10 @@ def test_a_reply_has_the_reports_of_its_prompt(server: ModelServer, source: str)
     reply = budgeted("Short?", long)
     assert reply.trim is not None
     assert reply.trim.dropped == (0, 1)
+    # What would be sent was without its report while modules rendered their prompts themselves.
+    shown = budgeted.payload("Short?", long).trim
+    assert shown is not None
+    assert shown.dropped == (0, 1)
     thought = Msg("b", [ThinkingBlock("Hm."), TextBlock("Hi.")], "assistant")
     asked = module(server, source).prompt("Be brief.")
     stream = asked.stream("Short?", [("Hello", "Hi"), Msg("a", "Hello?", "user"), thought])

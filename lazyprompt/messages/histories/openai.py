@@ -69,7 +69,7 @@ def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) 
         content: str | tuple[Block, ...] = (_result(message, name, where, unanswered, beside),)
     else:
         content = _content(message, where, beside)
-    if not beside and url is None and message.keys() <= KNOWN_KEYS and type(content) is tuple:
+    if not beside and url is None and message.keys() <= KNOWN_KEYS and type(content) is tuple and name.isascii():
         return message_of(name or role, content, role)
     return Msg(name or role, content, role, url, _metadata(message, where, beside))
 
@@ -126,8 +126,8 @@ def _holds_results(content: object) -> bool:
 
 def _call(call: object, index: int, message: str) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
-    plain_call = type(call) is dict
-    fields = cast("dict[str, Any]", call) if plain_call else object_in(call, f"{message}.tool_calls[{index}]")
+    is_dict = type(call) is dict
+    fields = cast("dict[str, Any]", call) if is_dict else object_in(call, f"{message}.tool_calls[{index}]")
     given = fields.get("function")
     if type(given) is dict:
         function = cast("dict[str, Any]", given)

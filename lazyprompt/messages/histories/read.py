@@ -24,8 +24,6 @@ _ACCEPTED = (
     "message, or a Msg"
 )
 _PAIR = 2
-# A union that is written where it is needed is made anew each time.
-_LISTS = (list, tuple)
 
 
 class Shape(NamedTuple):
@@ -98,11 +96,16 @@ class HistoryRead(NamedTuple):
 def without_role_names(history: Sequence[object], read: HistoryRead) -> list[Msg]:
     """Return the messages that were read; one that names no speaker has no name, unless it was given as a Msg."""
     return [
-        message
-        if message.name != message.role or isinstance(history[first], Msg)
-        else Msg("", message.content, message.role, message.url, message.metadata)
+        message if isinstance(history[first], Msg) else without_role_name(message)
         for message, (first, _) in zip(*read, strict=True)
     ]
+
+
+def without_role_name(message: Msg) -> Msg:
+    """Return a message without a name that only repeats its role."""
+    if message.name != message.role:
+        return message
+    return Msg("", message.content, message.role, message.url, message.metadata)
 
 
 def is_openai(item: Fields) -> bool:
@@ -149,7 +152,7 @@ def read_history(history: object) -> HistoryRead:
         shape: Shape | None = None
         if isinstance(item, Msg):
             new: tuple[Msg, ...] = (item,)
-        elif isinstance(item, _LISTS):
+        elif isinstance(item, list | tuple):
             new = _read_pair(cast("Sequence[object]", item), f"history[{index}]", items)
         else:
             shape, new = _read_dict(item, f"history[{index}]", waiting)
