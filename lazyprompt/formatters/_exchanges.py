@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.errors import FormatError
-from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock, result_of
+from lazyprompt.formatters._turns import answering
+from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import NO_RESULT
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ class _Order:
         if not self.waiting[result.id]:
             raise FormatError(f"{where} is a second result of the call {result.id!r}; a call has one result")
         call, results = self.waiting[result.id].popleft()
-        same = result.id == call.id and result.name == call.name
-        results.append(result if same else _answering(result, call))
+        results.append(answering(result, call.id, call.name))
         if behind or len(self.turns) - 1 not in self.calls:
             self.notes.add(where, "tool_result", "moved", "a result stands right behind its call")
 
@@ -137,10 +137,3 @@ class _Order:
                     results.append(ToolResultBlock(call.id, call.name, NO_RESULT))
             ordered.append(("tool", "", tuple(result for _, results in places for result in results), turn[3]))
         return ordered
-
-
-def _answering(result: ToolResultBlock, call: ToolUseBlock) -> ToolResultBlock:
-    """Return a result with the id and the name of its call."""
-    if isinstance(result.output, str) and not result.is_error:
-        return result_of(call.id, call.name, result.output)
-    return replace(result, id=call.id, name=call.name)

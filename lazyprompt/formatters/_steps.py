@@ -49,7 +49,7 @@ STEPS = (
     Step(move_media, lambda job: job.reading.media_in_results),
     Step(answer_results, lambda job: job.profile.answers_results),
     Step(join_neighbours, lambda job: job.profile.alternate),
-    Step(add_user_turns, bool),
+    Step(add_user_turns, lambda _: True),
     Step(strip_last_space, lambda job: not job.profile.trailing_space),
 )
 

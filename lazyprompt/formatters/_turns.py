@@ -7,6 +7,7 @@ each step touches only those.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._base.roles import Role
@@ -154,12 +155,16 @@ class Reading:
 
 def _named(block: Block, tools: Mapping[str, str]) -> Block:
     """Return a result with the name of the tool that was called."""
-    if not isinstance(block, ToolResultBlock) or block.id not in tools:
-        return block
-    name, output = tools[block.id], block.output
-    if isinstance(output, str) and not block.is_error:
-        return result_of(block.id, name, output)
-    return ToolResultBlock(block.id, name, output, is_error=block.is_error)
+    return answering(block, block.id, tools.get(block.id, block.name)) if isinstance(block, ToolResultBlock) else block
+
+
+def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
+    """Return a result with the id and the name of the call that it answers."""
+    if (result.id, result.name) == (call_id, name):
+        return result
+    if isinstance(result.output, str) and not result.is_error:
+        return result_of(call_id, name, result.output)
+    return replace(result, id=call_id, name=name)
 
 
 def _holds_media(result: ToolResultBlock) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.histories.read import without_role_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,8 +54,13 @@ class ProviderTarget:
             told, said = "", told
         text = f"{system}\n{told}" if system and told else system or told
         messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
-        history: list[MessageLike] = [*past.messages] if past.has_messages else [*past.to_openai()]
-        messages += history if self._formatter.profile.names is None else map(_unnamed, history)
+        if not past.has_messages:
+            messages += past.to_openai()
+        elif self._formatter.profile.names is None:
+            messages += past.messages
+        else:
+            # A history of pairs or dicts names nobody, and a Msg of one has its role for a name.
+            messages += map(without_role_name, past.messages)
         if said is not None:
             messages.append({"role": "user", "content": said})
         if prompt.label is not None:
@@ -72,10 +77,3 @@ class ProviderTarget:
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
         """Return the tokens of each slot, each counted by itself."""
         return self._tokens(prompt, self._system(prompt), budget)
-
-
-def _unnamed(message: MessageLike) -> MessageLike:
-    """Return a message without a name that only repeats its role: the history of a prompter has no other for pairs."""
-    if not isinstance(message, Msg) or message.name != message.role:
-        return message
-    return Msg("", message.content, message.role, message.url, message.metadata)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.display import html_of
 from lazyprompt.budget.budget import Budget
-from lazyprompt.errors import BudgetError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
@@ -145,8 +144,7 @@ def look(
     target = limited.target(form, model)
     prompt = limited.fill(*call)
     fitted, trim = limited.fitted(prompt, target)
-    if trim is None:
-        raise BudgetError("a prompter with a budget has a report")
+    trim = cast("TrimReport", trim)  # there is one, as there is a budget
     sent = target.render(fitted)
     seen = _flat(limited, fitted, model, sent) if isinstance(sent, str) else _Seen(_pieces_of(prompter, fitted))
     size = window if window is not None or model is None else context_of(model)

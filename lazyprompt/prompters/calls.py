@@ -36,20 +36,7 @@ class PrompterCalls(ABC):
         tools: ToolsLike = None,
         label: str | None = None,
     ) -> Prompt:
-        """Make the prompt as a value, before it takes any form.
-
-        Args:
-            input: As of :meth:`generate_prompt`.
-            history: As of :meth:`generate_prompt`.
-            tools: As of :meth:`generate_prompt`.
-            label: As of :meth:`generate_prompt`.
-
-        Returns:
-            The filled prompt.
-
-        Raises:
-            SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
-        """
+        """Make the prompt as a value; see :meth:`lazyprompt.Prompter.fill`."""
 
     @abstractmethod
     def target(
@@ -58,17 +45,7 @@ class PrompterCalls(ABC):
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Target:
-        """Return what renders the prompts of this prompter in a form.
-
-        Args:
-            format: As of :meth:`generate_prompt`.
-            model: As of :meth:`generate_prompt`.
-            chat_template: As of :meth:`generate_prompt`.
-
-        Raises:
-            FormatError: The format is unknown.
-            TemplateError: The model is of no known family, or both a model and a chat template are given.
-        """
+        """Return what renders prompts in a form; see :meth:`lazyprompt.Prompter.target`."""
 
     @abstractmethod
     def text_target(self, model: str | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
@@ -76,18 +53,7 @@ class PrompterCalls(ABC):
 
     @abstractmethod
     def fitted(self, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport | None]:
-        """Make a prompt fit the prompter's budget.
-
-        Args:
-            prompt: A prompt of :meth:`fill`.
-            target: What renders it.
-
-        Returns:
-            The prompt that fits, and what went; the very prompt and None where there is no budget.
-
-        Raises:
-            BudgetError: Even what never goes does not fit.
-        """
+        """Make a prompt fit the prompter's budget; see :meth:`lazyprompt.Prompter.fitted`."""
 
     @overload
     def generate_prompt(
@@ -303,16 +269,16 @@ class PrompterCalls(ABC):
             BudgetError: The prompter has no budget, or even what never goes does not fit.
             LazyPromptError: As in :meth:`generate_prompt`.
         """
-        made, report = self._made(self.fill(input, history, tools, label), self.target(format, model, chat_template))
-        if report is None:
+        if self._budget is None:
             raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
-        return made, report
+        return self._made(self.fill(input, history, tools, label), self.target(format, model, chat_template))
 
-    def _made(self, prompt: Prompt, target: Target) -> tuple[Made, TrimReport | None]:
+    def _made(self, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
         """Render a prompt within the budget; a payload tells what went."""
-        prompt, report = self.fitted(prompt, target)
+        prompt, trim = self.fitted(prompt, target)
+        report = cast("TrimReport", trim)  # there is one, as there is a budget
         made = target.render(prompt)
-        if report is not None and isinstance(made, Payload):
+        if isinstance(made, Payload):
             made.trim = report
         return made, report
 
@@ -374,10 +340,10 @@ class PrompterCalls(ABC):
             SlotError: There is no answer.
             LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
         """
-        from lazyprompt.prompters.samples import answered, parted, sample_of  # noqa: PLC0415 - prompts need none
+        from lazyprompt.prompters.samples import answered, sample_of, split_answer  # noqa: PLC0415 - prompts need none
 
         target = self.text_target(model, chat_template)
         openai = cast("OpenAITarget", self.target("openai", model, chat_template))
-        past, answer = (history, None) if label is not None else parted(history)
+        past, answer = (history, None) if label is not None else split_answer(history)
         prompt, answer = answered(self.fill(input, past, tools, label), answer)
         return sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)

@@ -184,7 +184,7 @@ class Prompter(PrompterCalls):
         asked = None if past is EMPTY_HISTORY else past.question_before_results
         source: Source | None = None
         if self._budget is not None or instruction.has_functions:
-            # The functions that give values are called once.
+            # A budget cuts values by their names. The functions that give values are called here, once.
             input = instruction.by_name(input, asked)  # noqa: A001
             source = self._source(input, all_tools)
         told, said, text = instruction.parts(input, asked)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.targets import OpenAITarget, TextTarget
 
 
-def parted(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
-    """Part a history into what stands before its last turn and that turn, if it is the assistant's and no call."""
+def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
+    """Split the last turn off a history, if it is the assistant's and calls no tool: it is the answer."""
     past = History.of(history)
     if not _is_answered(past):
         return history, None
@@ -27,11 +27,11 @@ def parted(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]
 
 
 def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
-    """Part a prompt into what stands before the answer, and the answer.
+    """Split a prompt into what stands before the answer, and the answer.
 
     Args:
         prompt: The prompt.
-        answer: The answer, where it was parted from the history; else it is the label, or the last turn of the history
+        answer: The answer, where it was split off the history; else it is the label, or the last turn of the history
             that a prompter or a file has itself.
 
     Raises:

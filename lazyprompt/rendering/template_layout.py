@@ -26,7 +26,7 @@ _SYSTEM = ("system",)
 
 
 class _Section(NamedTuple):
-    """A stretch of a prompt template: the names of its prompt, and between them runs that are always the same."""
+    """A stretch of a prompt template: the names of its fields, and between them runs that are always the same."""
 
     items: tuple[str | Run, ...]
     optional: bool
