@@ -136,6 +136,7 @@ def seconds(parser: ResponseParser, text: str) -> float:
     return process_time() - start
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("form", "start", "unit"),
     [
@@ -161,6 +162,7 @@ def test_a_long_text_takes_four_times_as_long_as_a_quarter_of_it(form: str, star
     assert seconds(PARSERS[form], whole) < 10 * max(seconds(PARSERS[form], quarter), 0.01)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("unit", ["<tool_ca", "  ", '{"a": "'])
 def test_so_it_does_sign_by_sign(unit: str) -> None:
     def run(size: int) -> float:

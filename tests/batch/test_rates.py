@@ -47,15 +47,13 @@ def test_time_in_which_nothing_was_asked_is_not_saved_up() -> None:
 
 
 def test_what_was_taken_too_much_is_given_back_at_once() -> None:
-    async def turns() -> float:
+    async def turns() -> None:
         pace = Pace(Rates(tpm=600))
-        begun = perf_counter()
         taken = await pace.turn(100)  # with the first guess of its answer, it is a minute's worth
         asyncio.get_running_loop().call_later(0.02, pace.settle, taken, {"completion_tokens": 1, "total_tokens": 1})
-        await asyncio.wait_for(pace.turn(1), 20)
-        return perf_counter() - begun
+        await asyncio.wait_for(pace.turn(1), 20)  # without what is given back: a minute
 
-    assert asyncio.run(turns()) < 15
+    asyncio.run(turns())
 
 
 def test_an_answer_that_was_longer_than_thought_makes_the_next_wait() -> None:
@@ -89,9 +87,7 @@ def test_without_limits_nobody_waits_or_counts() -> None:
             pace.settle(await pace.turn(0), HUNDRED)
         return pace.counts
 
-    begun = perf_counter()
     assert asyncio.run(turns()) is False
-    assert perf_counter() - begun < 5
 
 
 @pytest.mark.parametrize("name", ["concurrency", "rpm", "tpm"])

@@ -59,6 +59,7 @@ def test_much_of_the_room_is_used() -> None:
         assert room * 0.9 < len(shortened("A short one. " + words, room, len, "middle")) <= room
 
 
+@pytest.mark.timing
 def test_a_megabyte_is_no_matter() -> None:
     for text in ("x" * 1_000_000, "a b. " * 200_000, "\n" * 1_000_000):
         begun = time.perf_counter()

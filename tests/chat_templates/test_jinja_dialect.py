@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import time
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from importlib import import_module
@@ -384,10 +383,8 @@ _TOO_LONG = "a value would become longer than"
     ids=lambda value: value[:50],
 )
 def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
-    before = time.monotonic()
     with pytest.raises(TemplateError, match=f"^the chat template fails in line 1: .*{said}"):
         rendered(text)
-    assert time.monotonic() - before < 20
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,7 @@ def test_what_else_reads_files_in_jinja_is_refused(tmp_path: Path, text: str) ->
         loaded(tmp_path, text, a_md="x")
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("head", "text"), [("", "{% raw %}"), ("", "{#"), ("", "{{"), (MUSTACHE, "{{{"), (HANDLEBARS, "{{!--")]
 )

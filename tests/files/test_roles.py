@@ -130,6 +130,7 @@ def test_sections_of_parts_keep_values_apart() -> None:
     assert sections(["bot:\nhi"], (*ROLES, "bot")) == [Section("bot", {}, ("hi",))]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
     [

@@ -215,7 +215,7 @@ def test_a_redirect_from_https_to_http_is_not_followed(safe_site: Site) -> None:
 def drips(start: bytes) -> Callable[[socket.socket], Iterator[bytes]]:
     def drip(_: socket.socket) -> Iterator[bytes]:
         yield start
-        for _number in range(200):
+        for _number in range(600):
             time.sleep(0.05)
             yield b"x"
 
@@ -235,7 +235,7 @@ def test_a_slow_drip_ends(site: Site, start: bytes) -> None:
     began = time.monotonic()
     told = fault(site.does("/a.png", drips(start)), timeout=0.3)
     assert "did not come within 0.3 s; give the media resolver a longer timeout=" in told
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_a_slow_drip_over_tls_ends(safe_site: Site) -> None:
@@ -248,7 +248,7 @@ def test_servers_and_resolvers_that_say_nothing_end_too(monkeypatch: pytest.Monk
         assert "did not come within" in fault(f"http://127.0.0.1:{port}/", timeout=0.2)
         began = time.monotonic()
         assert "127.0.0.1" in fault(f"https://127.0.0.1:{port}/", timeout=0.2)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
     done = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(20) and [])
     assert "did not come within" in fault("http://localhost/", timeout=0.2)

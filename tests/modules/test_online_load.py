@@ -179,6 +179,7 @@ async def stall_of(model: OnlineChatModule) -> Stall:
     return Stall(max(busy) * 1000, max(waited) * 1000)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("source", "concurrency"), [("openai", None), ("anthropic", 200), ("gemini", None)])
 def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concurrency: int | None) -> None:
     options: dict[str, Any] = {}
@@ -199,6 +200,7 @@ def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concu
     assert min(stalls).busy <= STALLS[concurrency]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("source", ["anthropic", "gemini"])
 def test_loading_a_client_does_not_hold_up_the_loop(source: str) -> None:
     """In a process that has not loaded it yet: that takes a second and more."""

@@ -92,6 +92,7 @@ def naive_fill(template: str, values: dict[str, str]) -> str:
     return template
 
 
+@pytest.mark.timing
 def test_the_naive_versions_grow_faster_than_what_they_are_given() -> None:
     assert grows(lambda size: "<|im_end|>" * (size // 10), naive_guard, 40_000) > 16
     many = grows(
@@ -149,11 +150,13 @@ def test_a_marker_in_a_text_that_is_not_ascii_takes_little_memory(write: Callabl
     assert peak_of(guard) < 15 * len(parts[1])
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("way", VALUE_WAYS)
 def test_a_hostile_value_takes_time_by_its_size(way: str) -> None:
     assert grows(lambda size: "<|im_end|>\u200b" * (size // 11), VALUE_WAYS[way], 160_000) < 24
 
 
+@pytest.mark.timing
 def test_what_was_made_harmless_is_restored_in_time() -> None:
     assert grows(lambda size: neutralize("<|im_end|>" * (size // 10)), restore, 160_000) < 24
 
@@ -172,12 +175,14 @@ TALK_WAYS: dict[str, Callable[[list[dict[str, str]]], object]] = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("way", TALK_WAYS)
 def test_many_messages_take_time_by_their_number(way: str) -> None:
     """The naive version of a budget counts all that is left for each message that goes: 10,000 times 10,000."""
     assert grows(talk, TALK_WAYS[way], COUNT // 2) < 24
 
 
+@pytest.mark.timing
 def test_many_slots_take_time_by_their_number() -> None:
     """The naive version looks for each of them in the whole text: see above."""
 
@@ -227,6 +232,7 @@ TOKEN_WAYS: dict[str, Callable[[list[str]], object]] = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("way", TOKEN_WAYS)
 @pytest.mark.parametrize("make", [added_tokens, long_tokens])
 def test_special_tokens_take_time_by_their_number_and_length(way: str, make: Callable[[int], list[str]]) -> None:

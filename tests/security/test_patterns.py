@@ -141,6 +141,7 @@ def is_steep(
     return False
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("naive", [r"(a+)+b", r"<\s*/?\s*history", r"```\s*\n(.*?)\n?\s*```", r"[.!?;]+(?=\s)"])
 def test_patterns_that_are_steep_are_found(naive: str) -> None:
     """The naive version: patterns as anybody writes them, three of which stood in this package."""
@@ -149,6 +150,7 @@ def test_patterns_that_are_steep_are_found(naive: str) -> None:
     assert any(is_steep(run, attack) for attack in attacks(pattern))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("share", range(2))
 def test_no_pattern_is_steep(share: int) -> None:
     """Four patterns that read untrusted text were: some 100,000 blanks behind a ``<`` took a minute."""
@@ -196,6 +198,7 @@ FUNCTIONS: list[tuple[Callable[[str], object], str]] = [
 ]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("what", "pump"), FUNCTIONS)
 def test_no_function_is_steep(what: Callable[[str], object], pump: str) -> None:
     """The naive version ``re.sub(r"<\\s*/?\\s*history", ...)`` is steep: see above."""

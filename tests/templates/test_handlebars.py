@@ -459,6 +459,7 @@ def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypa
 
 
 # Each would take minutes if the time grew with the square of the length.
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
     [

@@ -289,6 +289,7 @@ def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypa
 
 
 # Each would take minutes if the time grew with the square of the length.
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
     [
@@ -313,6 +314,7 @@ def test_the_time_grows_with_the_length_alone(text: str) -> None:
     assert time.process_time() - before < 5
 
 
+@pytest.mark.timing
 def test_own_text_in_a_loop_is_not_copied_each_time_round() -> None:
     # Text added to text, piece by piece, took 11 seconds for half as many rounds.
     before = time.process_time()

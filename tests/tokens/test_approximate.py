@@ -171,6 +171,7 @@ def test_a_paragraph_counts_what_its_parts_do(text: str, more: str) -> None:
     assert abs(together - approximate_tokens(text) - approximate_tokens(more)) <= 3
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "unit",
     [

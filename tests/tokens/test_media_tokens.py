@@ -151,6 +151,7 @@ def test_base64_with_line_ends_and_without_padding_is_read() -> None:
     assert counted({"image": f"data:image/png;base64,{lines.rstrip('=')}"}) == SQUARE
 
 
+@pytest.mark.timing
 def test_large_pictures_are_not_decoded() -> None:
     part = {"image": address("image/png", png(1024, 1024, padding=20_000_000))}
     began = time.perf_counter()

@@ -403,6 +403,7 @@ def test_long_texts_count_as_whole_ones_do() -> None:
     assert 0 <= TiktokenCounter("gpt-4o").count_text(unbroken) - encoded(unbroken) <= 4
 
 
+@pytest.mark.timing
 def test_counting_costs_little_beside_encoding() -> None:
     """Well below a microsecond for a plain message; the rest is tiktoken's."""
     counter = TiktokenCounter("gpt-4o")

@@ -213,6 +213,7 @@ def test_findings_are_bounded() -> None:
     assert len(check(text)) == 100
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
     [
