@@ -55,7 +55,7 @@ class Given(NamedTuple):
             messages = cast("list[Message]", given)
             return cls(given, messages, as_sent(messages), None, [])
         read = read_history(given)
-        sources = [range(*span) for span in read.spans]
+        sources = read.sources(len(given))
         groups: dict[int, Unit] = {}
         for at, source in enumerate(sources):
             groups[source.start] = (*groups.get(source.start, ()), at)

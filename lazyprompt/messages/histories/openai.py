@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
-# The keys of a message that is a role and a content, and those of a result of plain text.
+# The number of keys of a message that is a role and a content.
 _BARE = 2
-_RESULT_KEYS = frozenset({"role", "content", "tool_call_id", "name"})
 
 
 def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) -> Msg:
@@ -57,11 +56,12 @@ def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) 
         )
     said = message.get("content")
     # Most messages are a role and a text, and most results a text too.
-    if type(said) is str and is_well_formed(said):
-        if len(message) == _BARE and role != "tool":
+    if type(said) is str and (said.isascii() or is_well_formed(said)):
+        if role == "tool":
+            if result := _plain_result(message, said):
+                return message_of(result.name or role, (result,), role)
+        elif len(message) == _BARE:
             return message_of(role, said, role)
-        if role == "tool" and (result := _plain_result(message, said)):
-            return message_of(result.name or role, (result,), role)
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
     beside: Beside = {}
@@ -79,7 +79,7 @@ def _plain_result(message: Fields, output: str) -> ToolResultBlock | None:
     call_id, name = message.get("tool_call_id"), message.get("name", "")
     if type(call_id) is not str or type(name) is not str or not (call_id and call_id.isascii() and name.isascii()):
         return None
-    return result_of(call_id, name, output) if message.keys() <= _RESULT_KEYS else None
+    return result_of(call_id, name, output) if len(message) == _BARE + 1 + ("name" in message) else None
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:

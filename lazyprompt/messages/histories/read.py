@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.client_objects import members_of, plain
@@ -24,6 +25,8 @@ _ACCEPTED = (
     "message, or a Msg"
 )
 _PAIR = 2
+# A union would be put together for each item.
+_LISTS = (list, tuple)
 
 
 class Shape(NamedTuple):
@@ -86,18 +89,23 @@ class HistoryRead(NamedTuple):
 
     Attributes:
         messages: The messages.
-        spans: The index of the first item of each message, and the index behind its last.
+        firsts: The index of the first item of each message. Its last is the one before the next message's first.
     """
 
     messages: list[Msg]
-    spans: list[tuple[int, int]]
+    firsts: list[int]
+
+    def sources(self, count: int) -> list[range]:
+        """Return the indices of the items of each message, of a history with so many items."""
+        borders = dict(pairwise([*dict.fromkeys(self.firsts), count]))
+        return [range(first, borders[first]) for first in self.firsts]
 
 
 def without_role_names(history: Sequence[object], read: HistoryRead) -> list[Msg]:
     """Return the messages that were read; one that names no speaker has no name, unless it was given as a Msg."""
     return [
         message if isinstance(history[first], Msg) else without_role_name(message)
-        for message, (first, _) in zip(*read, strict=True)
+        for message, first in zip(*read, strict=True)
     ]
 
 
@@ -118,7 +126,7 @@ def messages_of(history: object) -> tuple[Msg, ...]:
     if not isinstance(history, list | tuple):
         raise _no_list(history)
     items = cast("Sequence[object]", history)
-    if all([isinstance(item, Msg) for item in items]):  # noqa: C419 - a generator takes three times as long
+    if items and type(items[0]) is not dict and all([isinstance(item, Msg) for item in items]):  # noqa: C419 - a generator takes three times as long
         return cast("tuple[Msg, ...]", tuple(items))
     return tuple(read_history(items).messages)
 
@@ -142,8 +150,8 @@ def read_history(history: object) -> HistoryRead:
     if not isinstance(history, list | tuple):
         raise _no_list(history)
     items = cast("Sequence[object]", history)
-    messages: list[Msg] = []
-    spans: list[tuple[int, int]] = []
+    read = HistoryRead([], [])
+    messages, firsts = read
     # The calls without a result yet, by id, with the tool's name.
     waiting: dict[str, str] = {}
     # The shape of the item before.
@@ -152,7 +160,7 @@ def read_history(history: object) -> HistoryRead:
         shape: Shape | None = None
         if isinstance(item, Msg):
             new: tuple[Msg, ...] = (item,)
-        elif isinstance(item, list | tuple):
+        elif isinstance(item, _LISTS):
             new = _read_pair(cast("Sequence[object]", item), f"history[{index}]", items)
         else:
             shape, new = _read_dict(item, f"history[{index}]", waiting)
@@ -160,15 +168,14 @@ def read_history(history: object) -> HistoryRead:
         near = (shape is _RESPONSES or before is _RESPONSES) and shape in _ITEMS and before in _ITEMS
         if near and continues(messages[-1], new[0]):
             messages[-1] = _joined(messages[-1], new[0])
-            spans[-1] = (spans[-1][0], index + 1)
         else:
             messages += new
-            spans += [(index, index + 1)] * len(new)
+            firsts += [index] * len(new)
         before = shape
         for message in new:
-            if not isinstance(message.content, str):
-                _note_waiting(message.content, waiting)
-    return HistoryRead(messages, spans)
+            if type(message.content) is not str:
+                _note_waiting(message.blocks, waiting)
+    return read
 
 
 def _note_waiting(blocks: Iterable[Block], waiting: dict[str, str]) -> None:
@@ -193,7 +200,7 @@ def _read_dict(given: object, where: str, waiting: Mapping[str, str]) -> tuple[S
     try:
         if _MARKS.isdisjoint(item):
             message = message_from_openai(item, where, waiting)
-            return _OPENAI, (message,) if isinstance(message.content, str) else parted(message)
+            return _OPENAI, parted(message) if message.role == "user" else (message,)
         shape = _shape_of(item, where)
         return shape, shape.read(item, where, waiting)
     except (HistoryError, MediaError) as error:
