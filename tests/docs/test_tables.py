@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,20 @@ def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
     assert f"`tests/attacks/corpus.json` holds {len(attacks())} texts" in text
     assert f"`honest.json` beside it holds {len(honest())} texts" in text
     assert f"all {len(Markers.families())} model families" in text
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_a_readme_is_short_and_its_numbers_are_those_of_the_project(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 120
+    assert f"{len(attacks()):,}" in text
+    assert re.search(rf"\b{len(Markers.families())} ", text)
+    figures = json.loads((ROOT / "benchmarks" / "figures.json").read_text(encoding="utf-8"))["rows"]
+    shown = re.findall(r"^\| .+ \| ([\d.]+) \| .+ \|$", text, re.MULTILINE)
+    measured = [figures[row]["median"] for row in ("slots", "chatml", "anthropic", "jsonl")]
+    assert [float(each) for each in shown] == [pytest.approx(each, rel=0.15) for each in measured]
 
 
 def test_no_attack_forges_anything_here_unless_safety_is_off() -> None:

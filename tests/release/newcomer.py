@@ -1,10 +1,10 @@
-"""The newcomer's path: an empty machine, and nothing but what README.md says, in its order.
+"""The newcomer's path: an empty machine, and nothing but what README.md and the tour say, in their order.
 
     python tests/release/newcomer.py [FOLDER]
 
 The folder is a clean clone, or an unpacked sdist; without one, this repository is cloned. The environment is empty but
 for a fresh virtual environment of Python, an empty home, and the way to the package registry (pip's settings, proxies).
-What README names where it is needed is then there, and nothing else:
+What a page names where it is needed is then there, and nothing else:
 
 - its command lines are run; the one that installs ``[dev]`` and tests is left to ``.ci/run``, which reads it too;
 - ``pip install`` with extras of lazyprompt, within a paragraph;
@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.docs_models import models_at_hand
 
 ROOT = Path(__file__).parents[2]
+_PAGES = ("README.md", "docs/tour.md")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _INSTALL = re.compile(r"`(python -m pip install [^`]*\[[^`]*)`")
@@ -47,9 +48,9 @@ for given in sys.stdin:
     code, printed, said = json.loads(given), io.StringIO(), ""
     try:
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, "README.md", "exec"), names)
+            exec(compile(code, "page", "exec"), names)
     except BaseException as error:
-        places = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == "README.md"]
+        places = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == "page"]
         place = f"{code.splitlines()[places[-1] - 1]}\\n" if places else ""
         said = place + "".join(traceback.format_exception_only(error))
     print(json.dumps([printed.getvalue(), said]), file=answers, flush=True)
@@ -61,13 +62,13 @@ class TrippedError(Exception):
 
 
 class Step(NamedTuple):
-    """A block of README.
+    """A block of a page.
 
     Attributes:
         before: The text between it and the block before it.
         language: Its language.
         code: What stands in it.
-        line: Its line in README.md.
+        line: Its line in the page.
     """
 
     before: str
@@ -95,7 +96,7 @@ class Machine:
 
     def run(self, command: str) -> str:
         """Run a command line in the checkout; what it writes."""
-        done = subprocess.run(  # noqa: S602 - README's own commands
+        done = subprocess.run(  # noqa: S602 - the page's own commands
             command,
             shell=True,
             check=False,
@@ -139,13 +140,13 @@ class Machine:
             self._python.communicate()
 
 
-def steps(readme: str) -> list[Step]:
-    """The blocks of README, in order."""
+def steps(page: str) -> list[Step]:
+    """The blocks of a page, in order."""
     found: list[Step] = []
     end = 0
-    for match in _BLOCK.finditer(readme):
-        line = readme.count("\n", 0, match.start()) + 1
-        found.append(Step(readme[end : match.start()], match[1], match[2], line))
+    for match in _BLOCK.finditer(page):
+        line = page.count("\n", 0, match.start()) + 1
+        found.append(Step(page[end : match.start()], match[1], match[2], line))
         end = match.end()
     return found
 
@@ -154,19 +155,20 @@ def walk(machine: Machine, models: Path) -> None:
     """Go the whole way.
 
     Raises:
-        TrippedError: Something does not work; the message begins with the line of README.md.
+        TrippedError: Something does not work; the message begins with the page and the line.
     """
-    readme = steps((machine.checkout / "README.md").read_text(encoding="utf-8"))
-    for step, after in zip(readme, [*readme[1:], None], strict=True):
-        begun = time.monotonic()
-        try:
-            _prepare(machine, step.before, models)
-            _take(machine, step, after)
-        except TrippedError as error:
-            raise TrippedError(f"README.md:{step.line}: {error}") from error
-        if step.language != "text":
-            sys.stdout.write(f"README.md:{step.line}: {step.language}, {time.monotonic() - begun:.1f} s\n")
-            sys.stdout.flush()
+    for page in _PAGES:
+        found = steps((machine.checkout / page).read_text(encoding="utf-8"))
+        for step, after in zip(found, [*found[1:], None], strict=True):
+            begun = time.monotonic()
+            try:
+                _prepare(machine, step.before, models)
+                _take(machine, step, after)
+            except TrippedError as error:
+                raise TrippedError(f"{page}:{step.line}: {error}") from error
+            if step.language != "text":
+                sys.stdout.write(f"{page}:{step.line}: {step.language}, {time.monotonic() - begun:.1f} s\n")
+                sys.stdout.flush()
 
 
 def _prepare(machine: Machine, text: str, models: Path) -> None:
@@ -193,7 +195,7 @@ def _take(machine: Machine, step: Step, after: Step | None) -> None:
 
 def _compare(printed: str, shown: str) -> None:
     if printed.rstrip("\n") != shown.rstrip("\n"):
-        raise TrippedError(f"it prints\n{printed}\nand README shows\n{shown}")
+        raise TrippedError(f"it prints\n{printed}\nand the page shows\n{shown}")
 
 
 def main() -> None:
