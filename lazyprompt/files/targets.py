@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.files.properties import schema_of
-from lazyprompt.formatters._url_parts import UrlPart
-from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.chat_form import ChatForm, UrlPart
 from lazyprompt.formatters.profile import PDF, Media
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.msg import FileBlock, URLSource

@@ -17,11 +17,10 @@ from lazyprompt.formatters._chat_shape import (
     url_shape,
 )
 from lazyprompt.formatters._turns import PREFILL
-from lazyprompt.formatters._url_parts import UrlPart
 from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.shape import listed, tagged, text_or
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.openai_form import write_part
+from lazyprompt.messages.openai_form import address_of, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,22 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.msg import Block, Msg, VideoBlock
+
+
+@dataclass(frozen=True, slots=True)
+class UrlPart:
+    """A writer of media as ``{"type": "video_url", "video_url": {"url": ...}}``; base64 becomes a ``data:`` address.
+
+    Args:
+        kind: The ``type`` of the part, and its other key.
+    """
+
+    kind: str
+
+    def __call__(self, block: Block) -> JsonObject:
+        """Return the part of a block."""
+        return {"type": self.kind, self.kind: {"url": address_of(cast("VideoBlock", block).source)}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
-"""OpenAI's Chat Completions API.
+"""OpenAI's Chat Completions API, and the providers whose API has the same form: a profile for each.
 
-Source: the API reference, "Create chat completion"; the guides on vision, audio, PDF files and prompt caching; the
-types of the official client.
+Sources: each profile names the API reference; the guides that its rules come from are named beside it.
 """
 
 from __future__ import annotations
 
 import re
 
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
+from lazyprompt.formatters.chat_form import ChatForm, UrlPart
+from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Layout, Media, Profile
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES
 
+# Guides on vision, audio, PDF files and prompt caching; the types of the official client.
 OPENAI = Profile(
     name="openai",
     form=ChatForm(text_lists=True),
@@ -32,4 +32,101 @@ OPENAI = Profile(
         lifetimes=("30m", "12h"),
         models=re.compile(r"gpt-(5\.([6-9]|\d\d)|[6-9]|\d\d)"),
     ),
+)
+
+# Guides on thinking mode and tool calls (thoughts before a call must go back with it) and on multi-round conversation.
+DEEPSEEK = Profile(
+    name="deepseek",
+    form=ChatForm(thinking="reasoning_content"),
+    source="https://api-docs.deepseek.com/guides/thinking_mode",
+    thinking="text",
+    thinks=re.compile(r"(?:.*/)?deepseek-(?:reasoner|v(?:[4-9]|\d\d))"),
+    system="first",
+    alternate=True,
+    user_last=True,
+    prefill="prefix",
+    needs_user=True,
+    user_first=True,
+)
+
+# "Input params" and "Reasoning content" of its documentation. Signed thoughts (``thinking_blocks``) are left out: only
+# the provider behind LiteLLM knows whether they are its own.
+LITELLM = Profile(
+    name="litellm",
+    form=ChatForm(text_lists=True),
+    source="https://docs.litellm.ai/docs/completion/input",
+    media={
+        "image": Media(IMAGES),
+        "audio": Media(("audio/wav", "audio/mpeg"), url=False),
+        "file": Media(PDF, url=False),
+    },
+    developer=True,
+    prefill="prefix",
+    names=NAMES,
+    ids=IDS,
+    id_length=ID_LENGTH,
+    layouts={"conversation": Layout("joined"), "dialogue": Layout("joined")},
+)
+
+# The guide on thinking models: thoughts before a call must go back. Nothing may be empty.
+MOONSHOT = Profile(
+    name="moonshot",
+    form=ChatForm(no_text="", needs_content=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}),
+    source="https://platform.moonshot.ai/docs/api/chat",
+    media={
+        "image": Media(IMAGES, url=False, schemes=("ms",)),
+        "video": Media(("video/*",), url=False, schemes=("ms",)),
+    },
+    # Moonshot's own tools are named like $web_search.
+    tool_names=re.compile(r"\$?[a-zA-Z0-9_-]{1,63}"),
+    thinking="text",
+    thinks=re.compile(r"(?:.*/)?kimi-(?:thinking|k2-thinking|k2[.-][5-9]|k(?:[3-9]|\d\d))"),
+    empty_text=False,
+    prefill="partial",
+)
+
+# Guides on the OpenAI-compatible server and on multimodal inputs. The server hands names and turns to the model's chat
+# template as they are. Those of Llama 2 and Gemma refuse a system turn that is not the first, and a template may write
+# a name unchecked, so a name holds nothing that could be a control sequence.
+VLLM = Profile(
+    name="vllm",
+    form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
+    source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
+    media={
+        "image": Media(IMAGES),
+        "audio": Media(("audio/*",)),
+        "video": Media(("video/*",)),
+    },
+    system="first",
+    names=re.compile(r"[\w .-]{1,64}"),
+    user_first=True,
+    needs_user=True,
+)
+
+# Guides on chat and on image understanding.
+XAI = Profile(
+    name="xai",
+    form=ChatForm(no_text=""),
+    source="https://docs.x.ai/docs/api-reference#chat-completions",
+    media={"image": Media(("image/png", "image/jpeg"))},
+    names=NAMES,
+    ids=IDS,
+    id_length=ID_LENGTH,
+)
+
+ZHIPU = Profile(
+    name="zhipu",
+    form=ChatForm(
+        thinking="reasoning_content",
+        parts={"video": UrlPart("video_url"), "file": UrlPart("file_url")},
+    ),
+    source="https://docs.bigmodel.cn/api-reference/模型-api/对话补全",
+    media={
+        "image": Media(IMAGES),
+        "video": Media(("video/*",), data=False),
+        "file": Media(("application/*", "text/*"), data=False),
+    },
+    thinking="text",
+    needs_user=True,
+    layouts={"conversation": Layout(), "dialogue": Layout()},
 )

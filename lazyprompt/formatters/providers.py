@@ -10,24 +10,25 @@ from lazyprompt.errors import FormatError, did_you_mean
 if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
 
-_HOMES = {
-    "openai": "openai:OPENAI",
-    "openai-responses": "responses:OPENAI_RESPONSES",
-    "anthropic": "anthropic:ANTHROPIC",
-    "gemini": "gemini:GEMINI",
-    "dashscope": "dashscope:DASHSCOPE",
-    "dashscope-multimodal": "dashscope:DASHSCOPE_MULTIMODAL",
-    "ollama": "ollama:OLLAMA",
-    "ollama-generate": "ollama:OLLAMA_GENERATE",
-    "deepseek": "deepseek:DEEPSEEK",
-    "zhipu": "zhipu:ZHIPU",
-    "litellm": "litellm:LITELLM",
-    "moonshot": "moonshot:MOONSHOT",
-    "xai": "xai:XAI",
-    "vllm": "vllm:VLLM",
-    "mistral": "mistral:MISTRAL",
+# The module of each profile, whose name there is the provider's in capitals.
+_MODULES = {
+    "openai": "openai",
+    "openai-responses": "responses",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "dashscope": "dashscope",
+    "dashscope-multimodal": "dashscope",
+    "ollama": "ollama",
+    "ollama-generate": "ollama",
+    "deepseek": "openai",
+    "zhipu": "openai",
+    "litellm": "openai",
+    "moonshot": "openai",
+    "xai": "openai",
+    "vllm": "openai",
+    "mistral": "mistral",
 }
-PROVIDERS = tuple(_HOMES)
+PROVIDERS = tuple(_MODULES)
 # All but ``openai``, for type checkers: what a prompter makes for these is a payload.
 OtherProvider: TypeAlias = Literal[
     "openai-responses",
@@ -48,7 +49,7 @@ OtherProvider: TypeAlias = Literal[
 
 
 def profile_of(provider: str) -> Profile:
-    """The rules of a provider.
+    """Return the rules of a provider.
 
     Args:
         provider: One of ``PROVIDERS``.
@@ -59,12 +60,11 @@ def profile_of(provider: str) -> Profile:
     Raises:
         FormatError: There is no such provider.
     """
-    home = _HOMES.get(provider)
-    if home is None:
+    if provider not in _MODULES:
         raise FormatError(
             f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "
             f"known are {', '.join(PROVIDERS)}"
         )
-    module, _, name = home.partition(":")
-    profile: Profile = getattr(import_module(f"lazyprompt.formatters.{module}"), name)
+    module = import_module(f"lazyprompt.formatters.{_MODULES[provider]}")
+    profile: Profile = getattr(module, provider.upper().replace("-", "_"))
     return profile
