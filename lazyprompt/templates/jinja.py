@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, partial, wraps
-from itertools import zip_longest
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes, pass_eval_context
-from jinja2.exceptions import UndefinedError
+from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.filters import make_attrgetter
 
 from lazyprompt._base.json import JsonText, checked, well_formed
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
-from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, check_length, weigh
+from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, Meter, check_length, weigh
 from lazyprompt.templates.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
 from lazyprompt.templates.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
 from lazyprompt.templates.slots import value_text
 from lazyprompt.templates.values import JsonValue, Opaque, TrustedValue, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
+
+    from lazyprompt.templates.sandbox import BoundedEnvironment
 
 MAX_NAMES = 200_000
 """The number of tags of a template that only names values; any other is bounded in tokens."""
@@ -55,7 +58,7 @@ def portable(value: object) -> object:
     return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
 
 
-def _finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
+def finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
     """Turn the value of an expression into output; Jinja calls this for each expression.
 
     Args:
@@ -149,51 +152,112 @@ def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
 def _environment(*, lenient: bool, is_portable: bool) -> _Environment:
     """The environment that all templates of a kind share; nothing ever changes it."""
     undefined = ChainableUndefined if lenient else StrictUndefined
-    finalize = partial(_finalize, scalar=portable) if is_portable else _finalize
+    shown = partial(finalize, scalar=portable) if is_portable else finalize
     kind = _PortableEnvironment if is_portable else _Environment
-    made = kind(undefined=undefined, finalize=finalize, keep_trailing_newline=True)
-    made.filters[_NAMED] = finalize
+    made = kind(undefined=undefined, finalize=shown, keep_trailing_newline=True)
+    made.filters[_NAMED] = shown
     return made
 
 
-class JinjaTemplate:
-    """A template in Jinja's syntax.
+@contextmanager
+def _syntax_errors(syntax: str) -> Generator[None]:
+    """Turn what parsing and compiling raise into errors of ours."""
+    try:
+        yield
+    except TemplateSyntaxError as error:
+        raise TemplateError(f"{syntax}, line {error.lineno}: {error.message}") from error
+    except (SyntaxError, *FAILURES) as error:
+        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
+        raise TemplateError(f"{syntax} cannot compile the template: {said(error)}") from error
 
-    Its slots are the variables it looks up. What an expression gives counts as a value, whatever it is made of; an
-    expression of constants alone is the template's own text.
+
+class CompiledTemplate(ABC):
+    """A template that Jinja compiles, whichever syntax it is written in.
 
     Args:
         text: The template.
-        own: What all of it counts as, among the slots.
-        lenient: Whether what is not there is empty text, at any depth; else it is an error.
-        is_portable: True writes scalars by :func:`portable`, as prompt files do; False as Python's ``str()`` does.
+        own: The slot that all of it counts as.
+        lenient: True if a name that leads nowhere is empty text, at any depth; else it is an error.
+
+    Attributes:
+        text: The template as it was written.
+        slots: The names of the values that it looks up.
+        literals: Its own text, in pieces.
+        outline: The parts that it gives, with the place of each value in it as the value; None where the number of
+            parts differs by the values.
 
     Raises:
         TemplateError: It is no text, or the syntax is wrong; the message names the line.
     """
 
-    __slots__ = ("_chunks", "_is_portable", "_lenient", "_own", "literals", "outline", "slots", "text")
+    __slots__ = ("_lenient", "_own", "_render", "literals", "outline", "slots", "text")
+    syntax: ClassVar[str]
+    _render: Callable[[Mapping[str, object]], list[str]]
+    literals: tuple[str, ...]
+    slots: tuple[str, ...]
 
-    def __init__(
-        self, text: str, own: str = "instruction", *, lenient: bool = False, is_portable: bool = False
-    ) -> None:
+    def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
         if not isinstance(cast("object", text), str):
             raise TemplateError(f"a template is text, not a {type(text).__name__}")
-        well_formed(text, "the template", TemplateError)
-        jinja = _environment(lenient=lenient, is_portable=is_portable)
-        # Most templates only name values; to compile these would take a hundred times as long.
-        parsed = _only_names(text, jinja) or _compiled(text, jinja)
-        self.literals: tuple[str, ...] = parsed.literals
-        self.outline: tuple[str, ...] | None = parsed.outline
-        """What it gives, with the place of each value in it as the value; None where that differs by the values."""
-        self._chunks = parsed.chunks
-        self.text = text
-        self._own, self._lenient, self._is_portable = own, lenient, is_portable
-        self.slots: tuple[str, ...] = tuple(sorted(parsed.names, key=lambda name: (text.find(name), name)))
+        self.text = well_formed(text, "the template", TemplateError)
+        self._own, self._lenient = own, lenient
+        self.outline: tuple[str, ...] | None = None
+        self._parse()
+
+    @abstractmethod
+    def _parse(self) -> None:
+        """Read the template, and compile it."""
+
+    def _compile(self, tree: nodes.Template, environment: BoundedEnvironment, meter: type[Meter] = Meter) -> None:
+        with _syntax_errors(self.syntax):
+            template = environment.from_string(within_bounds(tree))
+
+        def render(values: Mapping[str, object]) -> list[str]:
+            parts: list[str] = []
+            # The own text since the last value, joined only then: a sum of texts would copy them each time.
+            own: list[str] = []
+            size = 0
+            context = template.new_context({**globals_of_one_rendering(kind=meter), **values})
+            for count, chunk in enumerate(template.root_render_func(context)):
+                size += len(chunk)
+                if size > MAX_OUTPUT:
+                    raise SecurityError(f"the output is longer than {MAX_OUTPUT} characters")
+                if count > MAX_PIECES:
+                    raise SecurityError(f"the output is of more than {MAX_PIECES} pieces")
+                if isinstance(chunk, Value):
+                    parts += ("".join(own), chunk)
+                    own.clear()
+                else:
+                    own.append(chunk)
+            return [*parts, "".join(own)]
+
+        self._render = render
+
+    def _only_show(self, literals: Sequence[str], shows: Sequence[Callable[[Mapping[str, Any]], Value]]) -> None:
+        """Render without Jinja a template that only shows values: to compile it would take a hundred times as long.
+
+        Args:
+            literals: Its own text, around and between the values.
+            shows: The functions that return the values.
+        """
+        first, pairs = literals[0], tuple(zip(shows, literals[1:], strict=True))
+
+        def render(values: Mapping[str, object]) -> list[str]:
+            parts = [first]
+            size = len(first)
+            for show, literal in pairs:
+                value = show(values)
+                size += len(value) + len(literal)
+                if size > MAX_OUTPUT:
+                    raise SecurityError(f"the output is longer than {MAX_OUTPUT} characters")
+                parts += (value, literal)
+            return parts
+
+        self._render = render
 
     @staticmethod
     def coerce(value: object, slot: str) -> object:
-        """A value as plain data: the sandbox never sees an object with methods of its own."""
+        """Return a value as plain data: the sandbox never sees an object with methods of its own."""
         if isinstance(value, str):  # Most are; what is below takes longer to ask.
             return value_text(value, slot)
         if isinstance(value, Mapping | list | tuple | bool | int | float) or value is None:
@@ -207,102 +271,84 @@ class JinjaTemplate:
             values: Plain data for each slot, or an :class:`~lazyprompt.templates.values.Opaque`.
 
         Returns:
-            The parts: the template's own text and what its expressions gave, as values, in turn.
+            The parts: the template's own text and values, in turn.
 
         Raises:
-            SlotError: An expression looks for something a value does not have.
+            SlotError: A name leads nowhere, or a value has no text.
             TemplateError: The template fails, or asks for more than the bounds give.
         """
         try:
-            chunks = self._chunks(values)
-            # Names alone give own text and values in turn, and no more of them than the template has.
-            return [*_bounded(chunks)] if self.outline is not None else _in_turn(_bounded(chunks))
+            return self._render(values)
         except UndefinedError as error:
-            raise SlotError(f"Jinja: {error.message}; the slots are {', '.join(map(repr, self.slots))}") from error
+            slots = ", ".join(map(repr, self.slots))
+            raise SlotError(f"{self.syntax}: {error.message}; the slots are {slots}") from error
+        except LazyPromptError:
+            raise
         except FAILURES as error:
-            if isinstance(error, LazyPromptError):
-                raise
-            raise TemplateError(f"Jinja: {said(error)}") from error
+            raise TemplateError(f"{self.syntax}: {said(error)}") from error
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The slot of each part."""
+        """Return the slot of each part."""
         return (self._own,) * len(parts)
 
     def filled(self, values: Mapping[str, object]) -> Text:
-        """Render the template, and tell the slot of each part; see :meth:`fill`."""
+        """Render the template with the slot of each part; see :meth:`fill`."""
         parts = tuple(self.fill(values))
         return Text(parts, self.origins(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its text: compiled code cannot travel."""
-        return partial(JinjaTemplate, lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
+        """Pickle its text: compiled code cannot travel."""
+        return partial(type(self), lenient=self._lenient), (self.text, self._own)
 
 
-def _bounded(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield the output of a template, within bounds."""
-    size = 0
-    for count, chunk in enumerate(chunks):
-        size += len(chunk)
-        if size > MAX_OUTPUT:
-            raise TemplateError(f"Jinja: the output is longer than {MAX_OUTPUT} characters")
-        if count > MAX_PIECES:
-            raise TemplateError(f"Jinja: the output is of more than {MAX_PIECES} pieces")
-        yield chunk
+class JinjaTemplate(CompiledTemplate):
+    """A template in Jinja's syntax.
 
+    The value of an expression counts as a value, whatever it is made of; an expression of constants alone is the
+    template's own text.
 
-def _in_turn(chunks: Iterable[str]) -> list[str]:
-    """Return the output of a template as its own text and values in turn."""
-    parts: list[str] = []
-    own: list[str] = []
-    for chunk in chunks:
-        if isinstance(chunk, Value):
-            parts += ("".join(own), chunk)
-            own = []
-        else:
-            own.append(chunk)
-    return [*parts, "".join(own)]
-
-
-class _Parsed(NamedTuple):
-    """A template that was read.
-
-    Attributes:
-        names: The variables that it looks up.
-        literals: Its own text, in pieces.
-        chunks: What it gives for values: its own text, and values.
-        outline: The same with the place of each value as the value, where it is the same for all values.
-    """
-
-    names: Collection[str]
-    literals: tuple[str, ...]
-    chunks: Callable[[Mapping[str, object]], Iterable[str]]
-    outline: tuple[str, ...] | None = None
-
-
-def _compiled(text: str, jinja: _Environment) -> _Parsed:
-    """Any template, compiled.
+    Args:
+        text: The template.
+        own: The slot that all of it counts as.
+        lenient: As of :class:`CompiledTemplate`.
+        is_portable: True writes scalars by :func:`portable`, as prompt files do; False as Python's ``str()`` does.
 
     Raises:
-        TemplateError: Its syntax is wrong.
+        TemplateError: As of :class:`CompiledTemplate`.
     """
-    try:
-        tree = jinja.parse(text)
-        _check_names(tree, jinja)
-        _check_statements(tree)
-        found = meta.find_undeclared_variables(tree) - set(jinja.globals)
-        literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
-        template = jinja.from_string(within_bounds(_named(tree)))
-    except TemplateSyntaxError as error:
-        raise TemplateError(f"Jinja, line {error.lineno}: {error.message}") from error
-    except (SyntaxError, *FAILURES) as error:
-        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting; and what
-        # fails in expressions without variables, which are worked out now.
-        raise TemplateError(f"Jinja cannot compile the template: {said(error)}") from error
 
-    def chunks(values: Mapping[str, object]) -> Iterable[str]:
-        return template.root_render_func(template.new_context({**globals_of_one_rendering(kind=MemoryMeter), **values}))
+    __slots__ = ("_is_portable",)
+    syntax = "Jinja"
 
-    return _Parsed(found, literals, chunks)
+    def __init__(
+        self, text: str, own: str = "instruction", *, lenient: bool = False, is_portable: bool = False
+    ) -> None:
+        self._is_portable = is_portable
+        super().__init__(text, own, lenient=lenient)
+
+    def _parse(self) -> None:
+        environment = _environment(lenient=self._lenient, is_portable=self._is_portable)
+        if (names := _only_names(self.text, environment)) is not None:
+            literals, paths = names
+            self.literals = tuple(filter(None, literals))
+            self.outline = (literals[0],)
+            for place, (path, literal) in enumerate(zip(paths, literals[1:], strict=True)):
+                self.outline += (Value(str(2 * place + 1), ".".join(path)), literal)
+            self._only_show(literals, [_show(path, environment) for path in paths])
+            found = {path[0] for path in paths}
+        else:
+            with _syntax_errors(self.syntax):
+                tree = environment.parse(self.text)
+                _check_names(tree, environment)
+                _check_statements(tree)
+                found = meta.find_undeclared_variables(tree) - set(environment.globals)
+            self.literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
+            self._compile(_named(tree), environment, MemoryMeter)
+        self.slots = tuple(sorted(found, key=lambda name: (self.text.find(name), name)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle its text: compiled code cannot travel."""
+        return partial(type(self), lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
 
 
 def _check_names(tree: nodes.Template, jinja: _Environment) -> None:
@@ -325,8 +371,24 @@ def _check_statements(tree: nodes.Template) -> None:
         raise TemplateSyntaxError("autoescape is for HTML, and a prompt is none", escaped.lineno)
 
 
-def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
-    """A template that has no more of Jinja than names of values; None where it has."""
+def _show(path: tuple[str, ...], jinja: _Environment) -> Callable[[Mapping[str, object]], Value]:
+    """Return the function that shows the value of a name."""
+    name, *attributes = path
+    source = ".".join(path)
+    finalize = cast("Callable[[object, str], Value]", jinja.finalize)
+
+    def show(values: Mapping[str, object]) -> Value:
+        value = values[name] if name in values else jinja.undefined(name=name)
+        for attribute in attributes:
+            value = jinja.getattr(value, attribute)
+        # Text was checked when it was coerced.
+        return Value(value, source) if type(value) is str else finalize(value, source)
+
+    return show
+
+
+def _only_names(text: str, jinja: _Environment) -> tuple[list[str], list[tuple[str, ...]]] | None:
+    """Read a template that only names values: its own text around them, and their paths; None where it does more."""
     if "{%" in text or "{#" in text or "\r" in text:
         return None
     if len(text) > MAX_TEMPLATE or text.count("{{") > MAX_NAMES:
@@ -338,25 +400,7 @@ def _only_names(text: str, jinja: _Environment) -> _Parsed | None:
         return None
     if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):
         return None
-
-    finalize = cast("Callable[[object, str], Value]", jinja.finalize)
-
-    def chunks(values: Mapping[str, object]) -> Iterable[str]:
-        for literal, path in zip_longest(literals, paths):
-            yield literal
-            if path:
-                name, *attributes = path
-                value = values[name] if name in values else jinja.undefined(name=name)
-                for attribute in attributes:
-                    value = jinja.getattr(value, attribute)
-                # Text was checked when it was coerced.
-                source = ".".join(path)
-                yield Value(value, source) if type(value) is str else finalize(value, source)
-
-    outline = [literals[0]]
-    for place, (path, literal) in enumerate(zip(paths, literals[1:], strict=True)):
-        outline += (Value(str(2 * place + 1), ".".join(path)), literal)
-    return _Parsed({path[0] for path in paths}, tuple(filter(None, literals)), chunks, tuple(outline))
+    return literals, paths
 
 
 def _is_path(path: tuple[str, ...]) -> bool:

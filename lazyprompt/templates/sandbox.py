@@ -228,7 +228,10 @@ class BoundedGenerator(CodeGenerator):
         self._written = node if frame.buffer is None else None
         if frame.buffer is not None:
             self.write("meter.kept(")
-        if finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+        if isinstance(node, nodes.Filter) and node.name.startswith(" "):
+            # A function of ours, which gives output.
+            self._behind = ""
+        elif finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             self._behind = None
             super()._output_child_pre(node, frame, finalize)
         elif _is_text(node):

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.bounds import MAX_OUTPUT
-from lazyprompt.templates.handlebars import HandlebarsTemplate
-from lazyprompt.templates.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
+from lazyprompt.templates.handlebars import HandlebarsTemplate, HistoryMark, MediaMark, RoleMark, SectionMark
 from lazyprompt.templates.jinja import JinjaTemplate
-from lazyprompt.templates.parsed import MAX_DEPTH
+from lazyprompt.templates.mustache import MAX_DEPTH
 from lazyprompt.templates.values import Opaque, Value
 
 if TYPE_CHECKING:
@@ -344,6 +343,23 @@ def test_a_wrong_template_is_refused_with_its_line(text: str, said: str) -> None
     assert len(str(caught.value)) < 300
 
 
+def test_sections_lie_deep_in_one_another() -> None:
+    """Python takes twenty loops in one another, and their variables must be known in the functions of the others."""
+    deep = MAX_DEPTH // 2
+    text = "{{#each l}}{{@index}}{{#with ../o}}" * deep + "{{a}}{{@key}}{{@root.b}}{{" + "../" * MAX_DEPTH + "b}}"
+    values = {**_nested(deep), "b": 2}
+    assert filled(text + "{{/with}}{{/each}}" * deep, **values) == "0" * deep + "1022"
+    branches = "{{#if n}}n" + "{{else each n}}n{{else if n}}n" * (deep // 2) + "{{else}}{{b}}{{/if}}"
+    assert filled(branches, b=2) == "2"
+
+
+def _nested(deep: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"a": 1}
+    for _ in range(deep):
+        value = {"a": 1, "l": ["x"], "o": value}
+    return value
+
+
 def test_slots_are_the_names_of_the_top_level_in_order() -> None:
     text = (
         "{{b}}{{#if c.x}}{{d}}{{/if}}{{#each l}}{{name}}{{../e}}{{@root.f}}{{#if g}}{{/if}}{{else}}{{h}}{{/each}}"
@@ -449,7 +465,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
 )
 def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So many are made in good time where coverage is counted and the machine is busy.
-    monkeypatch.setattr("lazyprompt.templates.nodes.MAX_PIECES", 400_000)
+    monkeypatch.setattr("lazyprompt.templates.jinja.MAX_PIECES", 400_000)
     deep: Any = [1] * 200_000
     for _ in range(190):
         deep = [deep]

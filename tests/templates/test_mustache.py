@@ -10,8 +10,7 @@ from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.bounds import MAX_OUTPUT
 from lazyprompt.templates.jinja import JinjaTemplate
-from lazyprompt.templates.mustache import MustacheTemplate
-from lazyprompt.templates.parsed import MAX_DEPTH
+from lazyprompt.templates.mustache import MAX_DEPTH, MAX_TAGS, MustacheTemplate
 from lazyprompt.templates.values import JsonValue, Opaque, Value
 
 if TYPE_CHECKING:
@@ -191,6 +190,7 @@ def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: st
         ("{{<p}}{{/p}}", "line 1: inheritance"),
         ("{{$p}}{{/p}}", "line 1: blocks of inheritance"),
         ("{{! a\n}}\n{{! b\n\n}}{{/c}}", "line 5: {{/c}} closes nothing"),
+        ("{{#a}}{{/a}}" * (MAX_TAGS + 1), f"line 1: the template has more than {MAX_TAGS} tags and texts"),
         ("{{#a}}" * (MAX_DEPTH + 1), "line 1: sections lie in one another more than 100 deep"),
     ],
 )
@@ -212,6 +212,13 @@ def test_what_is_no_text_is_refused() -> None:
 def test_a_function_is_refused() -> None:
     with pytest.raises(TemplateError, match="Mustache: 'f' is a function"):
         MustacheTemplate("{{#f}}x{{/f}}").fill({"f": print})
+
+
+def test_sections_lie_deep_in_one_another() -> None:
+    """Python takes twenty loops in one another, and their variables must be known in the functions of the others."""
+    deep = MAX_DEPTH // 2
+    text = "{{#a}}-{{^n}}{{b}}" * deep + "{{c}}{{.}}" + "{{/n}}{{/a}}" * deep
+    assert filled(text, a=["x"], b=1, c=2) == "-1" * deep + "2x"
 
 
 def test_slots_are_the_names_of_the_top_level_in_order() -> None:
@@ -273,6 +280,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
     ("text", "said"),
     [
         ("{{#l}}{{#l}}{{/l}}{{/l}}", "the loops went round more than 1000000 times"),
+        ("{{x}}" * 2001, f"the output is longer than {MAX_OUTPUT} characters"),
         ("{{#l}}{{x}}{{/l}}", f"the output is longer than {MAX_OUTPUT} characters"),
         ("{{#l}}" + "a" * 10_000 + "{{/l}}", f"the output is longer than {MAX_OUTPUT} characters"),
         ("{{#l}}" + "{{^l}}{{/l}}a{{e}}" * 1000 + "{{/l}}", "the output is of more than 400000 pieces"),
@@ -281,7 +289,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
 )
 def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So many are made in good time where coverage is counted and the machine is busy.
-    monkeypatch.setattr("lazyprompt.templates.nodes.MAX_PIECES", 400_000)
+    monkeypatch.setattr("lazyprompt.templates.jinja.MAX_PIECES", 400_000)
     one = ["x" * 1_000_000]
     values = {"l": [0] * 3000, "x": "x" * 10_000, "e": "", "j": [one] * 30}
     with pytest.raises(TemplateError, match=f"^Mustache: {said}"):

@@ -20,7 +20,7 @@ from lazyprompt.files.roles import Section
 from lazyprompt.files.yaml_nodes import KINDS, Node
 from lazyprompt.messages.msg import URLSource
 from lazyprompt.messages.openai_form import source_of
-from lazyprompt.templates.handlebars_nodes import HistoryMark, MediaMark, RoleMark, SectionMark
+from lazyprompt.templates.handlebars import HistoryMark, MediaMark, RoleMark, SectionMark
 from lazyprompt.templates.values import Value
 
 if TYPE_CHECKING:
