@@ -1,27 +1,20 @@
-"""The memory that a template of a prompt file or an instruction may take, and how it is counted.
+"""The memory that a template of a prompt file or an instruction may take.
 
-Each value that an expression makes is charged to one budget:
+The size of each value that an expression makes is added up. Long texts and lists are held until the sum reaches the
+limit: those that nothing else holds are then taken off, so that a loop that makes a text longer and longer pays for one
+of them. Short values are not taken off. Own text and values in a buffer are bounded by their characters, and output
+that is in no buffer where it is read.
 
-- :meth:`MemoryMeter.made`: the value of an operator;
-- :meth:`MemoryMeter.listed`: a list, tuple or dict that is written out, with its items;
-- :meth:`MemoryMeter.given`: the value of a filter or call, with the items in it;
-- :meth:`MemoryMeter.kept`: a piece of text in a buffer, until :meth:`MemoryMeter.joined` makes one text of them.
-
-A long text or list gives its size back when Python frees it, and the pieces of a buffer when they are joined: a loop
-that makes a text longer and longer holds one of them at a time. Nothing else is given back. So a template that makes
-many short values and keeps none of them pays for all, which loops of many thousand rounds can afford. Output that is in
-no buffer is bounded where it is read.
-
-What a filter or method takes while it works is not charged; its subject is bounded by :func:`check_subject`.
+Memory that a filter or method takes while it works is not counted; its subject is bounded by :func:`check_subject`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sized
 from functools import wraps
-from sys import getsizeof
+from sys import getrefcount, getsizeof
 from types import BuiltinMethodType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
@@ -37,24 +30,28 @@ if TYPE_CHECKING:
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
+_T = TypeVar("_T")
+
 MAX_KEPT = 200_000_000
 """The bytes that the values of one rendering may take."""
 
 MAX_TEXT = 5_000_000
 """The longest text that an expression may make, in characters."""
 
-# Texts and lists longer than this give their size back.
-_LONG = 2000
+# Texts and lists of more bytes are held, and looked through when so many bytes were made since the last time.
+_LONG, _MADE = 2000, 20_000_000
 # The bytes of a short value in a list or dict, and of a value of any other kind, such as a loop or a macro.
 _ITEM, _OTHER = 100, 1000
-# The bytes of an empty piece of text, and of a character.
-_PIECE, _CHARACTER = 64, 4
+# The characters that each piece of a buffer counts as, beside its own.
+_PIECE = 16
 _CONTAINERS = (list, tuple, dict)
-_SIMPLE = frozenset((str, int, float, bool, type(None)))
-_SIZED = frozenset((str, Markup, list, tuple))
-_PLAIN = _SIMPLE.union(_CONTAINERS)
-# After this many charges the clock is asked.
-_CHARGES = 100
+_LONGEST_MADE: dict[type[object], int] = {
+    **dict.fromkeys((str, Markup), MAX_TEXT),
+    **dict.fromkeys((list, tuple), MAX_OPERAND),
+}
+_HELD = (str, list)
+_NEW = (str, *_CONTAINERS)
+_PLAIN = frozenset((str, int, float, bool, type(None), *_CONTAINERS))
 # The longest subject of filters and methods: of those that list items or characters, of those that list words or lines,
 # and of those that write several characters for one.
 _LISTING = frozenset(("batch", "groupby", "list", "slice", "sort", "unique"))
@@ -73,162 +70,109 @@ _OPERATORS = (nodes.BinExpr, nodes.Concat, nodes.Neg, nodes.Pos)
 _LITERALS = (nodes.Dict, nodes.List, nodes.Tuple)
 
 
-class _LongText(str):
-    """A text that is charged to a meter until it is freed."""
-
-    __slots__ = ("_meter", "_size")
-    _meter: MemoryMeter
-    _size: int
-
-    def __new__(cls, text: str, meter: MemoryMeter) -> Self:
-        """Copy a text and charge it."""
-        made = super().__new__(cls, text)
-        made._meter, made._size = meter, getsizeof(made)
-        meter.charge(made._size)
-        return made
-
-    def __del__(self) -> None:
-        self._meter.release(self._size)
-
-
-class _LongList(list[Any]):
-    """A list that is charged to a meter until it is freed."""
-
-    __slots__ = ("_meter", "_size")
-
-    def __init__(self, items: list[Any], meter: MemoryMeter) -> None:
-        """Copy a list and charge it."""
-        super().__init__(items)
-        self._meter, self._size = meter, getsizeof(self)
-        meter.charge(self._size)
-
-    def __del__(self) -> None:
-        self._meter.release(self._size)
-
-
-# The names that errors of Python and Jinja show.
-_LongText.__name__, _LongText.__module__ = "str", "builtins"
-_LongList.__name__, _LongList.__module__ = "list", "builtins"
-
-
 class MemoryMeter(Meter):
     """A count of what one rendering has cost and what its values take."""
 
-    __slots__ = ("_bytes", "_charges")
+    __slots__ = ("_bytes", "_held", "_limit")
 
     def __init__(self, most: int, numbers: int) -> None:
         super().__init__(most, numbers)
-        self._bytes = self._charges = 0
+        self._bytes, self._limit = 0, _MADE
+        # Long values by their addresses. The first is one that nothing else holds, to compare the others with.
+        self._held: dict[int, object] = {0: object()}
 
-    def charge(self, size: int) -> None:
-        """Charge a number of bytes.
+    def _charge(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._limit:
+            self._take_off()
+
+    def _take_off(self) -> None:
+        """Take off the long values that nothing else holds.
 
         Raises:
-            SecurityError: The values take too much, or the rendering takes too long.
+            SecurityError: The others take too much.
         """
-        self._bytes += size
+        gone: list[int] = [0]
+        # A list that goes may have been the last to hold others.
+        while gone:
+            counts = {at: getrefcount(value) for at, value in self._held.items()}
+            gone = [at for at, count in counts.items() if at and count <= counts[0]]
+            self._bytes -= sum([getsizeof(self._held.pop(at)) for at in gone])
         if self._bytes > MAX_KEPT:
             raise SecurityError(f"the template keeps more than {MAX_KEPT} bytes")
-        self._charges += 1
-        if size > _LONG or self._charges > _CHARGES:
-            self._charges = 0
-            self.look_at_clock()
+        self._limit = self._bytes + _MADE
 
-    def release(self, size: int) -> None:
-        """Give back a number of bytes that were charged."""
-        self._bytes -= size
+    def _add(self, value: object) -> None:
+        size = getsizeof(value)
+        if size > _LONG and kind_of(value) in _HELD:
+            if id(value) in self._held:
+                return
+            self._held[id(value)] = value
+        self._charge(size)
 
-    def made(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-        """Charge the value of an operator.
-
-        Returns:
-            The value; a long text or list as one that gives its size back.
+    def made(self, value: _T) -> _T:
+        """Count the value of an operator, and return it.
 
         Raises:
-            SecurityError: The value is too long, or the values take too much.
+            SecurityError: It is too long, the values take too much, or the rendering takes too long.
         """
-        kind = kind_of(value)
-        if kind in _SIZED and len(value) > _LONG:
-            check_length(len(value), MAX_OPERAND if kind is list or kind is tuple else MAX_TEXT)
-            if kind is str:
-                return _LongText(value, self)
-            if kind is list:
-                return _LongList(value, self)
-        self.charge(getsizeof(value))
+        self._check(value)
+        self._add(value)
         return value
 
-    def listed(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-        """Charge a list, tuple or dict that is written out, with its items.
+    def _check(self, value: object) -> None:
+        most = _LONGEST_MADE.get(kind_of(value))
+        if most and len(cast("Sized", value)) > _LONG:
+            self.look_at_clock()
+            check_length(len(cast("Sized", value)), most)
+
+    def listed(self, value: _T) -> _T:
+        """Count a list, tuple or dict that is written out, with its items, and return it.
 
         Raises:
-            SecurityError: The values take too much; or there are too many lists in lists.
+            SecurityError: As of :meth:`made`; or there are too many lists in lists.
         """
-        items: Collection[object] = value.values() if kind_of(value) is dict else value
-        self.charge(getsizeof(value))
-        self.held(items)
+        many = cast("dict[object, object] | list[object]", value)
+        items: Collection[object] = many.values() if isinstance(many, dict) else many
+        self.holds(items)
         if any(isinstance(item, _CONTAINERS) for item in items):
             check_items(value)
-        return value
+        return self.made(value)
 
-    def held(self, items: Collection[object]) -> None:
-        """Charge the items that something holds."""
-        self.charge(sum([_ITEM if kind_of(item) in _PLAIN else _OTHER for item in items]))
+    def holds(self, items: Collection[object]) -> None:
+        """Count the places of items that something holds."""
+        self._charge(sum([_ITEM if kind_of(item) in _PLAIN else _OTHER for item in items]))
 
-    def given(self, value: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-        """Charge the value that a filter or call gave, with the items that may be new.
-
-        Returns:
-            The value, as :meth:`made` has it.
+    def given(self, value: _T) -> _T:
+        """Count the value that a filter or call gave, with the items that may be new, and return it.
 
         Raises:
-            SecurityError: The value is too long, or the values take too much.
+            SecurityError: As of :meth:`made`.
         """
-        kind = kind_of(value)
-        if kind in _SIMPLE:
-            return self.made(value)
-        level: list[Any] = [value] if issubclass(kind, _CONTAINERS) else []
-        while level:
-            inside: list[Any] = []
-            for many in level:
-                self.charge(getsizeof(many) + _ITEM * len(many))
-                items: list[Any] = [*many, *many.values()] if isinstance(many, dict) else many
-                self.charge(sum([getsizeof(item) for item in items if isinstance(item, str)]))
-                inside += [item for item in items if isinstance(item, _CONTAINERS)]
-            level = inside
-        if kind in _SIZED:
-            return self.made(value)
-        self.charge(_OTHER + getsizeof(value))
+        self.look_at_clock()
+        self._check(value)
+        if kind_of(value) not in _PLAIN:
+            self._charge(_OTHER)
+        waiting: list[Any] = [value]
+        while waiting:
+            one: Any = waiting.pop()
+            self._add(one)
+            if issubclass(kind_of(one), _CONTAINERS):
+                items: list[Any] = [*one, *one.values()] if hasattr(one, "values") else one
+                self._charge(_ITEM * len(items))
+                waiting += [item for item in items if issubclass(kind_of(item), _NEW)]
         return value
 
     def kept(self, text: str) -> str:
-        """Charge a piece of text that is put aside.
+        """Count a piece of text that is put aside, and return it.
 
         Raises:
-            SecurityError: The pieces are too long together, or the values take too much.
+            SecurityError: The pieces are too long together.
         """
-        # Each piece comes here: no calls.
-        length = len(text)
-        self._made += length
-        self._bytes += _PIECE + _CHARACTER * length
-        if self._made > MAX_OUTPUT or self._bytes > MAX_KEPT:
+        self._made += len(text) + _PIECE
+        if self._made > MAX_OUTPUT:
             check_length(self._made)
-            self.charge(0)
         return text
-
-    def joined(self, concat: Callable[[Iterable[str]], str], pieces: list[str]) -> str:
-        """Join a buffer, which gives back what its pieces were charged.
-
-        Args:
-            concat: The function that joins.
-            pieces: The buffer, which is emptied.
-
-        Returns:
-            The text.
-        """
-        text = concat(pieces)
-        self.release(_PIECE * len(pieces) + _CHARACTER * len(text))
-        pieces.clear()
-        return cast("str", self.made(text))
 
 
 def check_subject(name: str, subject: object) -> None:
@@ -271,21 +215,18 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., object]:
 
 
 class MemoryGenerator(BoundedGenerator):
-    """Jinja's compiler, which charges the values of expressions and the pieces of output."""
+    """Jinja's compiler, which counts the values of expressions and the pieces of buffers."""
 
     _in_buffer = False
 
-    def write_commons(self) -> None:
-        """Begin a function."""
-        super().write_commons()
-        self.writeline("concat = lambda pieces: meter.joined(environment.concat, pieces)")
-
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
         """Write a node."""
-        charge, end = _charge_of(node)
-        self.write(charge)
+        count = _count_of(node)
+        if count is None:
+            return super().visit(node, *args, **kwargs)
+        self.write(f"meter.{count}(")
         made = super().visit(node, *args, **kwargs)
-        self.write(end)
+        self.write(")")
         return made
 
     def visit_Output(self, node: nodes.Output, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
@@ -317,19 +258,16 @@ class MemoryGenerator(BoundedGenerator):
         super().end_write(frame)
 
 
-def _charge_of(node: nodes.Node) -> tuple[str, str]:
-    """Return the code before and behind an expression whose value is charged."""
+def _count_of(node: nodes.Node) -> str | None:
+    """Return the method that counts the value of an expression."""
     if getattr(node, "ctx", "load") != "load":
-        return "", ""
-    if isinstance(node, _OPERATORS) and not isinstance(node, nodes.And | nodes.Or):
-        return "meter.made(", ")"
+        return None
     if isinstance(node, _LITERALS):
-        return "meter.listed(", ")"
-    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
-        return "meter.made(", ")"
-    if isinstance(node, nodes.Filter) and node.name not in _CHOOSING and not node.name.startswith(" "):
-        return "meter.given(", ")"
-    return "", ""
+        return "listed"
+    if isinstance(node, nodes.Filter):
+        return None if node.name in _CHOOSING or node.name.startswith(" ") else "given"
+    is_slice = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+    return "made" if is_slice or (isinstance(node, _OPERATORS) and not isinstance(node, nodes.And | nodes.Or)) else None
 
 
 class MemoryEnvironment(BoundedEnvironment):
@@ -349,12 +287,12 @@ class MemoryEnvironment(BoundedEnvironment):
         if isinstance(subject, str):
             check_subject(function.__name__, subject)
         made = super().call(context, function, *args, **kwargs)
-        if kind_of(function) is BuiltinMethodType and isinstance(subject, dict) and function.__name__ == "get":
+        if isinstance(function, BuiltinMethodType) and isinstance(subject, dict) and function.__name__ == "get":
             return made
         meter = cast("MemoryMeter", self.meter(context))
         if args or kwargs:
             # A namespace and the like hold them.
-            meter.held((*args, *kwargs.values()))
+            meter.holds((*args, *kwargs.values()))
         return meter.given(made)
 
     def call_filter(

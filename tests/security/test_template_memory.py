@@ -76,7 +76,7 @@ WRITTEN_OUT = {
     "slices": "".join(f"{{% set a{i} = [big[1:], many[1:], (many, many)] %}}" for i in range(400)),
     "escaped": "{% set a = (mark * 4) % (wide ~ amp, amp ~ wide, amp ~ amp ~ amp, amp) %}",
     "escaped by +": "{% set a = mark + amp + amp + amp + amp %}" * 50,
-    "items": "".join(f"{{% set a{i} = dict(a=wide).items()|list %}}" for i in range(400)),
+    "items": "".join(f"{{% set a{i} = dict(a=wide ~ {i}).items()|list %}}" for i in range(400)),
     "namespaces": "".join(f"{{% set a{i} = namespace(a=wide ~ {i}) %}}" for i in range(400)),
     "slices that are begun": "".join(f"{{% set a{i} = many|slice(9) %}}{{% set x = a{i}|first %}}" for i in range(500)),
     "macros in a chain": "{% macro f(y) %}{% macro g() %}{{ y }}{% endmacro %}{% set n.b = g %}{% endmacro %}"
