@@ -82,14 +82,14 @@ if TYPE_CHECKING:
         neutralize,
         restore,
     )
-    from lazyprompt.templates.example_selection import (
+    from lazyprompt.templates.few_shot import (
         ExampleOffer,
         ExampleSelector,
+        FewShotTemplate,
         FirstExamples,
         LengthBudget,
         MostSimilar,
     )
-    from lazyprompt.templates.few_shot import FewShotTemplate
     from lazyprompt.templates.instruction import (
         AlpacaInstructionTemplate,
         ChatInstructionTemplate,
@@ -244,8 +244,7 @@ _HOMES = {
     "prompters.kinds": "AlpacaPrompter ChatPrompter EmptyPrompter",
     "_base.secret": "Secret",
     "chat_templates.template": "ChatTemplate",
-    "templates.example_selection": "ExampleOffer ExampleSelector FirstExamples LengthBudget MostSimilar",
-    "templates.few_shot": "FewShotTemplate",
+    "templates.few_shot": "ExampleOffer ExampleSelector FewShotTemplate FirstExamples LengthBudget MostSimilar",
     "templates.instruction": "AlpacaInstructionTemplate ChatInstructionTemplate Filled InstructionTemplate",
     "rendering.markers": "Markers",
     "tokens.approximate": "ApproximateTokenCounter",

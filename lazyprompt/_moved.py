@@ -23,7 +23,7 @@ _MOVED = {
     "text.chat.jinja": "chat_templates.jinja",
     "text.chat.source": "chat_templates.source",
     "text.chat.template": "chat_templates.template",
-    "text.example_selection": "templates.example_selection",
+    "text.example_selection": "templates.few_shot",
     "text.few_shot": "templates.few_shot",
     "text.instruction": "templates.instruction",
     "text.jinja": "templates.jinja",

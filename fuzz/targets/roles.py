@@ -8,7 +8,7 @@ from fuzz.judge import require
 from fuzz.target import Target
 from lazyprompt.files.dialects.table import DIALECTS
 from lazyprompt.files.roles import boundaries, layout_of, sections
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

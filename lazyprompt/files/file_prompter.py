@@ -19,9 +19,8 @@ from lazyprompt.messages.prompt import Source, Text, prompt_of
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
-from lazyprompt.templates.call_input import called, fixed_with, is_asked
-from lazyprompt.templates.instruction import InstructionTemplate
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.instruction import InstructionTemplate, called, fixed_with, is_asked
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.templates.call_input import Fixed
+    from lazyprompt.templates.instruction import Fixed
 
 
 # The parts of a text that is not there.

@@ -17,9 +17,8 @@ from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
 from lazyprompt.files.roles import layout_of
 from lazyprompt.files.turns import place_of_history, with_history
 from lazyprompt.messages.history import History
-from lazyprompt.templates.call_input import INPUT, dict_form
-from lazyprompt.templates.slots import listed
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.instruction import INPUT, dict_form
+from lazyprompt.templates.slots import Value, listed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

@@ -12,7 +12,7 @@ from lazyprompt.files.inputs import Thread
 from lazyprompt.files.roles import sections
 from lazyprompt.files.turns import messages_of, steps_of
 from lazyprompt.messages.history import messages_from
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

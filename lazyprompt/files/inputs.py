@@ -14,7 +14,7 @@ from lazyprompt.media.resolver import sniffed
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ImageBlock, URLSource, VideoBlock
 from lazyprompt.messages.openai_form import source_of
-from lazyprompt.templates.values import Opaque
+from lazyprompt.templates.slots import Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -288,7 +288,7 @@ class Prompty:
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """The filled template: its own text, and values (:class:`~lazyprompt.templates.values.Value`), in turn.
+        """The filled template: its own text, and values (:class:`~lazyprompt.templates.slots.Value`), in turn.
 
         Args:
             inputs: As of :meth:`validate`.

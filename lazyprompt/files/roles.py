@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import SlotError
 from lazyprompt.files.scanned import PLACE, Scanned
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import SafetyError
 from lazyprompt.files.roles import ROLES, Boundary, boundaries, names_role, role_lines
 from lazyprompt.files.scanned import Scanned
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.inputs import Medium, Thread
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ from lazyprompt.prompters.targets import OpenAITarget, System, TextTarget, token
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.prompt_template import resolved_system
 from lazyprompt.safety.policy import NEUTRALIZE, policy_of
-from lazyprompt.templates.call_input import name_of_text
+from lazyprompt.templates.instruction import name_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Handlebars as a syntax of templates: as much of it as ``.prompt`` files use.
 
 The meaning of dotprompt's helpers ``role``, ``history``, ``media`` and ``section`` is the caller's: each leaves a mark
-in its place, a value that holds an :class:`~lazyprompt.templates.values.Opaque`.
+in its place, a value that holds an :class:`~lazyprompt.templates.slots.Opaque`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from lazyprompt._base.json import checked
 from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.templates.bounds import check_length, weigh
 from lazyprompt.templates.mustache import ABSENT, Builder, TagTemplate, is_nothing, line_of, member, runtime
-from lazyprompt.templates.slots import listed
-from lazyprompt.templates.values import JsonValue, Opaque, Value
+from lazyprompt.templates.slots import JsonValue, Opaque, Value, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

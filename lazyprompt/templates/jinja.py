@@ -21,8 +21,7 @@ from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, Meter, check_length, weigh
 from lazyprompt.templates.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
 from lazyprompt.templates.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
-from lazyprompt.templates.slots import value_text
-from lazyprompt.templates.values import JsonValue, Opaque, TrustedValue, Value
+from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -268,7 +267,7 @@ class CompiledTemplate(ABC):
         """Render the template.
 
         Args:
-            values: Plain data for each slot, or an :class:`~lazyprompt.templates.values.Opaque`.
+            values: Plain data for each slot, or an :class:`~lazyprompt.templates.slots.Opaque`.
 
         Returns:
             The parts: the template's own text and values, in turn.

@@ -21,12 +21,12 @@ from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.templates.bounds import MAX_TEMPLATE
 from lazyprompt.templates.jinja import CompiledTemplate, finalize
 from lazyprompt.templates.sandbox import BoundedEnvironment
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.templates.values import Opaque
+    from lazyprompt.templates.slots import Opaque
 
 MAX_DEPTH = 100
 """How deep sections may lie in one another."""

@@ -2,6 +2,9 @@
 
 A slot is ``{name}`` with an identifier as name. ``{{name}}`` is the literal ``{name}``. Any other brace is text: JSON,
 LaTeX and regular expressions need no escaping.
+
+A filled template is a list of parts, its own text and values in turn. Other syntaxes give values as :class:`Value`,
+which is text; what has no text (a thread, a picture) is an :class:`Opaque` in a value that holds its place.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
-from lazyprompt._base.json import MAX_INT_BITS, checked, dump, well_formed
+from lazyprompt._base.json import MAX_INT_BITS, JsonText, checked, dump, well_formed
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text, text_of
@@ -217,3 +220,54 @@ def value_text(value: object, slot: str) -> str:
         instead = "it goes into the history" if kind.__module__ == _MESSAGES else "give its text, or a dict or list"
         raise SlotError(f"{where} is a {kind.__name__}, which has no text of its own; {instead}")
     return well_formed(str(value), where, SlotError)
+
+
+class Opaque:
+    """Something that a template may put in a place, and that has no text."""
+
+    __slots__ = ()
+
+
+class Value(str):
+    """Text that an expression gave: not the developer's.
+
+    Attributes:
+        source: The name that the expression is, as ``question`` or ``user.name``; ``""`` for any other expression.
+        held: What the text holds the place of, where the value has no text; then the text is empty.
+    """
+
+    __slots__ = ("held", "source")
+    source: str
+    held: Opaque | None
+
+    def __new__(cls, text: str, source: str = "", held: Opaque | None = None) -> Self:
+        """A value.
+
+        Args:
+            text: Its text.
+            source: The name it is from.
+            held: What it holds the place of.
+        """
+        made = super().__new__(cls, text)
+        made.source, made.held = source, held
+        return made
+
+    @property
+    def root(self) -> str:
+        """The first name of :attr:`source`: that of the slot or input."""
+        return self.source.partition(".")[0]
+
+    def __str__(self) -> str:
+        return self
+
+
+class JsonValue(JsonText, Value):
+    """The same, where the value was a dict or list."""
+
+    __slots__ = ()
+
+
+class TrustedValue(Trusted, Value):
+    """The same, where the value is the developer's own text."""
+
+    __slots__ = ()

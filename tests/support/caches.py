@@ -37,7 +37,7 @@ BOUNDS: dict[str, str] = {
     "modules/clients/_opened.py:Opened._loops": "the event loops that are open",
     "modules/clients/_zai_lines.py:Lines._all": "the connections that are open",
     "prompters/prompter.py:Prompter._targets": "the targets of a prompter in 32 forms or for 32 models",
-    "templates/example_selection.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
+    "templates/few_shot.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
 }
 
 # Objects of one call, one answer or one file, which go with it.

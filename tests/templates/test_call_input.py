@@ -16,7 +16,7 @@ from lazyprompt import (
     SlotError,
 )
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.templates.call_input import InputForm, name_of_text, read_input
+from lazyprompt.templates.instruction import InputForm, name_of_text, read_input
 
 QUESTION = "When do you open?"
 

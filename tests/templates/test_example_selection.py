@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import ApproximateTokenCounter, CharTokenCounter, FewShotTemplate
 from lazyprompt.errors import BudgetError, TemplateError
-from lazyprompt.templates.example_selection import (
+from lazyprompt.templates.few_shot import (
     Best,
     ExampleOffer,
     ExampleSelector,
@@ -292,7 +292,7 @@ def test_a_count_that_does_not_add_up_takes_few_tries() -> None:
 
 
 def test_what_is_kept_of_counts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.templates.example_selection._KEPT", 3)
+    monkeypatch.setattr("lazyprompt.templates.few_shot._KEPT", 3)
     select = LengthBudget(11, len)
     assert template(select).chosen(x="x") == (0, 1, 2, 3)
     assert len(select._known) <= 3  # noqa: SLF001 - that it is bounded shows nowhere else

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import FewShotTemplate
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.templates.example_selection import FirstExamples, MostSimilar
+from lazyprompt.templates.few_shot import FirstExamples, MostSimilar
 
 ADDITION = FewShotTemplate(
     "Add, {name}.",

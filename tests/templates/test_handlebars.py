@@ -12,7 +12,7 @@ from lazyprompt.templates.bounds import MAX_OUTPUT
 from lazyprompt.templates.handlebars import HandlebarsTemplate, HistoryMark, MediaMark, RoleMark, SectionMark
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MAX_DEPTH
-from lazyprompt.templates.values import Opaque, Value
+from lazyprompt.templates.slots import Opaque, Value
 
 if TYPE_CHECKING:
     from lazyprompt.templates.slots import SlotSyntax

@@ -11,7 +11,7 @@ from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates import jinja
 from lazyprompt.templates.jinja import JinjaTemplate
-from lazyprompt.templates.values import Opaque, Value
+from lazyprompt.templates.slots import Opaque, Value
 
 
 def parts(text: str, **values: Any) -> list[str]:

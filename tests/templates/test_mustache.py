@@ -11,7 +11,7 @@ from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.bounds import MAX_OUTPUT
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MAX_DEPTH, MAX_TAGS, MustacheTemplate
-from lazyprompt.templates.values import JsonValue, Opaque, Value
+from lazyprompt.templates.slots import JsonValue, Opaque, Value
 
 if TYPE_CHECKING:
     from lazyprompt.templates.slots import SlotSyntax

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.files.scanned import Scanned
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

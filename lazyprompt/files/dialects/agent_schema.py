@@ -15,7 +15,7 @@ from lazyprompt.files.roles import ROLES, attributes_in
 from lazyprompt.files.scanned import Scanned
 from lazyprompt.files.turns import Called, Returned, Said, Shown, Turn, said, steps_of
 from lazyprompt.messages.openai_form import source_of
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

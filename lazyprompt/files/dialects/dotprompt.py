@@ -21,7 +21,7 @@ from lazyprompt.files.yaml_nodes import KINDS, Node
 from lazyprompt.messages.msg import URLSource
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.templates.handlebars import HistoryMark, MediaMark, RoleMark, SectionMark
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

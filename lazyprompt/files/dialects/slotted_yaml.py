@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.files.roles import attributes_in, role_lines
 from lazyprompt.files.scanned import PLACE, Scanned
 from lazyprompt.files.writing.portable import Shown, Tag
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

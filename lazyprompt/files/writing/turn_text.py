@@ -14,7 +14,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
 from lazyprompt.files.roles import role_lines, sections
 from lazyprompt.files.scanned import PLACE, Scanned
-from lazyprompt.templates.values import Value
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
