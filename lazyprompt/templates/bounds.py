@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sized
 from itertools import permutations
 from string import Formatter
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Undefined
@@ -15,6 +15,8 @@ from jinja2.utils import Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+_T = TypeVar("_T")
 
 MAX_OUTPUT = 20_000_000
 """The longest text a template may make, on its way or in the end: more than any model reads."""
@@ -65,6 +67,8 @@ LONG: tuple[type[Sized], ...] = (str, list, tuple, bytes)
 kind_of: Callable[[object], type[object]] = type
 # After how many steps it is looked whether there are too many, and at the clock.
 _LOOK = 32
+# The characters that each piece of a buffer counts as, beside its own.
+_PIECE = 16
 # How much a sum of lists may copy: about a second's work.
 _MAX_COPIED = 1_000_000_000
 # Filters and methods whose numbers are sizes of what they make.
@@ -94,32 +98,30 @@ class Meter:
         self._numbers = self._numbers_left = numbers
         self._made = 0
 
-    def step(self, made: int = 0) -> None:
+    def step(self) -> None:
         """Count a step.
 
-        Args:
-            made: How long the text is that it made, where many of its kind may lie in the memory side by side.
-
         Raises:
-            SecurityError: The steps are too many, or took too long, or made too much.
+            SecurityError: The steps are too many, or took too long.
         """
         self.left -= 1
-        if made:
-            self._made += made
-            check_length(self._made)
         if self.left < 0:
             self.look()
 
-    def kept(self, text: str) -> str:
-        """A text that is put aside, counted: many of them lie in the memory side by side before they are joined.
+    def filtered(self, value: _T) -> _T:
+        """Count the value of a filter that ``map`` names, and return it."""
+        self.step()
+        if isinstance(value, str):
+            self.kept(value)
+        return value
 
-        Args:
-            text: The text.
+    def kept(self, text: str) -> str:
+        """Count a text that is put aside, and return it: many lie in the memory side by side before they are joined.
 
         Raises:
             SecurityError: They are too long together.
         """
-        self._made += len(text)
+        self._made += len(text) + _PIECE
         if self._made > MAX_OUTPUT:
             check_length(self._made)
         return text

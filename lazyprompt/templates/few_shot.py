@@ -13,7 +13,7 @@ from itertools import accumulate, takewhile
 from math import isnan
 from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked
@@ -140,7 +140,7 @@ class MostSimilar:
     def __post_init__(self) -> None:
         _check_whole("k", self.k, 0, TemplateError)
         if not callable(self.score):
-            raise TemplateError(f"score is a {_kind(self.score)}; give a function of the values and an example")
+            raise TemplateError(f"score is a {type(self.score).__name__}; give a function of the values and an example")
         if self.best not in get_args(Best):
             raise TemplateError(f"best is {self.best!r}; give 'last' or 'first'")
         if self.min_score is not None and _number(self.min_score) is None:
@@ -168,7 +168,7 @@ class MostSimilar:
         given = self.score(values, example)
         number = _number(given)
         if number is None:
-            said = repr(given) if isinstance(given, float) else f"a {_kind(given)}"
+            said = repr(given) if isinstance(given, float) else f"a {type(given).__name__}"
             raise TemplateError(f"the score of examples[{at}] is {said}; a score is a number that is not NaN")
         return number
 
@@ -203,7 +203,9 @@ class LengthBudget:
         _check_whole("max_tokens", self.max_tokens, 1, BudgetError)
         _check_whole("min_examples", self.min_examples, 0, BudgetError)
         if isinstance(self.count, type) or not callable(getattr(self.count, "count_text", self.count)):
-            given = f"the class {self.count.__name__}" if isinstance(self.count, type) else f"a {_kind(self.count)}"
+            given = (
+                f"the class {self.count.__name__}" if isinstance(self.count, type) else f"a {type(self.count).__name__}"
+            )
             raise BudgetError(f"count is {given}; give a function of a text, or a counter with count_text(text)")
         if self.among is not None:
             check_selector(self.among, "among")
@@ -266,7 +268,9 @@ class LengthBudget:
         given = cast("object", count(text))
         found = _whole(given)
         if found is None:
-            raise BudgetError(f"count gave a {_kind(given)}; it must give a whole number, and not have to be awaited")
+            raise BudgetError(
+                f"count gave a {type(given).__name__}; it must give a whole number, and not have to be awaited"
+            )
         return found
 
     def _piece(self, text: str) -> int:
@@ -296,7 +300,8 @@ def check_selector(given: object, where: str) -> None:
         raise TemplateError(f"{where} is the class {given.__name__}; give a selector made with it")
     if not callable(getattr(given, "select", None)):
         raise TemplateError(
-            f"{where} is a {_kind(given)}; give a selector: something with a method select(offer) that gives indices"
+            f"{where} is a {type(given).__name__}; give a selector: something with a method select(offer) that gives "
+            "indices"
         )
 
 
@@ -313,16 +318,16 @@ def choose(selector: ExampleSelector, offer: ExampleOffer) -> tuple[int, ...]:
     Raises:
         TemplateError: It gave no list of indices, or some that are not there or twice; the message names them.
     """
-    who, expected = f"{_kind(selector)}.select", "it gives a list of indices, as [2, 0]"
+    who, expected = f"{type(selector).__name__}.select", "it gives a list of indices, as [2, 0]"
     given = cast("object", selector.select(offer))
-    kind = _kind(given)
+    kind = type(given).__name__
     if not isinstance(given, Iterable) or isinstance(given, _NO_LISTS):
         raise TemplateError(f"{who} gave a {kind}; {expected}")
     chosen: list[int] = []
     for place, item in enumerate(cast("Iterable[object]", given)):
         found = _whole(item)
         if found is None:
-            raise TemplateError(f"{who} gave a {_kind(item)} at place {place}; {expected}")
+            raise TemplateError(f"{who} gave a {type(item).__name__} at place {place}; {expected}")
         chosen.append(found)
     there = len(offer.texts)
     outside = [at for at in chosen if not 0 <= at < there]
@@ -379,10 +384,6 @@ def _number(given: object) -> float | None:
     return None if isnan(number) else number
 
 
-def _kind(given: object) -> str:
-    return type(given).__name__
-
-
 def _joined(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
@@ -432,11 +433,11 @@ class FewShotTemplate:
             _text(template, example, index, select is not None) for index, example in enumerate(examples)
         )
         self._select = select
-        self._examples: tuple[Mapping[str, object], ...] = ()
+        self._examples: tuple[dict[str, object], ...] = ()
         if select is not None:
             check_selector(select, "select")
             # Only a selector looks at them.
-            self._examples = tuple(_frozen(example, template.slots) for example in examples)
+            self._examples = tuple(_copied(example, template.slots) for example in examples)
         self._all_slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
         self._fixed: Fixed = ()
         self.slots = self._all_slots
@@ -494,18 +495,12 @@ class FewShotTemplate:
         _check(values, self._all_slots, "the few-shot template")
         texts = {name: value_text(value, name) for name, value in values.items()}
         before, after = ("".join(part.fill(texts)) for part in (self._prefix, self._suffix))
-        return ExampleOffer(MappingProxyType(values), self._examples, self._texts, before, after, self._separator)
+        # A read-only view of a dict cannot be pickled or copied, the dict can.
+        examples = tuple(map(MappingProxyType[str, object], self._examples))
+        return ExampleOffer(MappingProxyType(values), examples, self._texts, before, after, self._separator)
 
     def _chosen(self, offer: ExampleOffer) -> tuple[int, ...]:
         return tuple(range(len(offer.texts))) if self._select is None else choose(self._select, offer)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A read-only view of a dict cannot be pickled or copied, the dict can.
-        return {**self.__dict__, "_examples": tuple(map(dict, self._examples))}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        examples: tuple[dict[str, object], ...] = state["_examples"]
-        self.__dict__.update(state, _examples=tuple(map(MappingProxyType[str, object], examples)))
 
 
 def _text(template: SlotTemplate, example: object, index: int, more: bool) -> str:  # noqa: FBT001 - private
@@ -520,14 +515,14 @@ def _text(template: SlotTemplate, example: object, index: int, more: bool) -> st
     return "".join(template.fill({name: value_text(value, name) for name, value in values.items()}))
 
 
-def _frozen(example: Mapping[str, object], slots: tuple[str, ...]) -> Mapping[str, object]:
-    """An example that stays as it was written, whatever becomes of the one given."""
+def _copied(example: Mapping[str, object], slots: tuple[str, ...]) -> dict[str, object]:
+    """Return an example that stays as it was written, whatever becomes of the one given."""
     held = {
         name: checked(cast("object", value), name, SlotError)
         for name, value in example.items()
         if name in slots and isinstance(value, Mapping | list | tuple)
     }
-    return MappingProxyType({**example, **held})
+    return {**example, **held}
 
 
 def _check(values: Mapping[str, object], slots: tuple[str, ...], where: str) -> None:

@@ -94,7 +94,7 @@ _CLOSE_COMMENT = re.compile(r"--(~?)\}\}")
 _ID = r"(?:\[[^\]]*+\]|[^\s!\"#%&'()*+,;<=>@\[\\\]^`{|}~])++"
 _WORD = re.compile(
     rf"(?:(?P<key>{_ID})\s*+=\s*+)?"
-    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*+)\"|'(?P<single>(?:[^'\\]|\\.)*+)'"
+    r"(?:(?P<quote>[\"'])(?P<text>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)"
     rf"|(?P<number>-?[0-9]++(?:\.[0-9]++)?)(?=[\s}}~])|(?P<name>@?{_ID}))",
     re.DOTALL,
 )
@@ -282,9 +282,8 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 def _word(found: re.Match[str]) -> _Word:
     """Return the argument that was found."""
-    for kind, quote in (("double", '"'), ("single", "'")):
-        if found[kind] is not None:
-            return _Word("text", found[kind].replace("\\" + quote, quote))
+    if quote := found["quote"]:
+        return _Word("text", found["text"].replace("\\" + quote, quote))
     return _Word("number", found["number"]) if found["number"] else _Word("name", found["name"])
 
 

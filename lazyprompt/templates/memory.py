@@ -20,14 +20,13 @@ from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from markupsafe import Markup
 
-from lazyprompt.templates.bounds import MAX_OPERAND, MAX_OUTPUT, Meter, check_items, check_length, kind_of, weigh
+from lazyprompt.templates.bounds import MAX_OPERAND, Meter, check_items, check_length, kind_of, weigh
 from lazyprompt.templates.sandbox import BoundedEnvironment, BoundedGenerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from jinja2.compiler import Frame, MacroRef
-    from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
 _T = TypeVar("_T")
@@ -42,8 +41,6 @@ MAX_TEXT = 5_000_000
 _LONG, _MADE = 2000, 20_000_000
 # The bytes of a short value in a list or dict, and of a value of any other kind, such as a loop or a macro.
 _ITEM, _OTHER = 100, 1000
-# The characters that each piece of a buffer counts as, beside its own.
-_PIECE = 16
 _CONTAINERS = (list, tuple, dict)
 _LONGEST_MADE: dict[type[object], int] = {
     **dict.fromkeys((str, Markup), MAX_TEXT),
@@ -163,16 +160,9 @@ class MemoryMeter(Meter):
                 waiting += [item for item in items if issubclass(kind_of(item), _NEW)]
         return value
 
-    def kept(self, text: str) -> str:
-        """Count a piece of text that is put aside, and return it.
-
-        Raises:
-            SecurityError: The pieces are too long together.
-        """
-        self._made += len(text) + _PIECE
-        if self._made > MAX_OUTPUT:
-            check_length(self._made)
-        return text
+    def filtered(self, value: _T) -> _T:
+        """Count the value of a filter that ``map`` names, and return it."""
+        return self.given(super().filtered(value))
 
 
 def check_subject(name: str, subject: object) -> None:
@@ -185,18 +175,17 @@ def check_subject(name: str, subject: object) -> None:
     Raises:
         SecurityError: It is too long.
     """
-    if name not in _LONGEST:
+    most = _LONGEST.get(name)
+    if most is None:
         return
-    most = _LONGEST[name]
-    if not isinstance(subject, str):
-        if name not in _LISTING:
-            length = weigh(subject)
-        elif isinstance(subject, Sized):
-            length, most = len(subject), MAX_OPERAND
-        else:
-            return
-    else:
+    if isinstance(subject, str):
         length = len(subject)
+    elif name not in _LISTING:
+        length = weigh(subject)
+    elif isinstance(subject, Sized):
+        length, most = len(subject), MAX_OPERAND
+    else:
+        return
     if length > most:
         raise SecurityError(f"{name} takes no more than {most} characters or items")
 
@@ -294,16 +283,3 @@ class MemoryEnvironment(BoundedEnvironment):
             # A namespace and the like hold them.
             meter.holds((*args, *kwargs.values()))
         return meter.given(made)
-
-    def call_filter(
-        self,
-        name: str,
-        value: Any,  # noqa: ANN401 - Jinja's
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        context: Context | None = None,
-        eval_ctx: EvalContext | None = None,
-    ) -> Any:  # noqa: ANN401 - Jinja's
-        """Apply the filter that ``map`` names."""
-        made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
-        return made if context is None else cast("MemoryMeter", self.meter(context)).given(made)

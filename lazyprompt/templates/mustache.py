@@ -301,12 +301,12 @@ class TagTemplate(CompiledTemplate):
         """Return the functions that compiled templates call, by their names."""
 
         def need(values: Sequence[object], name: Name, around: Sequence[object] | None = None) -> object:
-            parts, written, line = name
+            parts, text, line = name
             found = cls.find(values, parts)
             if found is ABSENT and not lenient:
                 near = _nearest(values if around is None else around, parts)
                 where = f"{cls.syntax}, line {line}"
-                raise SlotError(f"{where}: there is no value for {short(written)}{near}; {cls.advice}")
+                raise SlotError(f"{where}: there is no value for {short(text)}{near}; {cls.advice}")
             return found
 
         def show(values: Sequence[object], name: Name, around: Sequence[object] | None = None) -> Value:

@@ -392,9 +392,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     ) -> Any:  # noqa: ANN401 - Jinja's
         """Apply the filter that ``map`` names; each time is a step."""
         made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
-        if context is not None:
-            self.meter(context).step(len(made) if isinstance(made, str) else 0)
-        return made
+        return made if context is None else self.meter(context).filtered(made)
 
 
 def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
