@@ -225,19 +225,15 @@ def _weigh(value: object, length: Callable[[str], int]) -> int:
     for _ in range(_DEEPEST):
         inside: list[Any] = []
         for item in level:
-            kind = kind_of(item)
-            if kind is str:
+            if isinstance(item, str):
                 total += length(item)
-            elif kind is int:
-                total += item.bit_length() // 3
-            elif kind not in BRIEF:
+            elif isinstance(item, BRIEF):
+                total += item.bit_length() // 3 if isinstance(item, int) else 0
+            else:
+                kind = kind_of(item)
+                inside += item if kind is dict or kind is list else _items_of(item)
                 if kind is dict:
-                    inside += item
                     inside += item.values()
-                elif kind is list:
-                    inside += item
-                else:
-                    total += length(item) if isinstance(item, str) else _put_in(item, inside)
                 # Each is written with a separator.
                 if total + 3 * len(inside) > MAX_OUTPUT:
                     check_length(total + 3 * len(inside))
@@ -249,20 +245,17 @@ def _weigh(value: object, length: Callable[[str], int]) -> int:
     return total
 
 
-def _put_in(item: object, inside: list[object]) -> int:
-    """Put what a value holds to what is still to be weighed; what it weighs itself."""
-    if isinstance(item, int):
-        return item.bit_length() // 3
-    if isinstance(item, Namespace):
-        # What it shows of itself; none of its names can be asked for it.
-        inside.append(object.__getattribute__(item, "_Namespace__attrs"))
-    elif isinstance(item, Mapping):
-        inside += cast("Mapping[object, object]", item).keys()
-        inside += cast("Mapping[object, object]", item).values()
-    elif isinstance(item, Collection) and not isinstance(item, (bytes, range, Undefined)):
-        # A tuple, or one of the views of a dict.
-        inside += cast("Collection[object]", item)
-    return 0
+def _items_of(value: object) -> Collection[object]:
+    """Return what a value holds and shows."""
+    if isinstance(value, Namespace):
+        # None of its names can be asked for them.
+        value = object.__getattribute__(value, "_Namespace__attrs")
+    if isinstance(value, Mapping):
+        many = cast("Mapping[object, object]", value)
+        return [*many, *many.values()]
+    # A tuple, or one of the views of a dict.
+    is_text = isinstance(value, (bytes, range))
+    return cast("Collection[object]", value) if isinstance(value, Collection) and not is_text else ()
 
 
 def as_text(value: object) -> str:

@@ -35,6 +35,7 @@ from lazyprompt.templates.bounds import (
     MAX_TEMPLATE,
     MAX_TOKENS,
     Meter,
+    as_text,
     check_filter,
     check_length,
     check_method,
@@ -314,9 +315,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def shown(self, value: object) -> str:
         """What a value is written as that is not just text."""
-        if not isinstance(value, BRIEF):
-            weigh(value)
-        return str(value)
+        return str(as_text(value))
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
         """What ``x.a`` gives: the same as in Jinja."""
