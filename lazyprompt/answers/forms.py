@@ -33,8 +33,8 @@ class Calls:
         bodies: How what stands between them may be written, what is likely first.
         keep: The end of ``start`` that is a part of the body.
         separator: The marker between a name and its arguments, where they are not in one body.
-        own_id: The marker between a name and the call's id.
-        header: What stands before the separator: the name, Kimi's ``functions.name:0`` or DeepSeek's ``function``.
+        head: A pattern for the text before the arguments then, with groups for the ``name`` and the ``id``. Without the
+            separator in it, the arguments must be an object.
         quote: A marker that opens and closes quotes in the body.
     """
 
@@ -43,8 +43,7 @@ class Calls:
     bodies: tuple[Body, ...] = ()
     keep: str = ""
     separator: str = ""
-    own_id: str = ""
-    header: Literal["name", "kimi", "deepseek"] = "name"
+    head: str = ""
     quote: str = ""
 
 
@@ -73,6 +72,7 @@ class Form:
     channels: bool = False
 
 
+_NAME = r"(?P<name>[^\s<>{}()\[\]\"'`,;]+)\s*"
 THINK = ("<think>", "</think>")
 _CHATML = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
 _LLAMA = (
@@ -112,14 +112,28 @@ FORMS: dict[str, Form] = {
     # mistral-common, tokens/tokenizers/instruct.py: a list up to V7, name and arguments from V11 on (with an id in V11
     # alone), [THINK] from V13 on. vLLM's mistral_tool_parser.py knows that [ARGS] gets lost.
     "mistral": Form(
-        (Calls("[TOOL_CALLS]", bodies=("json", "loose"), separator="[ARGS]", own_id="[CALL_ID]"),),
+        (
+            Calls(
+                "[TOOL_CALLS]",
+                bodies=("json", "loose"),
+                separator="[ARGS]",
+                head=rf"{_NAME}(?:\[CALL_ID\]\s*(?P<id>[^\s\[]*)\s*)?(?:\[ARGS\]\s*)?",
+            ),
+        ),
         ("[THINK]", "[/THINK]"),
         stop=("</s>", "[INST]", "[TOOL_RESULTS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]"),
     ),
     # deepseekv3.jinja (V3, R1: "function", then the name and JSON in a fence); the template of DeepSeek-V3.1 (the name,
     # then JSON).
     "deepseek": Form(
-        (Calls(*("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"), separator="<｜tool▁sep｜>", header="deepseek"),),
+        (
+            Calls(
+                *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
+                separator="<｜tool▁sep｜>",
+                # Behind "function" come the name, and a fence with its language.
+                head=rf"(?P<type>function<｜tool▁sep｜>\s*)?+{_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
+            ),
+        ),
         *(THINK, "either"),
         drop=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
         stop=(
@@ -193,7 +207,7 @@ FORMS: dict[str, Form] = {
             Calls(
                 *("<|tool_call_begin|>", "<|tool_call_end|>"),
                 separator="<|tool_call_argument_begin|>",
-                header="kimi",
+                head=r"(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+)(?::\d+)?)\s*(?:<\|tool_call_argument_begin\|>\s*)?",
             ),
         ),
         THINK,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.answers._harmony import HarmonyReading
-from lazyprompt.answers._reading import Plan, Reading
-from lazyprompt.answers._said import Delta, Said, well
-from lazyprompt.answers._source import Source
-from lazyprompt.answers._tools import Tools
+from lazyprompt.answers.calls import Plan
 from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of
+from lazyprompt.answers.message_builder import Delta, MessageBuilder, well
+from lazyprompt.answers.reading import HarmonyReading, Reading
+from lazyprompt.answers.source import Source
+from lazyprompt.answers.values import Tools
 from lazyprompt.errors import FormatError, TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lazyprompt.answers._tools import ToolLike
+    from lazyprompt.answers.values import ToolLike
     from lazyprompt.messages.msg import Msg
 
 _OVER = object()
@@ -107,14 +107,14 @@ class ResponseStream:
         plan: What is known of the answer.
     """
 
-    __slots__ = ("_half", "_message", "_over", "_reading", "_rest", "_said", "_source")
+    __slots__ = ("_builder", "_half", "_message", "_over", "_reading", "_rest", "_source")
 
     def __init__(self, plan: Plan) -> None:
-        self._source = Source()
-        self._said = Said()
+        self._source = Source(plan.final)
+        self._builder = MessageBuilder()
         reading = HarmonyReading if plan.form.channels else Reading
-        self._reading = reading(plan, self._source, self._said).read()
-        # Whether a marker ended the answer: what follows is not looked at.
+        self._reading = reading(plan, self._source, self._builder).read()
+        # True once a marker ended the answer: all text behind it is ignored.
         self._over = False
         self._half = ""
         self._rest: tuple[Delta, ...] = ()
@@ -148,10 +148,10 @@ class ResponseStream:
         if self._message is None:
             rest = self._read_on(well(self._half))
             self._source.end()
-            self._rest = (*rest, *self._read_on(""))
-            self._said.end()
-            self._rest = (*self._rest, *self._said.news())
-            self._message = self._said.message()
+            rest += self._read_on("")
+            self._builder.end()
+            self._rest = (*rest, *self._builder.news())
+            self._message = self._builder.message()
         return self._message
 
     @property
@@ -163,4 +163,4 @@ class ResponseStream:
         if not self._over:
             self._source.feed(chunk)
             self._over = next(self._reading, _OVER) is _OVER
-        return self._said.news()
+        return self._builder.news()

@@ -118,7 +118,7 @@ def test_no_marker_begins_another() -> None:
     """Else which of them counts would hang on where a chunk ends."""
     for name in {*FORMS, *FAMILIES}:
         form, _, stop = form_of(name)
-        parts = [(each.start, each.end, each.separator, each.own_id, each.quote) for each in form.calls]
+        parts = [(each.start, each.end, each.separator, each.quote) for each in form.calls]
         markers = sorted(
             {*stop, *form.drop, *(form.thought or ()), *(mark for marks in parts for mark in marks if mark)}
         )

@@ -23,7 +23,7 @@ TOLD = {form: ResponseParser(form, tools=["f"]) for form in FORMS}
 def markers(form: str) -> list[str]:
     """Everything that is structure in a form."""
     of, _, stop = form_of(form)
-    parts = [(each.start, each.end, each.separator, each.own_id, each.quote) for each in of.calls]
+    parts = [(each.start, each.end, each.separator, each.quote) for each in of.calls]
     channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"] if of.channels else []
     found = {*stop, *of.drop, *(of.thought or ()), *(mark for marks in parts for mark in marks), *channels}
     return sorted(found - {""})

@@ -555,7 +555,7 @@ def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None
     controls = controls_of(FAMILIES[family])
     form = form_of(family)[0]
     marks = {
-        mark for calls in form.calls for mark in (calls.start, calls.end, calls.separator, calls.own_id, calls.quote)
+        mark for calls in form.calls for mark in (calls.start, calls.end, calls.separator, calls.quote)
     }
     marks |= {*(form.thought or ()), *form.stop}
     # Words and fences are no tokens.

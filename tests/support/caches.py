@@ -49,7 +49,7 @@ ONE_CALL = frozenset(
         "GeminiCollector",
         "Reader",
         "Reading",
-        "Said",
+        "MessageBuilder",
         "Trace",
         "_Calls",
         "_Candidate",

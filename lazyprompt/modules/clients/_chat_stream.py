@@ -17,7 +17,7 @@ from lazyprompt.formatters._answers import as_dict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.answers._said import Kind
+    from lazyprompt.answers.message_builder import Kind
 
 Fields: TypeAlias = "Mapping[str, object]"
 _NOTHING: Fields = {}

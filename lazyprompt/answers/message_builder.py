@@ -1,4 +1,4 @@
-"""What was said so far: the blocks of the message, and the news about it since one last asked."""
+"""The message that a local model's answer becomes, built piece by piece, and the deltas of a stream."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import dump
-from lazyprompt.answers._source import SPACE
+from lazyprompt.answers.source import SPACE
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
 
-# Line breaks within strings are no JSON, but models often write them.
+# Models often write line breaks within strings, which JSON forbids.
 JSON = json.JSONDecoder(strict=False)
 
 Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
@@ -30,7 +30,7 @@ class Delta:
         kind: ``text``, ``thinking`` or ``tool_call``.
         text: The new text; of a tool call, the new piece of its arguments as JSON (or as the model wrote them, where
             that turns out to be none).
-        index: Which call of the message this is about, from 0; ``None`` for text and thinking.
+        index: The number of the call in the message, from 0; ``None`` for text and thinking.
         id: The id of the call, once it is known: with its last delta at the latest.
         name: The name of the tool, in the first delta of a call.
     """
@@ -43,7 +43,7 @@ class Delta:
 
 
 class WrittenCall(NamedTuple):
-    """A call that was read as a whole: its name, what it was written as, and its arguments where they are an object."""
+    """A whole call: its name, its arguments as written, and their value if they are an object."""
 
     name: str
     raw: str
@@ -51,32 +51,32 @@ class WrittenCall(NamedTuple):
 
 
 def well(text: str) -> str:
-    """Text that can be written: the halves of surrogate pairs are joined, those that are alone become U+FFFD."""
+    """Join the halves of surrogate pairs; replace each lone half by U+FFFD."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def arguments_of(text: str) -> JsonObject | None:
-    """The arguments in a JSON text; JSON in a JSON string counts too, and nothing or ``null`` is no argument.
+    """Parse the arguments of a call; JSON in a JSON string counts too, and nothing or ``null`` is no argument.
 
     Args:
-        text: What a model wrote.
+        text: JSON, as a model wrote it.
 
     Returns:
-        The object, or ``None`` where it is none. It may still hold what is no value for a block.
+        The object, or ``None`` if the text is none. A block may still refuse a value in it.
     """
-    read: object = text
+    value: object = text
     for _ in range(2):
-        if not isinstance(read, str):
+        if not isinstance(value, str):
             break
         try:
-            read = JSON.decode(read) if read.strip(SPACE) else None
+            value = JSON.decode(value) if value.strip(SPACE) else None
         except (ValueError, RecursionError):
             return None
-    return {} if read is None else cast("JsonObject", read) if isinstance(read, dict) else None
+    return {} if value is None else cast("JsonObject", value) if isinstance(value, dict) else None
 
 
-class Said:
-    """What was said so far.
+class MessageBuilder:
+    """Builds the message of an answer.
 
     Whitespace between text and a marker belongs to the layout and is dropped, and so is that around a thought. Text
     that begins the answer, or ends with it, keeps its own.
@@ -88,9 +88,9 @@ class Said:
         self._blocks: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
         self._kind: Literal["text", "thinking"] | None = None
         self._parts: list[str] = []
-        # Whitespace of which is not yet known whether text follows.
+        # Whitespace that is dropped unless text follows.
         self._space: list[str] = []
-        # Whether what is said stands behind a marker.
+        # True behind a marker.
         self._behind = False
         self._call: tuple[int, str, str | None] = (0, "", None)
         self._calls = 0
@@ -99,23 +99,23 @@ class Said:
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing but whitespace was said since the beginning, or since the last marker that counted."""
+        """True if nothing but whitespace came since the beginning, or since the last marker that counted."""
         return not self._parts
 
     @property
     def called(self) -> bool:
-        """Whether a call was the last thing said."""
+        """True if a call came last."""
         return not self._parts and bool(self._blocks) and isinstance(self._blocks[-1], ToolUseBlock)
 
     def text(self, piece: str) -> None:
-        """Say text."""
-        self._say("text", piece)
+        """Add text."""
+        self._add("text", piece)
 
     def thinking(self, piece: str) -> None:
-        """Say a part of a thought."""
-        self._say("thinking", piece)
+        """Add a part of a thought."""
+        self._add("thinking", piece)
 
-    def _say(self, kind: Literal["text", "thinking"], piece: str) -> None:
+    def _add(self, kind: Literal["text", "thinking"], piece: str) -> None:
         if kind != self._kind:
             self._flush()
             self._kind = kind
@@ -123,15 +123,15 @@ class Said:
             piece = piece.lstrip(SPACE)
         bare = piece.rstrip(SPACE)
         if bare:
-            said = "".join((*self._space, bare))
+            added = "".join((*self._space, bare))
             self._space.clear()
-            self._parts.append(said)
-            self._news.append(Delta(kind, said))
+            self._parts.append(added)
+            self._news.append(Delta(kind, added))
         if len(bare) < len(piece):
             self._space.append(piece[len(bare) :])
 
     def close(self) -> None:
-        """End the text or thought, because a marker stands here."""
+        """End the text or thought at a marker."""
         self._flush()
         self._behind = True
 
@@ -144,12 +144,12 @@ class Said:
         self._kind = None
 
     def start_call(self, name: str, own_id: str, *, sure: bool) -> None:
-        """Say that a call begins.
+        """Begin a call.
 
         Args:
             name: The tool.
-            own_id: The id the model gave it, ``""`` for none so far.
-            sure: Whether the model can give it none any more.
+            own_id: The id that the model gave it, ``""`` for none so far.
+            sure: True if the model cannot give it one later.
         """
         self.close()
         call_id = self._id(own_id, self._calls) if own_id or sure else None
@@ -158,12 +158,12 @@ class Said:
         self._calls += 1
 
     def arguments(self, piece: str) -> None:
-        """Say a piece of the arguments of the call that began."""
+        """Add a piece of the arguments of the call that began."""
         self._parts.append(piece)
         self._news.append(Delta("tool_call", piece, self._call[0]))
 
     def end_call(self, own_id: str = "") -> None:
-        """Say that the call is at its end, with the id the model gave it since."""
+        """End the call, with the id that the model gave it since."""
         index, name, call_id = self._call
         raw = "".join(self._parts)
         self._parts.clear()
@@ -173,16 +173,16 @@ class Said:
         self._blocks.append(_block(call_id, WrittenCall(name, raw, arguments_of(raw))))
 
     def call(self, call: WrittenCall, own_id: str = "") -> None:
-        """Say a whole call."""
+        """Add a whole call."""
         self.close()
         block = _block(self._id(own_id, self._calls), call)
         text = dump(block.input) if block.raw_input is None else block.raw_input
-        self._news.append(Delta("tool_call", str(text), self._calls, block.id, block.name))
+        self._news.append(Delta("tool_call", text, self._calls, block.id, block.name))
         self._blocks.append(block)
         self._calls += 1
 
     def _id(self, own: str, index: int) -> str:
-        """An id that no other call of the message has: the model's own, or else one made of the call's place."""
+        """Return an id that no other call of the message has: the model's own, or one made of the call's place."""
         places = (f"call_{index}" if number == 0 else f"call_{index}_{number}" for number in count())
         chosen = own if own and own not in self._ids else next(each for each in places if each not in self._ids)
         self._ids.add(chosen)
@@ -197,7 +197,7 @@ class Said:
         self.close()
 
     def news(self) -> list[Delta]:
-        """What is new since this was last asked; neighbours that are about the same thing are one."""
+        """Return the deltas since the last time; neighbours about the same thing are one."""
         grouped = [list(group) for _, group in groupby(self._news, lambda delta: (delta.kind, delta.index))]
         self._news = []
         return [
@@ -206,13 +206,13 @@ class Said:
                 "".join(delta.text for delta in group),
                 group[0].index,
                 next((delta.id for delta in group if delta.id is not None), None),
-                next((delta.name for delta in group if delta.name is not None), None),
+                group[0].name,
             )
             for group in grouped
         ]
 
     def message(self) -> Msg:
-        """The message; text alone is its plain content."""
+        """Return the message; text alone is its plain content."""
         alone = self._blocks[0] if len(self._blocks) == 1 else TextBlock("") if not self._blocks else None
         content = alone.text if isinstance(alone, TextBlock) else tuple(self._blocks)
         return Msg("assistant", content, "assistant")
@@ -223,5 +223,5 @@ def _block(call_id: str, call: WrittenCall) -> ToolUseBlock:
         try:
             return ToolUseBlock(call_id, call.name, call.arguments)
         except (ValueError, RecursionError):
-            pass  # NaN, huge numbers, deep nesting, half surrogates: no value for a block
+            pass  # A block holds no NaN, huge number, deep nesting or half of a surrogate pair.
     return ToolUseBlock(call_id, call.name, raw_input=call.raw)

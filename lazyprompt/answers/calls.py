@@ -1,0 +1,352 @@
+"""Tool calls: JSON, read while it is being written, and forms that can only be read as a whole."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from lazyprompt.answers.message_builder import JSON, WrittenCall, arguments_of, well
+from lazyprompt.answers.source import SPACE, SPACES, cuts_of
+from lazyprompt.answers.values import gemma_object, literal, python_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.answers.forms import Begins, Form
+    from lazyprompt.answers.message_builder import MessageBuilder
+    from lazyprompt.answers.source import Source, Waiting
+    from lazyprompt.answers.values import Tools
+
+
+class Body(NamedTuple):
+    """The text between the markers of a call.
+
+    Args:
+        text: The text.
+        whole: True if its end marker ended it, rather than the end of the answer.
+        tools: The known tools.
+    """
+
+    text: str
+    whole: bool
+    tools: Tools
+
+
+# Returns no calls where the text is in another form.
+Reader: TypeAlias = "Callable[[Body], list[WrittenCall]]"
+
+
+class _Tags:
+    """Calls written in tags.
+
+    A value goes up to the end tag behind which the next parameter begins or nothing is left: so it may hold tags
+    itself, and what it holds begins no call.
+
+    Args:
+        call: The tag that opens a call, with its name.
+        call_end: The tag that closes it.
+        key: The tag that opens a parameter, with its name.
+        value_end: The tag that closes it.
+        around: The text around a value besides its tags.
+    """
+
+    def __init__(self, call: str, call_end: str, key: str, value_end: str, around: str = "") -> None:
+        opens_call, opens_key = (tag.partition("(")[0] for tag in (call, key))
+        self.call = re.compile(rf"\s*{call}(.*)", re.DOTALL)
+        self.next_call = re.compile(rf"{call_end}\s*(?={opens_call}|\Z)")
+        self.parameter = re.compile(rf"\s*{key}(.*)", re.DOTALL)
+        self.next_parameter = re.compile(rf"{value_end}\s*(?={opens_key}|\Z)")
+        self.around = around
+
+    def read(self, body: Body) -> list[WrittenCall]:
+        """Parse all calls."""
+        *closed, rest = self.next_call.split(body.text)
+        bodies = [(text, True) for text in closed] + ([(rest, body.whole)] if rest.strip(SPACE) else [])
+        matches = [(self.call.fullmatch(text), whole) for text, whole in bodies]
+        calls = [self.written(match[1], match[2], Body("", whole, body.tools)) for match, whole in matches if match]
+        return calls if len(calls) == len(matches) else []
+
+    def written(self, name: str, text: str, body: Body) -> WrittenCall:
+        """Parse one call; without its end tag it may have been cut off within a value."""
+        name = name.strip(_AROUND_NAME)
+        return WrittenCall(name, text, self.arguments(name, text, body.tools) if body.whole else None)
+
+    def arguments(self, tool: str, text: str, tools: Tools) -> JsonObject | None:
+        """Parse the arguments; ``None`` if the text holds anything else."""
+        found: JsonObject = {}
+        for part in self.next_parameter.split(text):
+            if not part.strip(SPACE):
+                continue
+            match = self.parameter.fullmatch(part)
+            if match is None:
+                return None
+            key = match[1].strip(_AROUND_NAME)
+            found[key] = tools.value(tool, key, match[2].removeprefix(self.around).removesuffix(self.around))
+        return found
+
+
+_AROUND_NAME = SPACE + "\"'"
+_FUNCTIONS = _Tags(r"<function=([^>\n]+)>", "</function>", r"<parameter=([^>\n]+)>", "</parameter>", "\n")
+_INVOKES = _Tags(r"<invoke name=([^>\n]+)>", "</invoke>", r"<parameter name=([^>\n]+)>", "</parameter>")
+# GLM 4.5 has the name without a tag, and keys and values in tags of their own.
+_KEYED = _Tags(r"(?!)", "(?!)", r"<arg_key>([^<]*)</arg_key>\s*<arg_value>", "</arg_value>")
+_KEYED_CALL = re.compile(r"\s*([^\s<>{}()\[\]\"']+)\s*((?:<arg_key>.*)?)", re.DOTALL)
+_GEMMA_CALL = re.compile(r"\s*call:([^\s{}]+)(\{.*)", re.DOTALL)
+
+
+def _keyed(body: Body) -> list[WrittenCall]:
+    match = _KEYED_CALL.fullmatch(body.text)
+    # A name and nothing else could be any word.
+    if match is None or not (match[2] or body.tools.may_be(match[1])):
+        return []
+    return [_KEYED.written(match[1], match[2], body)]
+
+
+def _gemma(body: Body) -> list[WrittenCall]:
+    match = _GEMMA_CALL.fullmatch(body.text)
+    if match is None:
+        return []
+    raw = match[2].rstrip(SPACE)
+    return [WrittenCall(match[1], raw, gemma_object(raw))]
+
+
+def _python(body: Body) -> list[WrittenCall]:
+    try:
+        return python_calls(body.text)
+    except ValueError:
+        return []
+
+
+def _builtin(body: Body) -> list[WrittenCall]:
+    """Parse a call of one of Llama's built-in tools, whose name ends in ``.call``; other Python is code to be run."""
+    calls = [call._replace(name=call.name.removesuffix(".call")) for call in _python(body)]
+    return calls if all(call.arguments is not None for call in calls) else []
+
+
+def _loose(body: Body) -> list[WrittenCall]:
+    """Parse a call that should have been JSON, but has Python's quotes."""
+    try:
+        value = literal(body.text)
+    except ValueError:
+        return []
+    calls: list[WrittenCall] = []
+    for item in value if isinstance(value, list) else [value]:
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(name, str) or not name:
+            return []
+        arguments = item.get("arguments", item.get("parameters", {}))
+        calls.append(WrittenCall(name, repr(arguments), arguments if isinstance(arguments, dict) else None))
+    return calls
+
+
+READERS: dict[str, Reader] = {
+    "functions": _FUNCTIONS.read,
+    "invokes": _INVOKES.read,
+    "keyed": _keyed,
+    "gemma": _gemma,
+    "python": _python,
+    "builtin": _builtin,
+    "loose": _loose,
+}
+# The characters that a text of each kind can begin with; other kinds can begin with anything.
+FIRST = {"json": "{[", "loose": "{[", "functions": "<", "invokes": "<"}
+
+# The keys by which the forms call the same three things. The first that is there counts.
+_NAME = ("name", "tool_name", "function")
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_ID = ("id", "tool_call_id", "call_id")
+# Without a marker before it, an object that has any other key is no call.
+_KEYS = frozenset((*_NAME, *_ARGUMENTS, *_ID, "type"))
+_BETWEEN = re.compile(r"[,;\s]*")
+_WITHIN = re.compile(r"[,\s]*")
+
+
+class Plan:
+    """The facts that a reading needs before it begins.
+
+    Args:
+        form: The form of the answer.
+        begins: The place where it begins.
+        final: The markers that end it.
+        tools: The known tools.
+    """
+
+    def __init__(self, form: Form, begins: Begins, final: frozenset[str], tools: Tools) -> None:
+        self.form = form
+        self.begins = begins
+        self.final = final
+        self.tools = tools
+        thought = form.thought or ()
+        # A start that belongs to the body already is no start within the body of another.
+        base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
+        starts = base.union(calls.start for calls in form.calls)
+        # The markers in text. Those that end a call are there to be dropped behind one.
+        self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
+        # The markers that tell whether the prompt had opened a thought; those in one, which may open it again.
+        self.either = cuts_of(starts.union(thought))
+        self.thought = cuts_of(final.union(thought[1:]))
+        self.prompted_thought = cuts_of(final.union(thought))
+        # The markers between those of a call, by the marker that starts it.
+        self.bodies = {calls.start: cuts_of(base | ({calls.end, calls.quote} - {""})) for calls in form.calls}
+
+
+class CallReader:
+    """Reads tool calls while they are being written.
+
+    Args:
+        plan: The form, and the tools.
+        source: The text.
+        builder: Takes what is read.
+    """
+
+    def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
+        self._plan = plan
+        self._form = plan.form
+        self._tools = plan.tools
+        self._source = source
+        self._builder = builder
+
+    def _arguments(self, name: str, own_id: str = "", begun: str = "") -> Waiting[None]:
+        """Read the arguments of a call, piece by piece where they are an object; some may be read already."""
+        source, builder = self._source, self._builder
+        first = begun or (yield from source.peek())
+        if first == "{":
+            builder.start_call(name, own_id, sure=True)
+            yield from source.value(builder.arguments)
+            builder.end_call()
+            return
+        pieces = [begun]
+        if first == '"':
+            # JSON in a JSON string, behind which there may be the end of a fence.
+            yield from source.value(pieces.append)
+        else:
+            pieces.append((yield from source.rest())[0].rstrip(SPACE))
+        raw = "".join(pieces)
+        builder.call(WrittenCall(name, raw, arguments_of(raw)), own_id)
+
+    def _json_calls(self, opened: str = "", *, bare: bool = False) -> Waiting[tuple[int, str]]:
+        """Read calls that are JSON objects, alone, in a list, or one behind the other.
+
+        Args:
+            opened: The bracket that opens a list, if it was read already.
+            bare: True if no marker begins the calls: then they must look the part, and their names be known.
+
+        Returns:
+            The number of calls, and the text behind them that was read and is no call.
+        """
+        source = self._source
+        raw = [opened]
+        count = 0
+        if not opened and (yield from source.peek()) == "[":
+            raw = [source.take(source.at + 1), (yield from source.run(SPACES))]
+        listed = bool(raw[0])
+        while True:
+            char = yield from source.peek()
+            if char == "]" and listed and count:
+                source.skip(char)
+                return count, ""
+            if char != "{" or not (yield from self._object(raw, bare=bare)):
+                return count, "".join(raw)
+            count += 1
+            raw = [(yield from source.run(_BETWEEN))]
+
+    def _object(self, raw: list[str], *, bare: bool) -> Waiting[bool]:
+        """Read one object; return True if it was a call.
+
+        Args:
+            raw: Takes all text that is read, for the case that it is no call.
+            bare: True if no marker begins the call.
+        """
+        source, builder = self._source, self._builder
+        fields: dict[str, str] = {}
+        started = whole = False
+        raw.append(source.take(source.at + 1))
+        while True:
+            raw.append((yield from source.run(_WITHIN)))
+            if (yield from source.peek()) == "}":
+                raw.append(source.take(source.at + 1))
+                whole = True
+                break
+            key = yield from self._key(raw)
+            if key is None or (bare and key not in _KEYS):
+                break
+            name = _name(fields) if key in _ARGUMENTS and not started else ""
+            if name and name not in self._form.silent and (yield from source.peek()) == "{":
+                builder.start_call(name, _own_id(fields), sure=False)
+                started = True
+                if not (yield from source.value(builder.arguments)):
+                    break
+                continue
+            pieces: list[str] = []
+            closed = yield from source.value(pieces.append)
+            raw += pieces
+            fields[key] = "".join(pieces)
+            if not closed or (bare and key in _NAME and not self._tools.may_be(_text(fields[key]))):
+                break
+        if started:
+            builder.end_call(_own_id(fields))
+            return True
+        if not whole and not bare:
+            # Text behind the tear belongs to the object.
+            raw.append((yield from source.rest())[0])
+        return self._add(fields, "".join(raw), whole=whole, bare=bare)
+
+    def _add(self, fields: dict[str, str], raw: str, *, whole: bool, bare: bool) -> bool:
+        """Add a call of which all is read; return True if it was one."""
+        name = _name(fields)
+        written = next((fields[key] for key in _ARGUMENTS if key in fields), None)
+        if bare and not (whole and name and written is not None):
+            return False
+        if name in self._form.silent:
+            return whole
+        # Cut off before its arguments, a call is not one without any.
+        text = ("" if whole else raw) if written is None else written
+        call = WrittenCall(name, text, arguments_of(text)) if name else _nested_call(fields.get("function", ""))
+        if call is not None:
+            self._builder.call(call, _own_id(fields))
+        return call is not None
+
+    def _key(self, raw: list[str]) -> Waiting[str | None]:
+        """Read a key and its colon; ``None`` where there is none."""
+        source = self._source
+        if (yield from source.peek()) != '"':
+            return None
+        pieces: list[str] = []
+        closed = yield from source.quoted(pieces.append)
+        raw += [*pieces, (yield from source.run(SPACES))]
+        if not closed or (yield from source.peek()) != ":":
+            return None
+        raw += [source.take(source.at + 1), (yield from source.run(SPACES))]
+        return _text("".join(pieces))
+
+
+def _nested_call(raw: str) -> WrittenCall | None:
+    """Return the call in a ``function``, where OpenAI's form has name and arguments."""
+    fields = arguments_of(raw) or {}
+    name = fields.get("name")
+    if not isinstance(name, str) or not name:
+        return None
+    given = next((fields[key] for key in _ARGUMENTS if key in fields), None)
+    arguments = {} if given is None else arguments_of(given) if isinstance(given, str) else given
+    return WrittenCall(well(name), raw, arguments if isinstance(arguments, dict) else None)
+
+
+def _text(raw: str) -> str:
+    """Return the text of a JSON string; ``""`` for anything else."""
+    if not raw.startswith('"'):
+        return ""
+    try:
+        return well(str(JSON.decode(raw)))
+    except ValueError:
+        return ""
+
+
+def _name(fields: dict[str, str]) -> str:
+    return next((name for key in _NAME if (name := _text(fields.get(key, "")))), "")
+
+
+def _own_id(fields: dict[str, str]) -> str:
+    """Return the id that the model wrote, which may be a number."""
+    written = (fields.get(key, "") for key in _ID)
+    return next((own for raw in written if (own := raw if raw.isdecimal() else _text(raw))), "")

@@ -1,0 +1,292 @@
+"""The reading of an answer, marker by marker: the general form, and OpenAI's harmony."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lazyprompt.answers.calls import FIRST, READERS, Body, CallReader
+from lazyprompt.answers.source import SPACE, SPACES, cuts_of
+
+if TYPE_CHECKING:
+    from lazyprompt.answers.calls import Plan
+    from lazyprompt.answers.forms import Calls
+    from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall
+    from lazyprompt.answers.source import Source, Waiting
+
+# Text that may be left over behind arguments: brackets closed twice, the fence around them.
+_LEFT_OVER = SPACE + ",;]})`"
+_HEAD = re.compile(r'[^{"]*')
+_LETTERS = re.compile(r"[a-z]*")
+_NAME = re.compile(r"[\w.-]*")
+# A line that is longer is no name.
+_LONGEST_NAME = 128
+
+
+class Reading(CallReader):
+    """Reads an answer.
+
+    A thought begins where nothing but whitespace came, at the beginning or behind a call or another thought; and it
+    ends at its own marker alone, so that nothing in it is a call. A call without a marker stands at the beginning.
+
+    Args:
+        plan: The form, and the tools.
+        source: The text.
+        builder: Takes what is read.
+    """
+
+    def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
+        super().__init__(plan, source, builder)
+        self._starts = {calls.start: calls for calls in plan.form.calls}
+        self._opening, self._closing = plan.form.thought or ("", "")
+        # True if a call without a marker may begin here.
+        self._bare = bool(plan.form.bare)
+
+    def read(self) -> Waiting[None]:
+        """Read the whole answer."""
+        source, builder, plan = self._source, self._builder, self._plan
+        if plan.begins == "thought":
+            yield from self._thought(prompted=True)
+        elif plan.begins == "either":
+            yield from self._either()
+        while True:
+            source.cuts = plan.text
+            if self._bare and builder.fresh:
+                yield from self._bare_call()
+            marker = yield from source.copy(builder.text)
+            if not marker or marker in plan.final:
+                return
+            source.skip(marker)
+            yield from self._marked(marker)
+
+    def _marked(self, marker: str) -> Waiting[None]:
+        """Read what a marker begins."""
+        builder = self._builder
+        if marker in self._starts:
+            yield from self._calls(self._starts[marker])
+        elif marker == self._opening and builder.fresh:
+            yield from self._thought()
+        elif marker in self._form.drop:
+            if self._form.bare:
+                builder.close()
+                self._bare = True
+        elif not (builder.called and any(marker == calls.end for calls in self._form.calls)):
+            builder.text(marker)
+
+    def _either(self) -> Waiting[None]:
+        """Read up to where it is clear whether the prompt had opened a thought: only its end marker tells."""
+        source, builder = self._source, self._builder
+        source.cuts = self._plan.either
+        before, marker = yield from source.rest()
+        if marker and marker == self._closing:
+            source.skip(marker)
+            builder.thinking(before)
+            builder.close()
+        else:
+            builder.text(before)
+
+    def _thought(self, *, prompted: bool = False) -> Waiting[None]:
+        """Read a thought to its end."""
+        source, builder = self._source, self._builder
+        source.cuts = self._plan.prompted_thought if prompted else self._plan.thought
+        builder.close()
+        while True:
+            marker = yield from source.copy(builder.thinking)
+            if marker not in self._plan.final:
+                source.skip(marker)
+            if not marker or marker != self._opening:
+                builder.close()
+                return
+            if not builder.fresh:
+                builder.thinking(marker)
+
+    def _calls(self, calls: Calls) -> Waiting[None]:
+        """Read the text behind the start of calls; if it cannot be read as calls, it is text."""
+        source, builder = self._source, self._builder
+        source.cuts = self._plan.bodies[calls.start]
+        source.at -= len(calls.keep)
+        before = calls.start.removesuffix(calls.keep) + (yield from source.run(SPACES))
+        first = yield from source.peek()
+        opens = {sign for body in calls.bodies for sign in FIRST.get(body, "")}
+        if calls.head and first not in opens:
+            yield from self._headed(calls, before)
+            return
+        if not first or (opens and first not in opens and all(body in FIRST for body in calls.bodies)):
+            builder.text(before)
+            return
+        raw = ""
+        if "json" in calls.bodies and first in "{[":
+            count, raw = yield from self._json_calls()
+            if count:
+                yield from self._left_over(calls, raw)
+                return
+        rest, marker = yield from source.rest(calls.quote)
+        body = Body(raw + rest, bool(marker) and marker == calls.end, self._tools)
+        written: list[WrittenCall] = []
+        for kind in calls.bodies:
+            written = written or (READERS[kind](body) if kind in READERS else [])
+        for call in written:
+            builder.call(call)
+        if not written:
+            builder.text(before + body.text)
+        if body.whole:
+            source.skip(marker)
+            if not written:
+                builder.text(marker)
+
+    def _left_over(self, calls: Calls, raw: str = "") -> Waiting[None]:
+        """Read the text behind a call up to its end marker; it is text, but for what was merely closed twice."""
+        source = self._source
+        if calls.end:
+            rest, marker = yield from source.rest()
+            raw += rest
+            if marker == calls.end:
+                source.skip(marker)
+            elif not marker and calls.end.startswith(raw.strip(_LEFT_OVER)):
+                return  # The end marker was cut off.
+        if raw.strip(_LEFT_OVER + "[{"):
+            self._builder.text(raw.lstrip(_LEFT_OVER))
+
+    def _headed(self, calls: Calls, before: str) -> Waiting[None]:
+        """Read a call whose name stands before its arguments."""
+        head = yield from self._source.run(_HEAD)
+        match = re.match(calls.head, head)
+        has_object = match and match[0] == head and (yield from self._source.peek()) == "{"
+        if match is None or not (calls.separator in match[0] or has_object):
+            self._builder.text(before + head)
+            return
+        name, own_id = match["name"], match.groupdict().get("id") or ""
+        yield from self._arguments(name, "" if own_id == name else own_id, head[match.end() :])
+        yield from self._left_over(calls)
+
+    def _bare_call(self) -> Waiting[None]:
+        """Read a call that has no marker, if one stands here; else nothing more than what is text for certain."""
+        source, builder, forms = self._source, self._builder, self._form.bare
+        builder.text((yield from source.run(SPACES)))
+        first = yield from source.peek()
+        if len(first) != 1:
+            return  # A marker; behind a thought, a call may still stand.
+        self._bare = False
+        if "line" in forms:
+            yield from self._line_call()
+            return
+        opened = source.take(source.at + 1) + (yield from source.run(SPACES)) if first == "[" else ""
+        if "json" in forms and (yield from source.peek()) == "{":
+            count, raw = yield from self._json_calls(opened, bare=True)
+            if not count or raw.strip(_LEFT_OVER):
+                builder.text(raw)
+        elif opened and "python" in forms:
+            yield from self._python_calls(opened)
+        else:
+            builder.text(opened)
+
+    def _python_calls(self, opened: str) -> Waiting[None]:
+        """Read a list of Python calls, if a bracket opened one."""
+        source, builder, tools = self._source, self._builder, self._tools
+        name = yield from source.run(_NAME)
+        raw = [opened, name]
+        if tools.may_be(name) and (yield from source.peek()) == "(":
+            yield from source.value(raw.append, python=True, depth=1)
+            # Only their form says that these are calls, so it must be whole; unless their names are known.
+            calls = READERS["python"](Body("".join(raw), whole=True, tools=tools))
+            if calls and all(tools.may_be(call.name) and (tools.known or call.arguments is not None) for call in calls):
+                for call in calls:
+                    builder.call(call)
+                return
+        builder.text("".join(raw))
+
+    def _line_call(self) -> Waiting[None]:
+        """Read a name with JSON on the next line, if that stands here."""
+        name = yield from self._source.run(_NAME)
+        space = yield from self._source.run(SPACES)
+        is_call = self._tools.may_be(name) and len(name) <= _LONGEST_NAME and space.startswith("\n")
+        if is_call and (yield from self._source.peek()) == "{":
+            yield from self._arguments(name)
+        else:
+            self._builder.text(name + space)
+
+
+_START, _CHANNEL, _MESSAGE, _END, _CALL = "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"
+_IN_HEADER = frozenset((_CHANNEL, "<|constrain|>"))
+_ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
+_THOUGHT = re.compile(r"<\|channel\|>\s*analysis(?![^\s<])")
+_RECIPIENT = re.compile(r"(?:^|\s|\|>)to=([^\s<]+)")
+# Recipients that are no tools.
+_PEOPLE = frozenset(("assistant", "user", "all"))
+
+
+class HarmonyReading(CallReader):
+    """Reads an answer in harmony: messages with headers that name their channel and their recipient.
+
+    A message of the assistant in ``analysis`` is a thought, one to a tool is a call, all else is text. A message of
+    another role is one that the model made up, and ends the answer; so does anything but a further call behind a call.
+    Source: openai/harmony, docs/format.md.
+
+    Args:
+        plan: The form, and the tools.
+        source: The text.
+        builder: Takes what is read.
+    """
+
+    def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
+        super().__init__(plan, source, builder)
+        source.cuts = cuts_of(plan.final | _IN_HEADER | {_START, _MESSAGE, _END, _CALL})
+
+    def read(self) -> Waiting[None]:
+        """Read the whole answer."""
+        source, builder = self._source, self._builder
+        called = False
+        if self._plan.begins == "thought":
+            yield from source.copy(builder.thinking)
+            builder.close()
+        begun = yield from self._begun()
+        while True:
+            # Between messages there is nothing; text there counts all the same, unless a tool was to answer.
+            if not begun:
+                between: list[str] = []
+                marker = yield from source.copy(between.append if called else builder.text)
+                if not marker or marker in source.final or "".join(between).strip(SPACE):
+                    return
+                if marker in (_END, _CALL):
+                    source.skip(marker)
+                    called = called or marker == _CALL
+                    continue
+            header, whole = yield from self._header(begun)
+            begun = ""
+            role, recipient = _ROLE.match(header), _RECIPIENT.search(header)
+            tool = recipient[1].removeprefix("functions.") if recipient and recipient[1] not in _PEOPLE else ""
+            if (role and role[1] != "assistant") or (called and not tool):
+                return
+            if not whole:
+                builder.text(header)
+                continue
+            builder.close()
+            if tool:
+                yield from source.run(SPACES)
+                yield from self._arguments(tool)
+            else:
+                yield from source.copy(builder.thinking if _THOUGHT.search(header) else builder.text)
+            builder.close()
+
+    def _begun(self) -> Waiting[str]:
+        """Read the beginning of a header that the prompt began; return ``""`` if it is no header."""
+        source = self._source
+        begun = (yield from source.run(SPACES)) + (yield from source.run(_LETTERS))
+        if begun.lstrip(SPACE) == "to" and (yield from source.peek()) == "=":
+            return begun
+        self._builder.text(begun)
+        return ""
+
+    def _header(self, begun: str) -> Waiting[tuple[str, bool]]:
+        """Read a header up to its end; return it, and True if it has one."""
+        source = self._source
+        pieces = [begun]
+        while True:
+            marker = yield from source.copy(pieces.append)
+            if marker == _MESSAGE:
+                source.skip(marker)
+                return "".join(pieces), True
+            if marker not in _IN_HEADER and (marker != _START or "".join(pieces)):
+                return "".join(pieces), False
+            pieces.append(marker)
+            source.skip(marker)

@@ -1,0 +1,296 @@
+"""Values in tool calls that are not JSON: Python literals, Gemma's objects, and parameters written without a type."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from math import isfinite
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from lazyprompt._base.json import MAX_DEPTH, dump
+from lazyprompt.answers.message_builder import JSON, WrittenCall
+from lazyprompt.answers.source import SPACE
+from lazyprompt.errors import ToolsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lazyprompt._base.json import Fields, Json, JsonObject
+
+ToolLike: TypeAlias = "str | Mapping[str, object]"
+
+# More tokens than any call has; ast needs about 500 bytes for each.
+_MAX_TOKENS = 100_000
+_QUOTED = r"""
+    '''(?:[^'\\]|\\.|'(?!''))*+''' | \"""(?:[^"\\]|\\.|"(?!""))*+\"""
+  | '(?!'')(?:[^'\\\n]|\\.)*+' | "(?!"")(?:[^"\\\n]|\\.)*+"
+"""
+_TOKEN = re.compile(
+    rf"""
+    (?P<text>[rRuU]?(?:{_QUOTED}))
+  | (?P<key>[\w.-]++)(?=\s*:)
+  | (?P<number>[+-]?(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w))
+  | (?P<word>True|False|None|true|false|null)\b
+  | (?P<sign>[()\[\]{{}},:])
+  | (?P<space>\s+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_GEMMA_TOKEN = re.compile(r'<\|"\|>(.*?)<\|"\|>|"(?:[^"\\]|\\.)*+"|([\w.-]++)(?=\s*:)|([^\W\d][\w.-]*)', re.DOTALL)
+# JSON's words, which models mix into Python.
+_WORDS = {"true": "True", "false": "False", "null": "None"}
+# An escape that Python knows; any other backslash stands for itself.
+_ESCAPE = re.compile(
+    r"""\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|[abfnrtv\\'"\n])?"""
+)
+_ARGUMENT = re.compile(r"\s*([^\W\d][\w.-]*)\s*=(.*)", re.DOTALL)
+_CALL = re.compile(r"([^\W\d][\w.-]*)\s*\((.*)\)", re.DOTALL)
+_STRUCTURE = re.compile(rf"{_QUOTED}|[()\[\]{{}},'\"]", re.VERBOSE | re.DOTALL)
+
+
+def literal(text: str) -> Json:
+    """Parse JSON or a Python literal, without running anything.
+
+    ``ast`` reads only text that is made of literals, not too deep and not too long: other text could exhaust memory or
+    the stack.
+
+    Args:
+        text: The literal, and nothing else. Keys need no quotes.
+
+    Returns:
+        The value; tuples are lists.
+
+    Raises:
+        ValueError: The text is no literal.
+    """
+    text = text.strip()
+    try:
+        return cast("Json", JSON.decode(text))
+    except (ValueError, RecursionError):
+        pieces: list[str] = []
+    at = depth = 0
+    for match in _TOKEN.finditer(text):
+        sign = match["sign"] or " "
+        depth += (sign in "([{") - (sign in ")]}")
+        if match.start() != at or depth > MAX_DEPTH or len(pieces) > _MAX_TOKENS or (sign == "," and not depth):
+            break
+        at = match.end()
+        pieces.append(_python(match))
+    try:
+        if at == len(text):
+            return _json(ast.literal_eval("".join(pieces)))
+    except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(text[:20]) from error
+    raise ValueError(text[at : at + 20])
+
+
+def _python(match: re.Match[str]) -> str:
+    """Return a token as Python writes it."""
+    kind, written = match.lastgroup, match[0]
+    if kind == "text" and "\\" in written and written[0] not in "rR":
+        return _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", written)
+    if kind == "word":
+        return _WORDS.get(written, written)
+    return repr(written) if kind == "key" else " " if kind == "space" else written
+
+
+def gemma_object(text: str) -> JsonObject | None:
+    """Parse an object as Gemma 4 writes it: JSON with texts between ``<|"|>``, keys without quotes, and some words."""
+    try:
+        value = cast("Json", JSON.decode(_GEMMA_TOKEN.sub(_gemma_json, text)))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _gemma_json(match: re.Match[str]) -> str:
+    quoted, key, word = match.groups()
+    if word in ("true", "false", "null", "None"):
+        return "null" if word == "None" else word
+    given = (quoted, key, word)[(match.lastindex or 1) - 1]
+    return match[0] if given is None else dump(given)
+
+
+def _json(value: object) -> Json:
+    """Return a value of ast as JSON has it; anything else is a ValueError."""
+    if isinstance(value, str):
+        # Models write some characters as two escapes, the halves of a surrogate pair, as JSON has them.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {str(_json(key)): _json(item) for key, item in items}
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise ValueError(value)
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas outside brackets and quotes; a ValueError where one of those is not closed."""
+    pieces: list[str] = []
+    start = depth = 0
+    for match in _STRUCTURE.finditer(text):
+        sign = match[0]
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth < 0 or sign in "'\"":
+            raise ValueError(text)
+        if sign == "," and not depth:
+            pieces.append(text[start : match.start()])
+            start = match.end()
+    if depth:
+        raise ValueError(text)
+    last = text[start:]
+    return [*pieces, last] if last.strip() else pieces
+
+
+def python_calls(text: str) -> list[WrittenCall]:
+    """Parse calls such as ``[f(a=1), g()]``, or a single one.
+
+    Raises:
+        ValueError: The text is no list of calls.
+    """
+    text = text.strip()
+    inner = text[1:-1] if text[:1] + text[-1:] == "[]" else text
+    matches = [_CALL.fullmatch(each.strip()) for each in _split(inner)]
+    calls = [WrittenCall(match[1], match[2], _named(_split(match[2]))) for match in matches if match]
+    if not calls or len(calls) < len(matches):
+        raise ValueError(text)
+    return calls
+
+
+def _named(pieces: list[str]) -> JsonObject | None:
+    """Parse arguments that all have names."""
+    matches = [_ARGUMENT.fullmatch(piece) for piece in pieces]
+    try:
+        return {match[1]: literal(match[2]) for match in matches if match} if all(matches) else None
+    except ValueError:
+        return None
+
+
+class Tools:
+    """The tools that a model was offered: their names, and the types of their parameters.
+
+    Args:
+        tools: The names, or the tools as OpenAI dicts; ``None`` where nothing is known.
+
+    Raises:
+        ToolsError: A tool is neither.
+    """
+
+    __slots__ = ("_types",)
+
+    def __init__(self, tools: Iterable[ToolLike] | None) -> None:
+        # The types of each parameter of each tool.
+        self._types: dict[str, dict[str, tuple[str, ...]]] | None = None
+        if tools is not None:
+            given = cast("object", tools)
+            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+                raise ToolsError(f"tools is a {tools.__class__.__name__}; give a list of names or of OpenAI dicts")
+            self._types = dict(_parameters(tool, f"tools[{index}]") for index, tool in enumerate(tools))
+
+    @property
+    def known(self) -> bool:
+        """True if the names of all tools are known."""
+        return self._types is not None
+
+    def may_be(self, name: str) -> bool:
+        """Return True if there may be a tool of that name."""
+        return bool(name) and (self._types is None or name in self._types)
+
+    def value(self, tool: str, parameter: str, text: str) -> Json:
+        """Parse a parameter that was written without its type.
+
+        Args:
+            tool: The tool.
+            parameter: The parameter.
+            text: The value as the model wrote it.
+
+        Returns:
+            The value as the tool's schema types it; where that says nothing, or does not fit, the text itself.
+        """
+        types = (self._types or {}).get(tool, {}).get(parameter, ())
+        # Where text is a possible value, only null is told from it.
+        for kind in types if "string" not in types else [kind for kind in types if kind == "null"]:
+            try:
+                return _READERS[kind](text.strip(SPACE))
+            except (ValueError, KeyError, RecursionError):
+                continue
+        return text
+
+
+def _parameters(tool: object, where: str) -> tuple[str, dict[str, tuple[str, ...]]]:
+    if isinstance(tool, str):
+        return tool, {}
+    if not isinstance(tool, Mapping):
+        raise ToolsError(f"{where} is a {type(tool).__name__}; give a name or an OpenAI dict")
+    given = cast("Fields", tool)
+    function = _fields(given.get("function")) or given
+    name = function.get("name")
+    if not isinstance(name, str):
+        raise ToolsError(f"{where} has no name; an OpenAI tool is {{'type': 'function', 'function': {{'name': ...}}}}")
+    root = _fields(function.get("parameters"))
+    properties = _fields(root.get("properties"))
+    return name, {key: tuple(dict.fromkeys(_types(schema, root, set()))) for key, schema in properties.items()}
+
+
+def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
+    """Return the types that a schema allows, in its order."""
+    fields = _fields(schema)
+    declared = fields.get("type")
+    found = [kind for kind in _items(declared) or (declared,) if isinstance(kind, str)]
+    if fields.get("nullable") is True:
+        found.append("null")
+    inner = [choice for key in ("anyOf", "oneOf", "allOf") for choice in _items(fields.get(key))]
+    reference = fields.get("$ref")
+    if isinstance(reference, str) and reference not in seen:
+        seen.add(reference)
+        target: object = root
+        for step in reference.removeprefix("#/").split("/"):
+            target = _fields(target).get(step)
+        inner.append(target)
+    return [*found, *(kind for each in inner for kind in _types(each, root, seen))]
+
+
+def _fields(value: object) -> Fields:
+    return cast("Fields", value) if isinstance(value, Mapping) else {}
+
+
+def _items(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+
+
+_INTEGER = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+)?")
+
+
+def _integer(text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    return int(match[1])
+
+
+def _number(text: str) -> int | float:
+    if not _NUMBER.fullmatch(text) or not isfinite(number := float(text)):
+        raise ValueError(text)
+    return int(text) if text.lstrip("+-").isdecimal() else number
+
+
+def _container(text: str, kind: type[object]) -> Json:
+    value = literal(text)
+    if not isinstance(value, kind):
+        raise ValueError(text)  # noqa: TRY004 - the value is wrong, and a failed read raises this
+    return value
+
+
+_READERS: dict[str, Callable[[str], Json]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+    "null": lambda text: {"null": None, "None": None}[text],
+    "object": partial(_container, kind=dict),
+    "array": partial(_container, kind=list),
+}
