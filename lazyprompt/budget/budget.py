@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.summary import Summarizer, Task
     from lazyprompt.budget.units import Item, Message, Unit
     from lazyprompt.messages.tools import ToolLike
-    from lazyprompt.tokens.counter import CountsMessages
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import CountsMessages, Form
 
 _M = TypeVar("_M")
 

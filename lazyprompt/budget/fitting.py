@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.summary import Summaries
     from lazyprompt.budget.tally import Tally
     from lazyprompt.budget.units import Conversation, Item, Message, Unit
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
     # Asks for summaries, is sent what was made or the error that was raised, and ends with what fits.
     Steps: TypeAlias = Generator[Task, object, "Fitted"]

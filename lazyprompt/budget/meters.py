@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.tally import Tally
     from lazyprompt.budget.units import Item, Unit
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 # What the items at these places cost together, some of them replaced by others.
 Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.budget.units import Item
     from lazyprompt.messages.msg import Block
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 
 def as_sent(items: Sequence[Item]) -> list[Item]:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.tokens.said import forms, json_text, said
+from lazyprompt.tokens.counter import content_of, forms, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from lazyprompt.budget.units import Item
-    from lazyprompt.tokens.counter import CountsMessages
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import CountsMessages, Form
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
@@ -141,7 +140,9 @@ class Tally:
 
 def texts_of(item: Item, write: WritesForms = forms) -> list[str]:
     """Return all texts of an item."""
-    return [item.text] if isinstance(item, SlotValue) else [text for form in write([item]) for text in said(form)[0]]
+    return (
+        [item.text] if isinstance(item, SlotValue) else [text for form in write([item]) for text in content_of(form)[0]]
+    )
 
 
 def rough(item: Item) -> int:
@@ -154,7 +155,7 @@ def rough(item: Item) -> int:
         if len(form) == 2 and isinstance(content, str):  # noqa: PLR2004 - role and content
             size += len(content)
         else:
-            texts, media = said(form)
+            texts, media = content_of(form)
             size += sum(map(len, texts)) + _ROUGH_MEDIUM * len(media)
     return size
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt.budget.units import Item
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
     _Change: TypeAlias = Callable[[str], str]
 

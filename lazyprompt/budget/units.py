@@ -17,7 +17,7 @@ from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 
 class SlotValue(NamedTuple):

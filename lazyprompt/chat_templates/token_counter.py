@@ -15,8 +15,8 @@ from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.messages import without_none
 from lazyprompt.chat_templates.source_files import read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
+from lazyprompt.tokens.counter import content_of, forms, json_text
 from lazyprompt.tokens.media import media_in, media_tokens
-from lazyprompt.tokens.said import forms, json_text, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.source import ChatSource
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 _FILE = "tokenizer.json"
 # The largest in use have some 35 MB.
@@ -105,11 +105,11 @@ class HuggingFaceTokenCounter:
             FormatError: A message or tool is no JSON value.
         """
         given = forms(messages)
-        media = sum(media_tokens(part) for message in given for part in said(message)[1])
+        media = sum(media_tokens(part) for message in given for part in content_of(message)[1])
         chat = self._chats[bool(tools)]
         if chat is None:
             roles = [role for message in given if isinstance(role := message.get("role"), str)]
-            texts = [text for message in given for text in said(message)[0]]
+            texts = [text for message in given for text in content_of(message)[0]]
             return media + self._texts((*roles, *texts)) + self._json(tools)
         return media + self._chat(chat, given, tools or None)
 
@@ -145,7 +145,7 @@ class HuggingFaceTokenCounter:
         before = turn - frame
         counted = before + self._json(tools) if opening is None else max(before, opening - frame)
         for message, form in zip(given, shown, strict=True):
-            texts = self._texts(said(message)[0])
+            texts = self._texts(content_of(message)[0])
             alone = self._rendered(chat, (form,), add_generation_prompt=False)
             counted += texts + frame if alone is None else max(texts, alone - before)
         return counted
@@ -225,7 +225,7 @@ def _shown(message: Form, chat: ChatJinja) -> dict[str, Any]:
     role = message.get("role")
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
-        return {"role": role, "content": _content("\n".join(said(message)[0]), chat)}
+        return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
     # Ollama's form has pictures beside what is said.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
@@ -243,13 +243,13 @@ def _content(content: object, chat: ChatJinja) -> object:
         return content
     items = cast("Sequence[object]", content)
     if not chat.shows_parts:
-        return "\n".join(said({"content": items})[0])
+        return "\n".join(content_of({"content": items})[0])
     return [part for item in items for part in _parts(item)]
 
 
 def _parts(item: object) -> list[Mapping[str, object]]:
     """An item of a content as parts that templates know: text, thoughts, and media by their kind alone."""
-    texts, media = said({"content": [item]})
+    texts, media = content_of({"content": [item]})
     if isinstance(item, dict) and not media:
         part = cast("Mapping[str, object]", item)
         if part.get("type") in ("text", "thinking"):

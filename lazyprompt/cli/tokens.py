@@ -27,8 +27,8 @@ from lazyprompt.cli.tables import table
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.messages.history import History
+from lazyprompt.tokens.counter import content_of, forms
 from lazyprompt.tokens.media import media_in
-from lazyprompt.tokens.said import forms, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 # The rows of the report that are no slots.
 _NO_SLOTS = ("tools", "framing")
@@ -133,7 +133,7 @@ def _beginning(message: Msg | Form) -> str:
     """Return the beginning of a message in one line: its media by kind, then its text."""
     words: list[str] = []
     for form in forms([message]):
-        texts, media = said({key: value for key, value in form.items() if key != "name"})
+        texts, media = content_of({key: value for key, value in form.items() if key != "name"})
         words += [f"[{medium.kind}]" for part in media for medium in media_in(part)]
         words += [word for text in texts for word in text[:_LOOKED_AT].split()]
     line = " ".join(words)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from lazyprompt.errors import MissingExtraError, TokenizerError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.tokens.said import said
+from lazyprompt.tokens.counter import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from google import genai
 
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 _Client = TypeVar("_Client")
 _SHORT = "x"  # what is said where something must be; a token by itself
@@ -214,7 +214,7 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
         contents = [_with_objects(message) for message in messages]
         # An instruction is text and nothing else, whatever holds it.
-        instruction = "\n".join(said({"content": system})[0])
+        instruction = "\n".join(content_of({"content": system})[0])
         config: dict[str, Any] = {"system_instruction": instruction} if instruction else {}
         if tools:
             config["tools"] = tools

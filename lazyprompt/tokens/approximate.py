@@ -21,13 +21,13 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from lazyprompt.messages.msg import Msg
+from lazyprompt.tokens.counter import content_of, forms, json_text
 from lazyprompt.tokens.media import media_tokens
-from lazyprompt.tokens.said import forms, json_text, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 # OpenAI's rule, which is about right for most models: 3 tokens around a message, its role, a name, and the beginning of
 # the answer.
@@ -242,7 +242,7 @@ class ApproximateTokenCounter:
 
 
 def _message(message: Form) -> int:
-    texts, media = said(message)
+    texts, media = content_of(message)
     named = _NAME if isinstance(message.get("name"), str) else 0
     return _MESSAGE + named + sum(map(approximate_tokens, texts)) + sum(map(media_tokens, media))
 

@@ -1,16 +1,33 @@
-"""Token counters: what all of them can do, and the simplest one."""
+"""Token counters: the protocols, the simplest counter, and the texts and media of a message that all counters count."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, cast, get_args
 
-from lazyprompt.tokens.said import forms, json_text, said
+from lazyprompt._base.json import checked, dump
+from lazyprompt.errors import FormatError
+from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
+from lazyprompt.messages.openai_form import to_openai
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt.messages.msg import Msg
-    from lazyprompt.tokens.said import Form
+
+# A message in a provider's form.
+Form: TypeAlias = "Mapping[str, Any]"
+
+_BLOCKS = get_args(Block)
+# The keys of a message that hold its content, in any provider's form.
+_CONTENT = ("content", "parts", "output", "reasoning_content", "thinking")
+# Calls in the forms that have them beside the content.
+_CALLS = ("tool_calls", "function_call", "arguments")
+# Parts that hold no text: by their type, or by a key of theirs.
+_MEDIA = frozenset(
+    form.format(kind)
+    for form in ("{}", "{}_url", "{}_data", "input_{}")
+    for kind in ("image", "audio", "video", "file", "document")
+) | {"inline_data", "inlineData", "fileData"}
 
 
 class CountsMessages(Protocol):
@@ -22,7 +39,7 @@ class CountsMessages(Protocol):
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        """The number of tokens of messages in a provider's form, and of the tools sent with them."""
+        """Return the number of tokens of messages in a provider's form, and of the tools sent with them."""
         ...
 
 
@@ -30,7 +47,7 @@ class TokenCounter(CountsMessages, Protocol):
     """Anything that counts tokens, of messages and of texts."""
 
     def count_text(self, text: str) -> int:
-        """The number of tokens of a text."""
+        """Return the number of tokens of a text."""
         ...
 
 
@@ -46,7 +63,7 @@ class CharTokenCounter:
     additive: ClassVar[bool] = True
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """The number of characters of messages and tools.
+        """Return the number of characters of messages and tools.
 
         Args:
             messages: Messages in any provider's form, or Msg.
@@ -58,9 +75,126 @@ class CharTokenCounter:
         Raises:
             FormatError: A call or a tool is no JSON value.
         """
-        counted = sum(len(text) for message in forms(messages) for text in said(message)[0])
+        counted = sum(len(text) for message in forms(messages) for text in content_of(message)[0])
         return counted + sum(len(json_text(tool, "a tool")) for tool in tools or ())
 
     def count_text(self, text: str) -> int:
-        """The number of characters of a text."""
+        """Return the number of characters of a text."""
         return len(text)
+
+
+def forms(messages: Iterable[Msg | Form]) -> list[Form]:
+    """Return messages as dicts: a Msg in the OpenAI form, a dict as it is.
+
+    Args:
+        messages: Msg, and dicts in any provider's form.
+
+    Returns:
+        The dicts; media that the OpenAI form has no place for are parts all the same, so that they can be counted.
+
+    Raises:
+        FormatError: The metadata of a message are no JSON.
+    """
+    found: list[Form] = []
+    for message in messages:
+        if isinstance(message, Msg):
+            found += _of_msg(message)
+        else:
+            found.append(message)
+    return found
+
+
+def _of_msg(message: Msg) -> Sequence[Form]:
+    homeless: list[str] = []
+    blocks = _with_homes(message.blocks, homeless)
+    if not homeless:
+        return to_openai(message)
+    rest = Msg(message.name, blocks, message.role, message.url, message.metadata)
+    return [*to_openai(rest), {"role": message.role, "content": [{"type": kind} for kind in homeless]}]
+
+
+def _with_homes(blocks: Iterable[Block], homeless: list[str]) -> list[Block]:
+    """Return the blocks that the OpenAI form has a place for; add the kinds of all others to ``homeless``."""
+    kept: list[Block] = []
+    for block in blocks:
+        match block:
+            case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
+                homeless.append(block.kind)
+            case ToolResultBlock(output=tuple(output)):
+                kept.append(replace(block, output=tuple(_with_homes(output, homeless))))
+            case _:
+                kept.append(block)
+    return kept
+
+
+def content_of(message: Form) -> tuple[list[str], list[Form]]:
+    """Return the texts and the media of a message.
+
+    Args:
+        message: The message, in any provider's form.
+
+    Returns:
+        Its texts: the name, the content, and calls and data as JSON; no role, no id. And its media parts.
+
+    Raises:
+        FormatError: A call, or data in its place, is no JSON value.
+    """
+    texts: list[str] = []
+    media: list[Form] = []
+    name = message.get("name")
+    if isinstance(name, str):
+        texts.append(name)
+    for key in _CONTENT:
+        if key in message:
+            _collect(message[key], texts, media)
+    texts += [json_text(message[key], f"the {key} of a message") for key in _CALLS if message.get(key)]
+    if message.get("images"):
+        # Ollama's form has pictures beside the content.
+        media.append({"images": message["images"]})
+    return texts, media
+
+
+def _collect(content: object, texts: list[str], media: list[Form]) -> None:
+    """Collect a content: a text, a list of parts, or anything else as JSON."""
+    if isinstance(content, str):
+        texts.append(content)
+    elif isinstance(content, list | tuple):
+        for part in cast("Sequence[object]", content):
+            if isinstance(part, dict):
+                _collect_part(cast("Form", part), texts, media)
+            elif isinstance(part, _BLOCKS):
+                # A block within a dict counts as it does within a Msg.
+                found = [content_of(form) for form in _of_msg(Msg("user", [cast("Block", part)], "user"))]
+                texts += [text for more, _ in found for text in more]
+                media += [medium for _, more in found for medium in more]
+            else:
+                _collect(part, texts, media)
+    elif content is not None:
+        texts.append(json_text(content, "the content of a message"))
+
+
+def _collect_part(part: Form, texts: list[str], media: list[Form]) -> None:
+    if part.get("type") in _MEDIA or not _MEDIA.isdisjoint(part):
+        media.append(part)
+        return
+    for key in ("text", "thinking", "content", "output"):
+        if key in part:
+            _collect(part[key], texts, media)
+            return
+    texts.append(json_text(part, "a part of a message"))
+
+
+def json_text(value: object, what: str) -> str:
+    """Return a value as the JSON that a model reads; text stays text.
+
+    Args:
+        value: The value.
+        what: The name of the value in an error.
+
+    Returns:
+        The text.
+
+    Raises:
+        FormatError: It is no JSON value.
+    """
+    return value if isinstance(value, str) else dump(checked(value, what, FormatError))

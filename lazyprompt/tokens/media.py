@@ -1,7 +1,13 @@
-"""What pictures, sounds, videos and documents count: a safe estimate for any model, without ever asking a network.
+"""The tokens of pictures, sounds, videos and documents, without ever asking a network.
+
+OpenAI's models have a rule for pictures each; all else is a safe estimate for any model.
 
 Media are found in the parts of all providers' forms. Sizes are read from the bytes where a part holds them; where it
 only names an address, a picture counts the most that the rule allows, and anything else a usual length.
+
+Source of the rules: OpenAI's guide "Images and vision" (developers.openai.com/api/docs/guides/images-vision), "Model
+sizing behavior" and "Calculating costs", as it stood in summer 2026, before GPT-6. Models that it no longer lists are
+as its older versions have them; GPT-6 is as measured (huggingface.co/datasets/JOHNISKING/image-token-cost).
 """
 
 from __future__ import annotations
@@ -10,31 +16,35 @@ import re
 import struct
 from binascii import a2b_base64
 from io import BytesIO
-from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
-
-from lazyprompt.tokens._pictures import Tiles
+from math import ceil, floor, sqrt
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
-# Pictures count as GPT-4o has them at high detail.
-_PICTURE: Final = Tiles(85, 170)
-# Gemini's guide "Understand and count tokens": a second of sound is 32 tokens, one of video 263, and it hears both.
-# OpenAI counts 10 for a second of sound (its guide "Managing costs" of the Realtime API).
-_SOUND_SECOND: Final = 32
-_VIDEO_SECOND: Final = 263 + _SOUND_SECOND
-# How long bytes last where they do not say so: speech as MP3 or AAC has 64 kbit/s and more, video 1 Mbit/s and more.
-_SOUND_RATE: Final = 8_000
-_VIDEO_RATE: Final = 125_000
-_USUAL_SECONDS: Final = 60
-# Anthropic's guide "PDF support": a page is 1,500 to 3,000 tokens of text.
-_PAGE: Final = 3_000
-_USUAL_PAGES: Final = 10
-# A page where a document does not say how many it has: one of printed text, its fonts left out.
-_PAGE_BYTES: Final = 20_000
+Size: TypeAlias = "tuple[int, int] | None"
+
+
+class _Rate(NamedTuple):
+    """The tokens of a second or a page, the bytes that one has if they do not say so, and the number of an address."""
+
+    tokens: int
+    size: int
+    usual: int
+
+
+_RATES: Final = {
+    # Gemini's guide "Understand and count tokens": a second of sound is 32 tokens, one of video 263, and it hears both.
+    # OpenAI counts 10 for a second of sound (its guide "Managing costs" of the Realtime API). Speech as MP3 or AAC has
+    # 64 kbit/s and more, video 1 Mbit/s and more.
+    "audio": _Rate(32, 8_000, 60),
+    "video": _Rate(263 + 32, 125_000, 60),
+    # Anthropic's guide "PDF support": a page is 1,500 to 3,000 tokens of text. In bytes it is one of printed text, its
+    # fonts left out.
+    "file": _Rate(3_000, 20_000, 10),
+}
 # English has about four bytes to a token, Chinese about two and a half: texts count with the safer of the two.
 _TEXT_BYTES: Final = 2
 
@@ -71,7 +81,7 @@ _HOLDERS: Final = (
 
 
 class Medium(NamedTuple):
-    """One medium of a part: what it is, and its content where that is there."""
+    """One medium of a part: its kind, and its content if the part has it."""
 
     kind: str
     media_type: str = ""
@@ -82,8 +92,186 @@ class Medium(NamedTuple):
     detail: str = ""
 
 
+_BOX: Final = 2048
+_SHORT: Final = 768
+_TILE: Final = 512
+_MOST_TILES: Final = 8
+_PATCH: Final = 32
+# Products like 1.2 x 2500 must not be rounded up for a digit in the fifteenth place.
+_DUST: Final = 1e-9
+
+
+class Tiles(NamedTuple):
+    """A rule: a base, and a number for each tile of 512 px; at low detail the base alone."""
+
+    base: int
+    each: int
+
+    def tokens(self, size: Size, detail: str = "auto") -> int:
+        """Return the tokens of a picture; of one whose size is not known, the most they can be."""
+        if detail == "low":
+            return self.base
+        return self.base + self.each * (_MOST_TILES if size is None else tiles(*size))
+
+
+class Limit(NamedTuple):
+    """The limits that a picture is scaled down to: its longer side in pixels, its number of patches; 0 is no limit."""
+
+    side: int = 0
+    patches: int = 0
+
+
+_OLD: Final = Limit(2048, 1_536)
+_HIGH: Final = Limit(2048, 2_500)
+_SMALL: Final = Limit(512)
+# Also what a picture of unknown size counts where a model sets no limit: the largest that any model sets.
+_LARGE: Final = Limit(6000, 10_000)
+_BROAD: Final = Limit(2048, 6_144)
+
+
+class Patches(NamedTuple):
+    """A rule: the number of patches of 32 px, times a factor; the limit depends on the detail."""
+
+    factor: float
+    high: Limit
+    low: Limit | None = None
+    original: Limit | None = None
+    # Which of them it is where none is asked for.
+    auto: str = "high"
+
+    def tokens(self, size: Size, detail: str = "auto") -> int:
+        """Return the tokens of a picture; of one whose size is not known, the most they can be."""
+        asked = detail if detail in {"low", "high", "original"} else self.auto
+        limit = {"low": self.low, "original": self.original}.get(asked) or self.high
+        most = limit.patches or min(_LARGE.patches, ceil((limit.side or _LARGE.side) / _PATCH) ** 2)
+        return ceil((most if size is None else patches(*size, limit)) * self.factor - _DUST)
+
+
+def tiles(width: int, height: int) -> int:
+    """Return the number of tiles of 512 px that a picture has at high detail.
+
+    It is scaled down into a square of 2048 px, then until its shorter side has 768 px; small ones are not enlarged. The
+    first step rounds and the second rounds down: so says the guide, and so do the bills (2049x513 px are 8 tiles,
+    2050x513 px are 4: community.openai.com/t/1281361).
+
+    Args:
+        width: Its pixels.
+        height: Its pixels.
+
+    Returns:
+        The number of tiles, from 1 to 8.
+    """
+    width, height = _within(width, height, _BOX)
+    short, long = sorted((width, height))
+    if short > _SHORT:
+        short, long = _SHORT, long * _SHORT // short
+    return ceil(short / _TILE) * ceil(long / _TILE)
+
+
+def patches(width: int, height: int, limit: Limit) -> int:
+    """Return the number of patches of 32 px that a picture has, scaled down to a limit.
+
+    Args:
+        width: Its pixels.
+        height: Its pixels.
+        limit: The limit.
+
+    Returns:
+        The number of patches.
+    """
+    if limit.side:
+        width, height = _within(width, height, limit.side)
+    count = ceil(width / _PATCH) * ceil(height / _PATCH)
+    if not limit.patches or count <= limit.patches:
+        return count
+    scale = sqrt(_PATCH * _PATCH * limit.patches / (width * height))
+    # One side ends with a whole patch, so that the other's last one cannot go beyond the limit.
+    sides = [side * scale / _PATCH for side in (width, height)]
+    scale *= min(floor(side + _DUST) / side if side >= 1 else 1 for side in sides)
+    width, height = (max(1, floor(side * scale + _DUST)) for side in (width, height))
+    return min(limit.patches, ceil(width / _PATCH) * ceil(height / _PATCH))
+
+
+def _within(width: int, height: int, side: int) -> tuple[int, int]:
+    """Scale a picture down until its longer side fits."""
+    longer = max(width, height)
+    if longer <= side:
+        return width, height
+    return max(1, round(width * side / longer)), max(1, round(height * side / longer))
+
+
+_NEWEST: Final = Patches(1.2, Limit(0, 2_500), _SMALL, Limit(), auto="original")
+_GPT_4O_MINI: Final = Tiles(2833, 5667)
+
+# Models by name; the longest that a model's name begins with counts, so that dated versions are found too.
+_RULES: Final[Mapping[str, Tiles | Patches]] = {
+    "gpt-4": Tiles(85, 170),
+    "gpt-4o": Tiles(85, 170),
+    "gpt-4o-mini": _GPT_4O_MINI,
+    "chatgpt-4o": Tiles(85, 170),
+    "gpt-4.1": Tiles(85, 170),
+    "gpt-4.1-mini": Patches(1.62, _BROAD),
+    "gpt-4.1-nano": Patches(2.46, _OLD),
+    "gpt-4.5": Tiles(85, 170),
+    "o1": Tiles(75, 150),
+    "o3": Tiles(75, 150),
+    "o4-mini": Patches(1.72, _OLD),
+    "computer-use-preview": Tiles(65, 129),
+    "gpt-5": Tiles(70, 140),
+    "gpt-5-mini": Patches(1.2, _OLD),
+    "gpt-5-nano": Patches(1.5, _OLD),
+    "gpt-5-codex-mini": Patches(1.62, _OLD),
+    "gpt-5.1": Tiles(70, 140),
+    "gpt-5.1-codex-mini": Patches(1.62, _OLD),
+    "gpt-5.2": Patches(1.2, _BROAD),
+    "gpt-5.3": Patches(1.2, _BROAD),
+    "gpt-5.4": Patches(1.2, _HIGH, _BROAD, _LARGE),
+    "gpt-5.5": Patches(1.2, _HIGH, _SMALL, _LARGE, auto="original"),
+    "gpt-5.6": Patches(1.2, _HIGH, _SMALL, Limit(65_535), auto="original"),
+    "gpt-5.": _NEWEST,
+    "gpt-6": _NEWEST,
+    # The models of the older vocabulary that see pictures are GPT-4's.
+    "cl100k_base": Tiles(85, 170),
+}
+# GPT-4o mini is left out: what it counts beyond GPT-4o is for the bill alone (pypi.org/project/pictoken), and no other
+# model counts so.
+_KNOWN: Final = tuple(rule for rule in dict.fromkeys(_RULES.values()) if rule is not _GPT_4O_MINI)
+
+
+def rule_for(model: str) -> Tiles | Patches | None:
+    """Return the rule for a model.
+
+    Args:
+        model: The name of a model, dated and fine-tuned ones too, or of an encoding.
+
+    Returns:
+        The rule, or None where the model is not known.
+    """
+    name = model.removeprefix("ft:")
+    found = max((known for known in _RULES if name.startswith(known)), key=len, default=None)
+    return None if found is None else _RULES[found]
+
+
+def picture_tokens(rule: Tiles | Patches | None, size: Size, detail: str = "auto") -> int:
+    """Return the number of tokens of a picture.
+
+    Args:
+        rule: The rule that :func:`rule_for` returned.
+        size: Its width and height; None where they are not known.
+        detail: ``low``, ``high``, ``original`` or ``auto``.
+
+    Returns:
+        The tokens; for a model that is not known, the most that any known one makes of it.
+    """
+    return rule.tokens(size, detail) if rule else max(known.tokens(size, detail) for known in _KNOWN)
+
+
+# Other models' pictures count as GPT-4o has them at high detail.
+_PICTURE: Final = Tiles(85, 170)
+
+
 def media_tokens(part: Form) -> int:
-    """About how many tokens the media of a part are, for any model.
+    """Estimate the tokens of the media of a part, for any model.
 
     Args:
         part: A part in any provider's form; an unknown one counts like a document at an address.
@@ -95,7 +283,7 @@ def media_tokens(part: Form) -> int:
 
 
 def medium_tokens(medium: Medium) -> int:
-    """About how many tokens one medium is, for any model.
+    """Estimate the tokens of one medium, for any model.
 
     Args:
         medium: The medium.
@@ -103,21 +291,22 @@ def medium_tokens(medium: Medium) -> int:
     Returns:
         The number; never 0.
     """
-    match medium.kind:
-        case "image":
-            return _PICTURE.tokens(image_size(medium))
-        case "audio":
-            seconds = _USUAL_SECONDS if medium.data is None else _sound_seconds(medium.data)
-            return max(1, ceil(seconds * _SOUND_SECOND))
-        case "video":
-            seconds = _USUAL_SECONDS if medium.data is None else ceil(_size(medium.data) / _VIDEO_RATE)
-            return max(1, seconds) * _VIDEO_SECOND
-        case _:
-            return _document_tokens(medium)
+    if medium.kind == "image":
+        return _PICTURE.tokens(image_size(medium))
+    rate, data = _RATES[medium.kind], medium.data
+    if medium.kind == "file" and (medium.text is not None or (data and medium.media_type.startswith(_TEXT_TYPES))):
+        size = _size(data or "") if medium.text is None else len(medium.text.encode("utf-8", "surrogatepass"))
+        return max(1, ceil(size / _TEXT_BYTES))
+    if data is None:
+        return rate.usual * rate.tokens
+    if medium.kind == "audio":
+        return max(1, ceil(_size(data) / (_wav_rate(data) or rate.size) * rate.tokens))
+    pages = _pages(data) if medium.kind == "file" else 0
+    return (pages or max(1, ceil(_size(data) / rate.size))) * rate.tokens
 
 
 def image_size(medium: Medium) -> tuple[int, int] | None:
-    """Width and height of a picture.
+    """Return the width and height of a picture.
 
     Args:
         medium: The picture.
@@ -145,7 +334,7 @@ def image_size(medium: Medium) -> tuple[int, int] | None:
 
 
 def media_in(part: Form) -> list[Medium]:
-    """The media of a part.
+    """Return the media of a part.
 
     Args:
         part: A part in the form of OpenAI, Anthropic, Gemini, DashScope or another provider; a message of Ollama
@@ -166,7 +355,7 @@ def media_in(part: Form) -> list[Medium]:
 
 
 def _media(value: object, known: Medium) -> Iterator[Medium]:
-    """The media that a value holds, with what is known of them so far."""
+    """Yield the media that a value holds, with the facts known so far."""
     match value:
         case None:
             return
@@ -230,12 +419,12 @@ def _text(value: object) -> str:
 
 
 def _size(data: str | bytes) -> int:
-    """How many bytes a content has."""
+    """Return the number of bytes of a content."""
     return len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else len(data)
 
 
 def _content(data: str | bytes, most: int = _HEADS[-1]) -> bytes:
-    """A content as bytes, or its beginning; nothing where it is no base64."""
+    """Return a content as bytes, or its beginning; nothing if it is no base64."""
     if isinstance(data, bytes):
         return data[:most]
     # Four signs of base64 are three bytes.
@@ -247,13 +436,9 @@ def _content(data: str | bytes, most: int = _HEADS[-1]) -> bytes:
         return b""
 
 
-def _sound_seconds(data: str | bytes) -> float:
-    rate = _wav_rate(_content(data, _HEADS[1])) or _SOUND_RATE
-    return _size(data) / rate
-
-
-def _wav_rate(head: bytes) -> int:
-    """The bytes in a second of a WAV file; 0 where it is none."""
+def _wav_rate(data: str | bytes) -> int:
+    """Return the bytes in a second of a WAV file; 0 for any other."""
+    head = _content(data, _HEADS[1])
     if head[:4] != b"RIFF":
         return 0
     import wave  # noqa: PLC0415 - only sounds need it
@@ -267,18 +452,8 @@ def _wav_rate(head: bytes) -> int:
         return 0
 
 
-def _document_tokens(medium: Medium) -> int:
-    if medium.text is not None:
-        return max(1, ceil(len(medium.text.encode("utf-8", "surrogatepass")) / _TEXT_BYTES))
-    if medium.data is None:
-        return _USUAL_PAGES * _PAGE
-    if medium.media_type.startswith(_TEXT_TYPES):
-        return max(1, ceil(_size(medium.data) / _TEXT_BYTES))
-    return _pages(medium.data) * _PAGE
-
-
 def _pages(data: str | bytes) -> int:
-    """How many pages a document has: those that a PDF lists, else by its size."""
+    """Return the number of pages that a PDF lists; 0 for any other document."""
     content = _content(data)
     pages = 0
     if b"%PDF-" in content[:1024]:
@@ -295,4 +470,4 @@ def _pages(data: str | bytes) -> int:
                 continue
             left -= len(unpacked)
             pages += len(_PLAIN_PAGE.findall(unpacked))
-    return pages or max(1, ceil(_size(data) / _PAGE_BYTES))
+    return pages

@@ -1,7 +1,7 @@
 """OpenAI's tokens, counted on this machine with tiktoken.
 
 Sources: OpenAI's cookbook, "How to count tokens with tiktoken" (messages, tools); its guide "Images and vision"
-(pictures; see ``_pictures.py``). What neither tells (sound, documents, other parts) counts as ``media.py`` has it.
+(pictures; see ``media.py``). What neither tells (sound, documents, other parts) counts as ``media.py`` has it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from lazyprompt._base.json import checked
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, TokenizerError, did_you_mean
 from lazyprompt.messages.msg import Msg
-from lazyprompt.tokens._pictures import picture_tokens, rule_for
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
-from lazyprompt.tokens.media import image_size, media_in, medium_tokens
-from lazyprompt.tokens.said import forms, json_text, said
+from lazyprompt.tokens.counter import content_of, forms, json_text
+from lazyprompt.tokens.media import image_size, media_in, medium_tokens, picture_tokens, rule_for
 from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, encoding_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.tokens.said import Form
+    from lazyprompt.tokens.counter import Form
 
 Missing: TypeAlias = Literal["error", "approximate"]
 
@@ -46,7 +45,7 @@ _TWO: Final = 2
 _LONG: Final = 200_000
 _NEAR: Final = 1_000
 _BEFORE_A_WORD: Final = re.compile(r"\S(?= \S)")
-# What said() has taken from a message, or what says nothing.
+# What content_of() has taken from a message, or what says nothing.
 _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoning_content", "thinking", "arguments"})
 _NO_ROLES: Final[Mapping[str, int]] = {}
 # Where providers' forms have the parameters of a function.
@@ -164,7 +163,7 @@ class TiktokenCounter:
 
     def _message(self, message: Form) -> int:
         """A message of any shape: all that it says, its media, and its other texts, such as ids."""
-        texts, media = said(message)
+        texts, media = content_of(message)
         role = message.get("role")
         if isinstance(role, str):
             texts.append(role)

@@ -10,27 +10,38 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
+from contextlib import closing
 from functools import lru_cache
+from hashlib import sha1, sha256
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
+from time import monotonic
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from lazyprompt._base.files import read_regular
+from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt._version import __version__
 from lazyprompt.errors import TokenizerError, did_you_mean
-from lazyprompt.tokens._download import downloaded, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
     import tiktoken
+    from urllib3 import PoolManager
 
 _LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
 _LOADING: Final = Lock()
 # The largest vocabulary that OpenAI gives has 3.6 MB.
 _MOST: Final = 33_554_432
+# Little at a time: a server that drips is left after one of these.
+_CHUNK: Final = 4_096
+_SHOWN: Final = 200
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
+
+
+State: TypeAlias = Literal["here", "missing", "damaged", "unknown"]
 
 
 class File(NamedTuple):
@@ -51,7 +62,7 @@ class Sought(NamedTuple):
     """
 
     name: str
-    state: Literal["here", "missing", "damaged", "unknown"]
+    state: State
     why: str = ""
 
 
@@ -89,8 +100,7 @@ def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None)
     name = encoding_name(encoding_or_model)
     if bpe_file is None and _loaded(name):
         return
-    for file, path in zip(_files(name), _paths(name, bpe_file), strict=True):
-        _content(file, path, _way_out(name))
+    _contents(name, _paths(name, bpe_file))
 
 
 def sought_vocabularies() -> list[Sought]:
@@ -105,13 +115,15 @@ def sought_vocabularies() -> list[Sought]:
 
 
 def cache_folder() -> tuple[Path | None, str]:
-    """Where vocabularies are looked for.
+    """Return the folder in which tiktoken looks for vocabularies.
 
     Returns:
-        tiktoken's cache folder, None where it is turned off; and the variable of the environment that says so, ``""``
-        where none does.
+        The folder, None where it is turned off; and the variable of the environment that names it, ``""`` without one.
     """
-    return _folder(), _folder_variable()
+    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if (folder := os.environ.get(variable)) is not None:
+            return Path(folder) if folder else None, variable
+    return Path(tempfile.gettempdir(), "data-gym-cache"), ""
 
 
 def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
@@ -132,25 +144,24 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
             written. Nothing is left behind then.
     """
     name = encoding_name(encoding_or_model)
-    folder = _folder()
+    folder, variable = cache_folder()
     if folder is None:
         raise TokenizerError(
-            f"the vocabulary {name} has nowhere to go: {_folder_variable()} is empty, which turns tiktoken's cache "
+            f"the vocabulary {name} has nowhere to go: {variable} is empty, which turns tiktoken's cache "
             "off; set it to a folder"
         )
-    files = _files(name)
-    for file in files:
-        path = _cached(folder, file)
+    paths = [_cached(folder, file) for file in _files(name)]
+    for file, path in zip(_files(name), paths, strict=True):
         if path.is_file() and not _fault(file, read_regular(path, _MOST)):
             continue
-        content = downloaded(file.url, _MOST, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
+        content = _downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
         if fault := _fault(file, content):
             raise TokenizerError(
                 f"what came from {file.url} is not the vocabulary {name}: {fault}; a proxy may have put something in "
                 f"its place; put the file at {path} by hand"
             )
         write_file(path, content)
-    return _cached(folder, files[0])
+    return paths[0]
 
 
 def encoding_name(encoding_or_model: str) -> str:
@@ -183,20 +194,16 @@ def encoding_name(encoding_or_model: str) -> str:
 
 
 def _sought(name: str) -> Sought:
-    """One vocabulary, looked for in the cache folder."""
+    """Look for one vocabulary in the cache folder."""
+    state: State = "unknown"
     try:
-        files = _files(name)
-    except TokenizerError as error:
-        return Sought(name, "unknown", str(error))
-    try:
+        _files(name)
+        state = "missing"
         paths = _paths(name, None)
+        state = "damaged"
+        _contents(name, paths)
     except TokenizerError as error:
-        return Sought(name, "missing", str(error))
-    try:
-        for file, path in zip(files, paths, strict=True):
-            _content(file, path, _way_out(name))
-    except TokenizerError as error:
-        return Sought(name, "damaged", str(error))
+        return Sought(name, state, str(error))
     return Sought(name, "here")
 
 
@@ -230,7 +237,7 @@ def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
     import tiktoken  # noqa: PLC0415
     import tiktoken.load  # noqa: PLC0415
 
-    contents = {file.url: _content(file, path, _way_out(name)) for file, path in zip(_files(name), paths, strict=True)}
+    contents = _contents(name, paths)
 
     def read(url: str, _sha256: str) -> bytes:
         return contents[url]
@@ -266,28 +273,12 @@ def _copy(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
     return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
 
 
-def _folder_variable() -> str:
-    """The variable that names tiktoken's cache folder; an empty text where none does."""
-    return next((name for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR") if name in os.environ), "")
-
-
-def _folder() -> Path | None:
-    """The cache folder of tiktoken, as its ``load.py`` has it; None where it is turned off."""
-    if variable := _folder_variable():
-        return Path(os.environ[variable]) if os.environ[variable] else None
-    import tempfile  # noqa: PLC0415
-
-    return Path(tempfile.gettempdir(), "data-gym-cache")
-
-
 def _cached(folder: Path, file: File) -> Path:
-    import hashlib  # noqa: PLC0415
-
-    return folder / hashlib.sha1(file.url.encode(), usedforsecurity=False).hexdigest()
+    return folder / sha1(file.url.encode(), usedforsecurity=False).hexdigest()
 
 
 def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
-    """Where the files of an encoding are to be."""
+    """Return the paths of an encoding's files."""
     files = _files(name)
     if bpe_file is not None:
         if len(files) > 1:
@@ -296,51 +287,122 @@ def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
                 "TIKTOKEN_CACHE_DIR names"
             )
         return [Path(bpe_file)]
-    folder = _folder()
-    if folder is None:
-        raise _missing(name, f"{_folder_variable()} is empty, which turns tiktoken's cache off")
-    for file in files:
-        if not (path := _cached(folder, file)).is_file():
-            where = f" ({_folder_variable()})" if _folder_variable() else ", tiktoken's cache folder"
-            raise _missing(name, f"{path.name} ({file.url}) is not in {folder}{where}")
-    return [_cached(folder, file) for file in files]
-
-
-def _way_out(name: str) -> str:
-    return f"give the right file, or download it with `lazyprompt tokens --download {name}`"
-
-
-def _missing(name: str, why: str) -> TokenizerError:
-    return TokenizerError(
+    folder, variable = cache_folder()
+    paths = [_cached(folder, file) for file in files] if folder else []
+    absent = next(((file, path) for file, path in zip(files, paths, strict=False) if not path.is_file()), None)
+    if folder and not absent:
+        return paths
+    why = f"{variable} is empty, which turns tiktoken's cache off"
+    if absent:
+        where = f" ({variable})" if variable else ", tiktoken's cache folder"
+        why = f"{absent[1].name} ({absent[0].url}) is not in {folder}{where}"
+    raise TokenizerError(
         f"the vocabulary {name} is not on this machine: {why}. Give its file with bpe_file=..., set TIKTOKEN_CACHE_DIR "
         f"to a folder that has it, download it with `lazyprompt tokens --download {name}`, or count about with "
         'missing="approximate"'
     )
 
 
-def _content(file: File, path: Path, way_out: str) -> bytes:
-    """The bytes of a file, which must be those of the vocabulary."""
-    try:
-        content = read_regular(path, _MOST)
-    except OSError as error:
-        raise TokenizerError(f"{path} cannot be read ({error.strerror or error}); {way_out}") from error
-    if fault := _fault(file, content):
-        raise TokenizerError(f"{path} is not the file of {file.url}: {fault}; {way_out}")
-    return content
+def _contents(name: str, paths: Iterable[Path]) -> dict[str, bytes]:
+    """Read the files of an encoding, by their addresses; each must be the right one."""
+    contents: dict[str, bytes] = {}
+    remedy = f"give the right file, or download it with `lazyprompt tokens --download {name}`"
+    for file, path in zip(_files(name), paths, strict=True):
+        try:
+            contents[file.url] = read_regular(path, _MOST)
+        except OSError as error:
+            raise TokenizerError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
+        if fault := _fault(file, contents[file.url]):
+            raise TokenizerError(f"{path} is not the file of {file.url}: {fault}; {remedy}")
+    return contents
 
 
 def _fault(file: File, content: bytes) -> str:
-    """What is wrong with the content of a file; nothing where it is the right one."""
-    import hashlib  # noqa: PLC0415
-
-    found = hashlib.sha256(content).hexdigest()
+    """Return the fault in the content of a file; ``""`` for the right one."""
+    found = sha256(content).hexdigest()
     if found == file.sha256:
         return ""
     fault = f"its {len(content)} bytes have the SHA-256 {found[:12]}…, not {file.sha256[:12]}…"
-    if file.url.endswith(".tiktoken"):
-        lines = content.splitlines()
-        broken = next((at for at, line in enumerate(lines) if line and not _ENTRY.fullmatch(line)), None)
-        if broken is not None:
-            return f"{fault}, and line {broken + 1} is no token with its rank ({lines[broken][:60]!r})"
+    if not file.url.endswith(".tiktoken"):
+        return fault
+    lines = content.splitlines()
+    broken = next((at for at, line in enumerate(lines) if line and not _ENTRY.fullmatch(line)), None)
+    if broken is None:
         return f"{fault}, though its {len(lines)} lines are tokens with their ranks"
-    return fault
+    return f"{fault}, and line {broken + 1} is no token with its rank ({lines[broken][:60]!r})"
+
+
+def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
+    """Download a file by way of the system's proxies: bounded in bytes and in time, however slowly it comes."""
+    answers: list[bytes | str] = []
+    late = Event()
+    # A name server and a proxy know no deadline, so a thread asks them, and is left to itself when it is late.
+    asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
+    asking.start()
+    asking.join(timeout)
+    late.set()
+    answer = answers[0] if answers else f"it did not come within {timeout:g} s; give a longer timeout="
+    if isinstance(answer, str):
+        raise TokenizerError(f"{url} cannot be downloaded: {answer}; {remedy}")
+    return answer
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, all of it or none; its folder is made where there is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise TokenizerError(
+            f"what was downloaded cannot be written to {path} ({error.strerror or error}); set TIKTOKEN_CACHE_DIR to a "
+            "folder that can be written to"
+        ) from error
+
+
+def _asked(url: str, timeout: float, late: Event) -> bytes | str:
+    """Return the bytes, or the fault."""
+    from http.client import HTTPException  # noqa: PLC0415 - only a download needs it
+
+    import urllib3  # noqa: PLC0415 - only a download needs it
+
+    end = monotonic() + timeout
+    headers = {"User-Agent": f"lazyprompt/{__version__}", "Accept-Encoding": "identity", "Connection": "close"}
+    try:
+        with (
+            _pool(url, timeout) as pool,
+            closing(
+                pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
+            ) as response,
+        ):
+            if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+                return f"it is answered with status {response.status}"
+            chunks: list[bytes] = []
+            size = 0
+            while chunk := response.read(_CHUNK):
+                size += len(chunk)
+                if size > _MOST:
+                    return f"it has more than {_MOST} bytes"
+                if late.is_set() or monotonic() > end:
+                    return f"it did not come within {timeout:g} s"
+                chunks.append(chunk)
+            return b"".join(chunks)
+    except (urllib3.exceptions.HTTPError, HTTPException, OSError, ValueError) as error:
+        return str(error)[:_SHOWN] or type(error).__name__
+
+
+def _pool(url: str, timeout: float) -> PoolManager:
+    """Return the connections to a host, through the proxy that the environment or the system names for it."""
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
+
+    from urllib3 import PoolManager, ProxyManager, make_headers  # noqa: PLC0415
+
+    address = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(address.hostname or ""):
+        return PoolManager(timeout=timeout)
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    told = urlsplit(proxy)
+    secret = f"{unquote(told.username)}:{unquote(told.password or '')}" if told.username else None
+    return ProxyManager(proxy, timeout=timeout, proxy_headers=make_headers(proxy_basic_auth=secret))

@@ -207,9 +207,9 @@ def test_a_turn_between_a_call_and_its_result_is_no_part_of_the_exchange() -> No
 def test_media_are_counted() -> None:
     class Media(CharTokenCounter):
         def count(self, messages: Any, tools: Any = None) -> int:
-            from lazyprompt.tokens.said import forms, said  # noqa: PLC0415 - only here
+            from lazyprompt.tokens.counter import content_of, forms  # noqa: PLC0415 - only here
 
-            return super().count(messages, tools) + 100 * sum(len(said(form)[1]) for form in forms(messages))
+            return super().count(messages, tools) + 100 * sum(len(content_of(form)[1]) for form in forms(messages))
 
     video = Msg("user", [TextBlock("see"), VideoBlock(URLSource("https://x/v.mp4"))], "user")
     kept, report = Budget(120, Media()).fit([video, *(Msg("user", "x" * 10, "user") for _ in range(3))])

@@ -18,7 +18,7 @@ from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.studio.workspace import Workspace
-from lazyprompt.tokens._download import write_file
+from lazyprompt.tokens.vocabulary import write_file
 from support.batch_calls import answer_line
 from support.batch_runs import job_of, rows_file
 from support.engines import script_engine

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt.tokens._pictures import Limit, patches, picture_tokens, rule_for, tiles
-from lazyprompt.tokens.media import image_size, media_in, media_tokens
+from lazyprompt.tokens.media import Limit, image_size, media_in, media_tokens, patches, picture_tokens, rule_for, tiles
 
 MOST = 85 + 8 * 170
 SQUARE = 85 + 4 * 170
