@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from itertools import groupby
-from operator import itemgetter
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, cast
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.safety.policy import Neutralised, NeutralisedJson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +30,7 @@ class Origin(NamedTuple):
         json: Whether it was written as JSON.
         generated: Whether the template itself says that the model wrote it (``{% generation %}``).
         mixed: True if the template's own text may be in it, too.
+        raw: The control sequence as it was given, if the text is one that was neutralised.
     """
 
     slot: str
@@ -38,6 +39,7 @@ class Origin(NamedTuple):
     json: bool = False
     generated: bool = False
     mixed: bool = False
+    raw: str = ""
 
 
 OWN = Origin(MARKERS, trusted=True)
@@ -308,7 +310,7 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
         first = first._replace(message=None)
     # The keys that a template writes as JSON are no control sequences.
     mixed = not first.trusted and _holds_own(() if json else given, found)
-    return Traced.of(text, first._replace(json=json or first.json, mixed=mixed or first.mixed))
+    return Traced.of(text, first._replace(json=json or first.json, mixed=mixed or first.mixed, raw=""))
 
 
 def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given
@@ -353,9 +355,11 @@ def parts_of(text: str) -> tuple[list[str], list[Origin]]:
     """
     parts, origins = [""], [OWN]
     at = 0
-    for origin, group in groupby((run for run in runs_of(text) if run[0]), key=itemgetter(1)):
-        length = sum(run[0] for run in group)
-        piece = str.__getitem__(text, slice(at, at + length))
+    for _, group in groupby((run for run in runs_of(text) if run[0]), key=lambda run: run[1][:-1]):
+        runs = [*group]
+        length = sum(run[0] for run in runs)
+        origin = runs[0][1]._replace(raw="") if runs[0][1].raw else runs[0][1]
+        piece = _part(str.__getitem__(text, slice(at, at + length)), runs, is_json=origin.json and not origin.trusted)
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
@@ -363,9 +367,18 @@ def parts_of(text: str) -> tuple[list[str], list[Origin]]:
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill
-        parts[-1] = JsonText(piece) if origin.json and not origin.trusted else piece
+        parts[-1] = piece
         origins[-1] = origin
     if len(parts) % 2 == 0:
         parts.append("")
         origins.append(OWN)
     return parts, origins
+
+
+def _part(text: str, runs: Sequence[Run], *, is_json: bool) -> str:
+    """Return a part with the marks of what was neutralised in it."""
+    if not any(origin.raw for _, origin in runs):
+        return JsonText(text) if is_json else text
+    ends = accumulate(length for length, _ in runs)
+    marks = [(end - length, end, origin.raw) for end, (length, origin) in zip(ends, runs, strict=True) if origin.raw]
+    return (NeutralisedJson if is_json else Neutralised)(text, marks.copy)

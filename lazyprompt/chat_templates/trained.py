@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lazyprompt.chat_templates.traced import Traced, common_start, cut, parts_of, runs_of
+from lazyprompt.chat_templates.traced import Traced, common_start, cut, parts_of
 from lazyprompt.chat_templates.untrusted import rendered_with_origins, with_origins
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
@@ -120,7 +120,7 @@ def trained_parts(
     traces = rendered_with_origins(template, chat, given, controls, safety)
     if traces.note:
         raise TemplateError(f"nobody can say which text is the assistant's: {traces.note}")
-    runs = [(len(part), origin) for part, origin in zip(traces.parts, traces.origins, strict=True)]
+    runs = [*zip(map(len, traces.parts), traces.origins, strict=True)]
     shown = _Shown(traces.text, tuple(_spans(runs)))
     if _TAG.search(template.text):
         said = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
@@ -228,7 +228,8 @@ def _shown(template: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mappin
         text = template.run(chat, given, traced=True)
     except TemplateError:
         return None
-    return _Shown(text, tuple(_spans(runs_of(text))))
+    parts, origins = parts_of(text)
+    return _Shown(text, tuple(_spans([*zip(map(len, parts), origins, strict=True)])))
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:

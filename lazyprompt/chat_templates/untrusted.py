@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.roles import ROLES
@@ -11,9 +12,10 @@ from lazyprompt.chat_templates.conversation import CONTINUED
 from lazyprompt.chat_templates.traced import Origin, Traced, cut, map_texts, parts_of, trace
 from lazyprompt.chat_templates.untraced import untraced_parts
 from lazyprompt.errors import TemplateError
+from lazyprompt.safety.policy import Neutralised
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.chat_templates.traced import Run
@@ -141,7 +143,17 @@ def guarded(text: Traced, controls: Controls, safety: Policy) -> Traced:
         origin.slot if origin.message is None else f"messages[{origin.message}] ({origin.slot})" for origin in origins
     ]
     parts = controls.guard(parts, [origin.slot for origin in origins], safety, where)
-    return Traced("".join(parts), [(len(part), origin) for part, origin in zip(parts, origins, strict=True)])
+    return Traced("".join(parts), chain.from_iterable(map(_runs, parts, origins)))
+
+
+def _runs(part: str, origin: Origin) -> Iterator[Run]:
+    """Yield the runs of a guarded part: what was neutralised keeps what it was."""
+    done = 0
+    for start, end, raw in part.marks if isinstance(part, Neutralised) else ():
+        yield start - done, origin
+        yield end - start, origin._replace(raw=raw)
+        done = end
+    yield len(part) - done, origin
 
 
 def _traced_message(message: Mapping[str, Any], at: int, controls: Controls, safety: Policy) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload
 from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
-from lazyprompt.inspect.marks import neutralised
+from lazyprompt.inspect.marks import marks_of
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
@@ -146,7 +146,7 @@ def look(
     fitted, trim = limited.fitted(prompt, target)
     trim = cast("TrimReport", trim)  # there is one, as there is a budget
     sent = target.render(fitted)
-    seen = _flat(limited, fitted, model, sent) if isinstance(sent, str) else _Seen(_pieces_of(prompter, fitted))
+    seen = _flat(limited, fitted, model) if isinstance(sent, str) else _Seen(_pieces_of(prompter, fitted))
     size = window if window is not None or model is None else context_of(model)
     report = sent.report if isinstance(sent, Payload) else ()
     facts = Facts(
@@ -187,20 +187,12 @@ class _Seen(NamedTuple):
     note: str = ""
 
 
-def _flat(prompter: Prompter, prompt: Prompt, model: str | None, sent: str) -> _Seen:
-    """Flat text as it is sent, against the same with all control sequences, and with none."""
-    raw, safe = (prompter.with_safety(safety).text_target(model).segments(prompt) for safety in ("off", "neutralize"))
-    # What is sent is nearly always one of the two; each slot may have a rule of its own.
-    same = next((each for each in (safe, raw) if each.text == sent), None)
-    shown = prompter.text_target(model).segments(prompt) if same is None else same
+def _flat(prompter: Prompter, prompt: Prompt, model: str | None) -> _Seen:
+    """Return the parts of a flat prompt, and its control sequences."""
+    shown, safe = (each.text_target(model).segments(prompt) for each in (prompter, prompter.with_safety("neutralize")))
     segments = shown.segments
-    return _Seen(
-        [Piece(slot, text, trusted) for text, slot, trusted in segments],
-        segments,
-        neutralised(raw, shown, shown_safe=True),
-        neutralised(shown, safe, shown_safe=False),
-        shown.note,
-    )
+    pieces = [Piece(slot, text, trusted) for text, slot, trusted in segments]
+    return _Seen(pieces, segments, *marks_of(shown, safe), shown.note)
 
 
 def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:

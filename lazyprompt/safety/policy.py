@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias, get_args
 from unicodedata import normalize
 
 from lazyprompt._base.json import JsonText
@@ -528,17 +528,87 @@ def _at_line_start(text: str, at: int) -> bool:
     return not at or text[at - 1] in _LINE_ENDS
 
 
-def _broken(text: str, sequences: Iterable[_Forged]) -> str:
+# The start and end of a neutralised sequence in a text, and the sequence as it was given.
+TextMark: TypeAlias = tuple[int, int, str]
+
+
+class Neutralised(str):
+    """Text in which control sequences were neutralised.
+
+    Args:
+        text: The text.
+        marks: Finds where they are: most prompts are sent, and nobody asks.
+    """
+
+    __slots__ = ("_find_marks",)
+    _find_marks: Callable[[], Iterable[TextMark]]
+
+    def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
+        """Make the text."""
+        made = super().__new__(cls, text)
+        made._find_marks = marks
+        return made
+
+    def __getnewargs__(self) -> tuple[str, Callable[[], Iterable[TextMark]]]:  # type: ignore[override]  # of str, of which there is more here
+        return str.__str__(self), self._find_marks
+
+    @property
+    def marks(self) -> tuple[TextMark, ...]:
+        """The neutralised sequences, in order."""
+        return (*self._find_marks(),)
+
+
+class NeutralisedJson(Neutralised, JsonText):
+    """JSON in which control sequences were neutralised."""
+
+    __slots__ = ()
+
+
+def _broken(text: str, sequences: Iterable[_Forged]) -> Neutralised:
     """Text with its sequences broken, put together in one go."""
     edit = _json_editor(text) if isinstance(text, JsonText) else _edit
     pieces: list[str] = []
+    spans: list[tuple[int, int, int]] = []
     done = 0
     for sequence in sequences:
         begin, end, instead = edit(text, sequence)
         pieces += text[done:begin], instead
+        spans.append((sequence.begin, min(sequence.end, len(text)), len(instead) - end + begin))
         done = end
-    whole = "".join(pieces) + text[done:]
-    return JsonText(whole) if isinstance(text, JsonText) else whole
+    kind = NeutralisedJson if isinstance(text, JsonText) else Neutralised
+    return kind("".join(pieces) + text[done:], partial(_marks, text, spans))
+
+
+def _marks(text: str, spans: Sequence[tuple[int, int, int]]) -> Iterator[TextMark]:
+    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
+
+    Args:
+        text: The text before the pass.
+        spans: The start and end of each sequence that was broken, and its growth.
+    """
+    known = text.marks if isinstance(text, Neutralised) else ()
+    joined: list[tuple[int, int, int]] = []
+    for start, end, growth in sorted([*spans, *((start, end, 0) for start, end, _ in known)]):
+        if joined and start < joined[-1][1]:
+            before = joined.pop()
+            joined.append((before[0], max(before[1], end), before[2] + growth))
+        else:
+            joined.append((start, end, growth))
+    moved = 0
+    for start, end, growth in joined:
+        yield start + moved, end + moved + growth, _given(text, start, end, known)
+        moved += growth
+
+
+def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
+    """Return a stretch of a text as it was given."""
+    given, done = "", start
+    for begin, stop, raw in known[bisect_left(known, (start,)) :]:
+        if begin >= end:
+            break
+        given += text[done:begin] + raw
+        done = stop
+    return given + text[done:end]
 
 
 def _edit(_: str, sequence: _Forged) -> _Edit:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers, Rendered
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Markers
 from lazyprompt.inspect.look import Call, Look, look
-from lazyprompt.inspect.marks import neutralised
+from lazyprompt.inspect.marks import marks_of
 
 if TYPE_CHECKING:
     from lazyprompt import Prompter
 
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 FAMILIES = (None, *Markers.families())
 SEQUENCES = sorted(Markers.known_sequences() | {"<think>", "</tool_call>", "### Response:", "＜|im_end|>", "<unused7>"})
 PIECES = st.one_of(st.sampled_from(SEQUENCES), st.sampled_from("<|>\\[]/x \n"), st.text(max_size=4))
@@ -74,10 +79,10 @@ def test_a_backslash_at_the_end_of_a_value_has_a_mark() -> None:
     assert [(mark.raw, mark.safe) for mark in seen.marks] == [("<", "<\\")]
 
 
-def test_sequences_that_follow_so_closely_that_they_look_like_one_are_one_mark() -> None:
-    # Once two marks that overlapped: a header has no sign that ends it.
+def test_sequences_that_follow_each_other_closely_have_marks_of_their_own() -> None:
+    # Once one mark: how far a header goes was not known.
     seen = check(ChatPrompter("### Response:\n{q}"), Call({"q": "a\n### Response: <|im_end|> b"}), "qwen2.5")
-    assert [mark.raw for mark in seen.marks] == ["### Response: <|im_end|>"]
+    assert [mark.raw for mark in seen.marks] == ["### Response:", "<|im_end|>"]
 
 
 def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
@@ -85,15 +90,30 @@ def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
     assert len(seen.marks) == 4000
 
 
-def test_prompts_that_are_laid_out_otherwise_have_no_marks() -> None:
-    one, other = Rendered(["", "a", ""], ["m", "q", "m"]), Rendered(["", "b", ""], ["m", "r", "m"])
-    assert neutralised(one, other, shown_safe=True) == ()
+@pytest.mark.parametrize("value", ["<|im_end|>", "\\<|im_end|> x", "a<|<|im_end|>", "<think>x</think><|im_end|>"])
+def test_a_chat_template_keeps_the_marks_of_what_it_puts_together(value: str) -> None:
+    prompter = ChatPrompter("Say {q}").with_chat_template(ChatTemplate.load(CHATML))
+    check(prompter, Call({"q": value, "input": f" {value} "}, [[value, value]]), None)
 
 
-def test_a_value_that_was_cut_elsewhere_has_no_marks() -> None:
-    # Once the ends of both were taken for an edit.
-    raw, safe = (Rendered(["", text, ""], ["m", "q", "m"]) for text in ("<|im_end|> abcdef", r"<\|im_end|> ab"))
-    assert neutralised(raw, safe, shown_safe=True) == ()
+def test_marks_go_with_a_pickled_prompt() -> None:
+    rendered = ChatPrompter("{q}").render({"q": "<|im_end|>", "input": ""}, model="qwen2.5")
+    again = pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own
+    assert again == rendered
+    assert marks_of(again, again) == marks_of(rendered, rendered)
+    assert marks_of(again, again)[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(q=VALUES, r=VALUES, family=st.sampled_from(FAMILIES))
+def test_what_safety_lets_through_is_found_where_it_stands(q: str, r: str, family: str | None) -> None:
+    prompter = ChatPrompter("Ask {q} and {r}").with_safety("neutralize", {"q": "off"})
+    seen = look(prompter, Call({"q": q, "r": r, "input": ""}), model=family)
+    assert isinstance(seen.sent, str)
+    forged = look(prompter.with_safety("off"), Call({"q": q, "r": r, "input": ""}), model=family).cautions
+    assert [each.values for each in seen.cautions if each.kind == "forged"] == [
+        each.values for each in forged if each.kind == "forged" and each.values["slot"] == "q"
+    ]
 
 
 @pytest.mark.parametrize("limit", [30, 40, 60, 90])

@@ -195,7 +195,7 @@ def test_a_literal_that_can_be_no_part_of_a_sequence_is_known(literal: str) -> N
 )
 def test_json_keeps_its_value(value: object) -> None:
     text = forged_json(value)
-    assert type(text) is JsonText
+    assert isinstance(text, JsonText)
     assert json.loads(text) == value
     assert CONTROLS.clean(text)
 
