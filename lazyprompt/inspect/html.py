@@ -1,98 +1,94 @@
-"""What a notebook shows of a prompt, of messages, of a budget's report and of an answer: one string of HTML each.
+"""Views of values of the package as HTML, for notebooks.
 
-A view stands for itself: it has no script, asks for nothing, and reaches nothing beside it. A long text is folded, and
-what a notebook would be too large with is left out, which a line says.
+The templates in ``views/`` say what a view shows; their Jinja environment escapes every output. This module gives them
+filters that write out hidden characters, and the :class:`Room` that keeps a view small.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import json
+import re
+from base64 import b64encode
+from binascii import Error as NoBase64
+from binascii import a2b_base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from unicodedata import name as unicode_name
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.formatters.reply import Reply
-from lazyprompt.inspect.html_messages import blocks, conversation, message, usage_text
-from lazyprompt.inspect.html_page import page
-from lazyprompt.inspect.html_slots import legend, numbered, runs_of
-from lazyprompt.inspect.html_text import (
-    ELEMENT,
-    Html,
-    Room,
-    element,
-    flow,
-    folded,
-    joined,
-    json_view,
-    label,
-    left_out,
-    name,
-    text,
-)
 from lazyprompt.inspect.look import Look
+from lazyprompt.inspect.marks import marked
+from lazyprompt.media.resolver import sniffed
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.prompt import Prompt, Rendered
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
+from lazyprompt.tokens.media import Medium, image_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lazyprompt.budget.report import Trimmed
+    from lazyprompt.inspect.marks import Mark
     from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.prompt import Text
+    from lazyprompt.messages.msg import Base64Source
+    from lazyprompt.messages.prompt import Segment, Text
 
-# How many rows of a table are open before the rest is folded.
-_ROWS: Final = 60
-_ROW: Final = 12 * ELEMENT
+_T = TypeVar("_T")
 
-
-def rendered_html(rendered: Rendered) -> str:
-    """A flat prompt, coloured by slot, with about the tokens of each.
-
-    Args:
-        rendered: The prompt.
-    """
-    segments = rendered.segments
-    tokens = rendered.tokens(ApproximateTokenCounter())
-    numbers = numbered(tokens)
-    return page(
-        _head(f"about {sum(tokens.values()):,} tokens"),
-        _note(f"where the text comes from is not known: {rendered.note}" if rendered.note else ""),
-        legend(tokens, numbers, untrusted=not all(trusted for _, _, trusted in segments)),
-        flow(runs_of(segments, numbers), Room()),
-    )
-
-
-def prompt_html(prompt: Prompt) -> str:
-    """A prompt, field by field; fields that are empty are left out.
-
-    Args:
-        prompt: The prompt.
-    """
-    room = Room()
-    numbers = numbered([*prompt.instruction.slots, *prompt.user.slots])
-    fields: Mapping[str, Html | None] = {
-        "system": _system(prompt.system, room),
-        "instruction": _slotted(prompt.instruction, numbers, room),
-        "tools": _tools(prompt, room),
-        "history": conversation(prompt.history.messages, room) if prompt.history else None,
-        "user": _slotted(prompt.user, numbers, room),
-        "input": None if prompt.input is None else text(prompt.input, room),
-        "label": None if prompt.label is None else text(prompt.label, room),
-    }
-    return page(*(_field(what, inside) for what, inside in fields.items() if inside is not None))
+# The beginning of a text that is open, in characters and lines; the rest is folded if it has more than a few.
+_OPEN: Final = 4_000
+_OPEN_LINES: Final = 60
+_NOT_FOLDED: Final = 400
+# What a hidden character, an element and a row of a table take of the room, in characters.
+_SIGN: Final = 20
+_ELEMENT: Final = 15
+_ROW: Final = 12 * _ELEMENT
+# The longest name that is shown whole.
+_NAME: Final = 80
+# The colours for slots; more slots begin again with the first.
+_HUES: Final = 8
+# Browsers show these, and run nothing of them.
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+# A picture of a few bytes may be one of many pixels, which a browser would have to hold.
+_MOST_PIXELS: Final = 40_000_000
+# HTML has no place for halves of surrogate pairs, which no encoding can write, so that a notebook that holds one cannot
+# be saved, and for code points that are no characters: 32 of them together, and the last two of each plane.
+_LAST_OF_PLANES: Final = "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+_NO_TEXT: Final = re.compile(f"([\ud800-\udfff\ufdd0-\ufdef{_LAST_OF_PLANES}])")
+_KINDS: Final[Mapping[type, str]] = {
+    Rendered: "rendered",
+    Prompt: "prompt",
+    Msg: "message",
+    TrimReport: "trim",
+    Reply: "reply",
+    Look: "look",
+}
 
 
-def message_html(given: Msg) -> str:
-    """A message, block by block.
+def html_of(value: object) -> str:
+    """Return the view of a value of the package that a notebook shows.
 
     Args:
-        given: The message.
+        value: A flat prompt, a prompt, a message, a budget's report, an answer or a Look.
+
+    Raises:
+        TypeError: It is none of these.
     """
-    return page(message(given, Room()))
+    kind = next((_KINDS[kind] for kind in type(value).__mro__ if kind in _KINDS), None)
+    if kind is None:
+        raise TypeError(f"there is no view of a {type(value).__name__}")
+    return _view(kind, value)
 
 
 def messages_html(given: HistoryLike) -> str:
-    """A conversation.
+    """Return the view of a conversation.
 
     Args:
         given: Messages, as :class:`lazyprompt.Msg` or in any other form of a history.
@@ -100,196 +96,249 @@ def messages_html(given: HistoryLike) -> str:
     Raises:
         HistoryError: It is no history.
     """
-    messages = messages_from(given)
-    return page(_head(f"{len(messages):,} messages"), conversation(messages, Room()))
+    return _view("messages", messages_from(given))
 
 
-def trim_html(report: TrimReport) -> str:
-    """What a budget did to each message, with the tokens before and after.
+def _view(kind: str, value: object) -> str:
+    return _environment().get_template("views.html").render(kind=kind, value=value, room=Room())
 
-    Args:
-        report: The report; what it has not counted yet is counted.
+
+class Run(NamedTuple):
+    """A run of text that looks alike.
+
+    Attributes:
+        text: The text.
+        look: Its classes; empty for plain text.
+        title: Its title.
+        number: The number of its slot, or 0.
     """
-    return page(_trim(report, Room()))
+
+    text: str
+    look: str = ""
+    title: str = ""
+    number: int = 0
 
 
-def reply_html(reply: Reply) -> str:
-    """An answer: its blocks, why it ended and what it cost.
+class Flow(NamedTuple):
+    """A text cut to the room of a view.
 
-    Args:
-        reply: The answer.
+    Attributes:
+        whole: The length of the text.
+        head: The runs that are open.
+        rest: The runs that are folded.
+        more: The length of these.
+        left: The length of the text that there is no room for.
     """
-    room = Room()
-    said = {"model": reply.model, "ended": reply.finish, "cost": usage_text(reply.usage) if reply.usage else ""}
-    facts = (element("li", label(f"{what}: "), name(value)) for what, value in said.items() if value)
-    parsed = () if reply.parsed is None else (_field("parsed", text(repr(reply.parsed), room)),)
-    return page(element("ul", *facts, look="lp-list"), blocks(reply.message.blocks, room), *parsed)
+
+    whole: int
+    head: list[Run]
+    rest: list[Run]
+    more: int
+    left: int
 
 
-def html_of(value: object) -> str:
-    """Return the view of a value of the package that a notebook shows.
+class Picture(NamedTuple):
+    """A picture as its element shows it."""
 
-    Args:
-        value: A flat prompt, a prompt, a message, a budget's report or an answer.
+    alt: str
+    src: str
 
-    Raises:
-        TypeError: It is none of these.
+
+@dataclass(slots=True)
+class Room:
+    """The room that one view has left, so that no prompt makes a notebook huge.
+
+    Attributes:
+        signs: Characters of text; an element counts as some of them.
+        pictures: Bytes of pictures.
     """
-    view = next((_VIEWS[kind] for kind in type(value).__mro__ if kind in _VIEWS), None)
-    if view is None:
-        raise TypeError(f"there is no view of a {type(value).__name__}")
-    return view(value)
+
+    signs: int = 200_000
+    pictures: int = 2_000_000
+
+    def flow(self, runs: Iterable[Run]) -> Flow:
+        """Cut a text: its beginning, the rest, and the part that there is no room for."""
+        given = [*runs]
+        whole = _length(given)
+        fold = _fold("".join(run.text for run in given))
+        head = [*self._fitting(_between(given, 0, fold))]
+        shown = _length(head)
+        rest = [*self._fitting(_between(given, fold, whole))] if shown == fold else []
+        more = _length(rest)
+        return Flow(whole, head, rest, more, whole - shown - more)
+
+    def fill(self, items: Iterable[_T], macro: Callable[[_T], Markup], cost: int) -> list[Markup]:
+        """Return what a macro makes of each item, until there is no more room."""
+        shown: list[Markup] = []
+        for item in items:
+            if self.signs <= 0:
+                break
+            self.signs -= cost
+            shown.append(macro(item))
+        return shown
+
+    def rows(self, rows: Sequence[_T]) -> Sequence[_T]:
+        """Return the rows of a table that there is room for."""
+        fitting = rows[: max(self.signs // _ROW, 0)]
+        self.signs -= len(fitting) * _ROW
+        return fitting
+
+    def picture(self, source: Base64Source) -> Picture | None:
+        """Return a picture that is one by its own bytes, and not too large to be kept in a notebook."""
+        if len(source.data) > self.pictures:
+            return None
+        try:
+            content = a2b_base64(source.data, strict_mode=True)
+        except (NoBase64, ValueError):
+            return None
+        kind = sniffed(content[:64])
+        size = image_size(Medium("image", data=content)) if kind in _PICTURES else None
+        if size is None or size[0] * size[1] > _MOST_PIXELS:
+            return None
+        self.pictures -= len(source.data)
+        width, height = size
+        return Picture(f"{kind}, {width} × {height} pixels", f"data:{kind};base64,{b64encode(content).decode('ascii')}")
+
+    def _fitting(self, runs: Iterable[Run]) -> Iterator[Run]:
+        for run in runs:
+            if self.signs <= 0:
+                break
+            self.signs -= _ELEMENT
+            done = 0
+            for piece, is_sign in _pieces(run.text):
+                if self.signs <= 0:
+                    break
+                done += min(len(piece), self.signs)
+                self.signs -= _SIGN if is_sign else min(len(piece), self.signs)
+            yield run._replace(text=run.text[:done])
 
 
-def look_html(look: Look) -> str:
-    """What there is to see of a prompt.
+def _length(runs: Iterable[Run]) -> int:
+    return sum(len(run.text) for run in runs)
 
-    Args:
-        look: What there is to see.
-    """
-    room = Room()
-    numbers = numbered(slot for _, slot, _ in look.segments)
-    sent = (
-        joined((_legend(look, numbers), flow(runs_of(look.segments, numbers, look.marks), room)))
-        if isinstance(look.sent, str)
-        else json_view(look.sent, room)
+
+def _fold(text: str) -> int:
+    """Return where a text is folded: its end if that is not worth it."""
+    beginning = text[:_OPEN]
+    lines = beginning.split("\n", _OPEN_LINES)
+    place = len(beginning) - len(lines[-1]) if len(lines) > _OPEN_LINES else _OPEN
+    return place if len(text) - place > _NOT_FOLDED else len(text)
+
+
+def _between(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
+    at = 0
+    for run in runs:
+        text = run.text[max(start - at, 0) : max(stop - at, 0)]
+        if text:
+            yield run._replace(text=text)
+        at += len(run.text)
+
+
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield a text in pieces: text that can be shown as it is, and single characters that cannot."""
+    for piece, is_sign in pieces(text):
+        if is_sign or piece.isascii():
+            yield piece, is_sign
+        else:
+            yield from ((part, at % 2 == 1) for at, part in enumerate(_NO_TEXT.split(piece)) if part)
+
+
+def _signs(text: object) -> Markup:
+    """Escape a text, each of its hidden characters in an element of its own."""
+    return Markup().join(_sign(piece) if is_sign else piece for piece, is_sign in _pieces(str(text)))
+
+
+def _sign(sign: str) -> Markup:
+    title = f"{named(sign)} {unicode_name(sign, '')}".rstrip()
+    return Markup('<span class="lp-sign" title="{}">{}</span>').format(title, named(sign))
+
+
+def _plain(value: object) -> str:
+    """Return a value as words in one line, hidden characters written out."""
+    return _NO_TEXT.sub(lambda found: named(found[0]), visible(str(value))).replace("\n", " ")
+
+
+def _short(text: object) -> str:
+    whole = str(text)
+    return whole if len(whole) <= _NAME else f"{whole[:_NAME]}…"
+
+
+def _json(value: object) -> str:
+    return json.dumps(_unrevealed(value), ensure_ascii=False, indent=2, default=repr)
+
+
+def _unrevealed(value: object) -> object:
+    """Return JSON values with their secret texts as they show."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _unrevealed(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [*map(_unrevealed, cast("Sequence[object]", value))]
+    return value
+
+
+def _numbered(slots: Iterable[str]) -> dict[str, int]:
+    """Number the slots by first appearance; text outside slots gets 0."""
+    names = [slot for slot in dict.fromkeys(slots) if slot != MARKERS]
+    return {MARKERS: 0, **{slot: number for number, slot in enumerate(names, 1)}}
+
+
+def _hue(number: int) -> str:
+    return f"lp-slot lp-hue{(number - 1) % _HUES + 1 if number else 0}"
+
+
+def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequence[Mark] = ()) -> Iterator[Run]:
+    """Yield segments as runs of text, with what was neutralised in them marked."""
+    is_behind_mark = False
+    for (text, slot, trusted), is_mark in marked(segments, marks):
+        look, title = _hue(numbers[slot]), _short(slot)
+        if not trusted:
+            look, title = f"{look} lp-open", f"{title}, not trusted"
+        if is_mark:
+            look, title = f"{look} lp-mark", f"{title}; made harmless"
+        # Once for each place of a slot.
+        yield Run(str(text), look, title, 0 if is_mark or is_behind_mark else numbers[slot])
+        is_behind_mark = is_mark
+
+
+def _segments(text: Text) -> tuple[Segment, ...]:
+    return Rendered(text.parts, text.slots).segments
+
+
+def _slot_tokens(look: Look, numbers: Mapping[str, int]) -> dict[str, int]:
+    return {slot.name: slot.tokens for slot in look.slots if slot.name in numbers}
+
+
+def _tokens(rendered: Rendered) -> dict[str, int]:
+    return rendered.tokens(ApproximateTokenCounter())
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        autoescape=True,
+        loader=PackageLoader("lazyprompt.inspect", "views"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return page(
-        _head(*filter(None, (look.title, look.form, look.model or "", _size(look)))),
-        *([element("ul", *(_item(caution) for caution in look.cautions), look="lp-cautions")] if look.cautions else []),
-        sent,
-        _slots(look, room),
-        *([_field("what the payload has not as it was given", _report(look, room))] if look.report else []),
-        *([_field("trimmed", _trim(look.trim, room))] if look.trim else []),
+    made.filters.update(
+        {
+            "count": "{:,}".format,
+            "hue": _hue,
+            "joined": Markup().join,
+            "json": _json,
+            "numbered": _numbered,
+            "plain": _plain,
+            "repr": repr,
+            "run": lambda text: Run(str(text)),
+            "runs": _runs,
+            "segments": _segments,
+            "short": _short,
+            "signs": _signs,
+            "slot_tokens": _slot_tokens,
+            "tokens": _tokens,
+        }
     )
-
-
-_VIEWS: Final[Mapping[type, Callable[[Any], str]]] = {
-    Rendered: rendered_html,
-    Prompt: prompt_html,
-    Msg: message_html,
-    TrimReport: trim_html,
-    Reply: reply_html,
-    Look: look_html,
-}
-
-
-def _head(title: str, *more: str) -> Html:
-    first = element("span", name(title), look="lp-title")
-    return element("div", first, *(element("span", name(each), look="lp-note") for each in more), look="lp-head")
-
-
-def _note(said: str) -> Html:
-    return element("p", label(said), look="lp-note") if said else Html("")
-
-
-def _item(said: object) -> Html:
-    return element("li", label(said))
-
-
-def _field(what: str, inside: Html) -> Html:
-    return element("div", element("div", label(what), look="lp-title"), inside, look="lp-field")
-
-
-def _system(given: str | None, room: Room) -> Html:
-    if given is None:
-        return _note("none given: it is the model's own, or else the default")
-    return text(given, room) if given else _note("none at all")
-
-
-def _slotted(given: Text, numbers: Mapping[str, int], room: Room) -> Html | None:
-    segments = Rendered(given.parts, given.slots).segments
-    return flow(runs_of(segments, numbers), room) if segments else None
-
-
-def _tools(prompt: Prompt, room: Room) -> Html | None:
-    names = prompt.tools.names
-    if not names:
-        return None
-    items = (element("li", name(tool)) for tool in names[:_ROWS])
-    return joined((element("ul", *items, look="lp-list"), folded("as JSON", json_view([*prompt.tools], room))))
-
-
-def _legend(look: Look, numbers: Mapping[str, int]) -> Html:
-    tokens = {slot.name: slot.tokens for slot in look.slots if slot.name in numbers}
-    return legend(tokens, numbers, untrusted=not all(trusted for _, _, trusted in look.segments))
-
-
-def _size(look: Look) -> str:
-    return f"{look.total:,} {look.unit}" + (f" of {look.window:,}" if look.window else "")
-
-
-def _slots(look: Look, room: Room) -> Html:
-    whole = look.window or look.total
-    rows = [(_cell(name(slot.name)), _number(slot.tokens), _cell(_bar(slot.tokens, whole))) for slot in look.slots]
-    return _table(("slot", look.unit, "share of the window" if look.window else "share"), rows, room)
-
-
-def _report(look: Look, room: Room) -> Html:
-    entries = look.report
-    rows = [
-        (_cell(name(entry.where)), _cell(name(entry.kind)), _cell(label(entry.action)), _cell(text(entry.reason, room)))
-        for entry in entries
-    ]
-    return _table(("where", "what", "done", "why"), rows, room)
-
-
-def _trim(report: TrimReport, room: Room) -> Html:
-    messages = report.messages
-    most = max((each.before for each in messages), default=0)
-    rows = [_trimmed(each, most) for each in messages]
-    return joined(
-        (
-            element("p", label(report), look="lp-title"),
-            _bar(report.after, max(report.before, report.after)),
-            _table(("place", "role", "part", "tokens", "of them sent", "what became of it"), rows, room),
-        )
-    )
-
-
-def _trimmed(each: Trimmed, most: int) -> tuple[Html, ...]:
-    counts = f"{each.before:,}" if each.before == each.after else f"{each.before:,} → {each.after:,}"
-    fate = f"{each.fate}: {each.reason}" if each.reason else each.fate
-    return (
-        _number(each.index),
-        _cell(name(each.role)),
-        _cell(name(each.slot)),
-        element("td", label(counts), look="lp-cell lp-number"),
-        _cell(_bar(each.after, most)),
-        _cell(label(fate)),
-    )
-
-
-def _table(heads: Sequence[str], rows: Sequence[tuple[Html, ...]], room: Room) -> Html:
-    """A table: its first rows, the rest of them folded, as far as there is room."""
-    fits = rows[: max(room.signs // _ROW, 0)]
-    room.signs -= len(fits) * _ROW
-    first, more = fits[:_ROWS], fits[_ROWS:]
-    parts = [_rows(heads, first)]
-    if more:
-        parts.append(folded(f"{len(more):,} more rows", _rows(heads, more)))
-    if len(fits) < len(rows):
-        parts.append(left_out(len(rows) - len(fits), "rows"))
-    return joined(parts)
-
-
-def _rows(heads: Sequence[str], rows: Sequence[tuple[Html, ...]]) -> Html:
-    head = element("tr", *(element("th", label(each), look="lp-cell", scope="col") for each in heads), look="lp-row")
-    body = (element("tr", *cells, look="lp-row") for cells in rows)
-    return element("table", element("thead", head), element("tbody", *body), look="lp-table")
-
-
-def _cell(inside: Html) -> Html:
-    return element("td", inside, look="lp-cell")
-
-
-def _number(count: int) -> Html:
-    return element("td", label(f"{count:,}"), look="lp-cell lp-number")
-
-
-def _bar(part: int, whole: int) -> Html:
-    """A bar that is filled as far as a part goes; the numbers stand beside it."""
-    percent = round(100 * min(part, whole) / whole) if whole > 0 else 0
-    return element(
-        "span", element("span", look="lp-part", style=f"width:{percent}%"), look="lp-bar", aria_hidden="true"
-    )
+    return made

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from lazyprompt.safety.policy import Neutralised
 
 if TYPE_CHECKING:
-    from lazyprompt.messages.prompt import Rendered
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lazyprompt.messages.prompt import Rendered, Segment
 
 
 class Mark(NamedTuple):
@@ -51,3 +53,19 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
                 grown += end - start - len(raw)
         at += len(part)
     return tuple(marks), tuple(forged)
+
+
+def marked(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
+    """Yield segments cut where marks begin and end, each with True if it is what a mark stands for."""
+    at = 0
+    waiting = [*reversed(marks)]
+    for segment in segments:
+        text, done, end = segment.text, at, at + len(segment.text)
+        while waiting and waiting[-1].end <= end:
+            mark = waiting.pop()
+            yield segment._replace(text=text[done - at : mark.start - at]), False
+            yield segment._replace(text=text[mark.start - at : mark.end - at]), True
+            done = mark.end
+        # What is whole stays the kind of text that it is: a secret.
+        yield segment._replace(text=text[done - at :]) if done > at else segment, False
+        at = end

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
+import sys
 import zlib
 from base64 import b64decode, b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import html5lib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import Environment, nodes
 
+import lazyprompt.inspect
 from lazyprompt import (
     ApproximateTokenCounter,
     Base64Source,
@@ -35,9 +40,7 @@ from lazyprompt import (
 )
 from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
-from lazyprompt.inspect.html import look_html, messages_html
-from lazyprompt.inspect.html_page import HUES, INK, PAPER, QUIET, STYLE
-from lazyprompt.inspect.html_slots import numbered
+from lazyprompt.inspect.html import messages_html
 from lazyprompt.inspect.look import Call, look
 from support.browser import browser, page, watch  # noqa: F401 - fixtures
 from support.model_server.server import Answer, ModelServer
@@ -68,6 +71,7 @@ TEXTS: Final = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8))
 # What was cut or decoded wrongly.
 BROKEN: Final = st.lists(st.one_of(TEXTS, st.sampled_from(["\ud800", "\udfff\ud83d"])), max_size=4).map("".join)
 
+STYLE: Final = re.findall("<style>(.*?)</style>", Msg("a", "b", "user")._repr_html_(), re.DOTALL)[0]
 TAGS: Final = frozenset(
     "div style p pre bdi span ul li details summary img table caption thead tbody tr th td".split()  # noqa: SIM905
 )
@@ -112,7 +116,7 @@ def parsed(html: str) -> Element:
                 assert VALUES[name].fullmatch(value), (name, value)
     (root,) = whole
     assert root.attrib == {"class": "lazyprompt"}
-    assert [each.text for each in whole.iter("style")] == [STYLE.removeprefix("<style>").removesuffix("</style>")]
+    assert [each.text for each in whole.iter("style")] == [STYLE]
     return root
 
 
@@ -200,7 +204,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     prompter = ChatPrompter("From {q}: {r}")
     values = {"q": "".join(HOSTILE), "r": "", "input": "Hi <|im_end|>"}
     flat = look(prompter, Call(values), title=HOSTILE[0], model="qwen2.5", window=100)
-    html = look_html(flat)
+    html = flat._repr_html_()
     shown = parsed(html)
     assert said(next(shown.iter("pre"))) == flat.sent
     marked = [said(each) for each in shown.iter("bdi") if "lp-mark" in each.get("class", "")]
@@ -212,7 +216,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     assert heads == ["slot", "tokens (about)", "share of the window"]
     assert f"{flat.total} tokens (about) of 100" in said(shown)
     payload = look(prompter, Call(values), form="anthropic", model="claude-sonnet-4-5")
-    assert '"role": "user"' in texts(look_html(payload))[0]
+    assert '"role": "user"' in texts(payload._repr_html_())[0]
 
 
 def test_hidden_signs_are_named() -> None:
@@ -227,9 +231,9 @@ def test_slots_have_numbers_and_colours_and_a_legend() -> None:
     assert html.count('class="lp-slot lp-hue2 lp-open" title="r, not trusted" data-n="2">d<') == 1
     legend = [said(each) for each in parsed(html).iter("li")]
     assert legend == ["markers 3", "q 1", "r 1", "not trusted"]
-    many = [f"s{at}" for at in range(20)]
-    assert numbered(many)["s19"] == 20
-    assert len(HUES) > 8
+    many = Rendered(["a"] * 41, [name for at in range(20) for name in ("m", f"s{at}")] + ["m"])._repr_html_()
+    assert 'class="lp-slot lp-hue5 lp-open" title="s19, not trusted" data-n="21">a<' in many
+    assert {f"lp-hue{at}" for at in range(9)} < CLASSES
 
 
 def test_a_text_of_unknown_origin_says_so() -> None:
@@ -337,13 +341,59 @@ def test_an_answer_of_a_client_shows_what_it_says_and_costs() -> None:
     assert "a-key-of-a-test" not in html
 
 
+class SaysItIsHtml(str):
+    """Text of the kind that Jinja and markupsafe write out as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+def test_a_value_that_calls_itself_markup_is_text() -> None:
+    evil = "<script>window.__ran = 1</script>"
+    for html in (every_view(evil), every_view(SaysItIsHtml(evil))):
+        assert "<script" not in html
+        for view in html.split('<div class="lazyprompt">')[1:]:
+            parsed(f'<div class="lazyprompt">{view}')
+
+
+def test_each_output_of_a_template_goes_through_a_filter_that_escapes() -> None:
+    source = (Path(lazyprompt.inspect.__file__).parent / "views" / "views.html").read_text(encoding="utf-8")
+    tree = Environment(autoescape=True).parse(source)
+    macros = {node.name for node in tree.find_all(nodes.Macro)} | {"caller", "cells"}
+
+    def is_safe(node: nodes.Node) -> bool:
+        if isinstance(node, nodes.CondExpr):
+            return is_safe(node.expr1) and (node.expr2 is None or is_safe(node.expr2))
+        if isinstance(node, nodes.Call):
+            called = node.node.node if isinstance(node.node, nodes.Getitem) else node.node
+            return isinstance(called, nodes.Name) and called.name in macros | {"views"}
+        if isinstance(node, nodes.Filter):
+            return node.name in {"plain", "signs", "count", "joined", "hue"}
+        return isinstance(node, nodes.TemplateData | nodes.Const)
+
+    outputs = [part for node in tree.find_all(nodes.Output) for part in node.nodes]
+    assert len(outputs) > 100
+    assert [part for part in outputs if not is_safe(part)] == []
+    assert [node.name for node in tree.find_all(nodes.Filter) if node.name in {"safe", "forceescape"}] == []
+
+
+def test_jinja_is_imported_when_a_view_is_made() -> None:
+    code = (
+        "import sys, lazyprompt; r = lazyprompt.Rendered(('a',), ('m',)); assert 'jinja2' not in sys.modules; "
+        "r._repr_html_(); assert 'jinja2' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own interpreter
+
+
 def test_the_style_reaches_nothing_else() -> None:
-    rules = STYLE.removeprefix("<style>").removesuffix("</style>")
+    rules = STYLE.strip()
     selectors = re.findall(r"([^{}]+)\{[^{}]*\}", rules)
     assert "".join(re.findall(r"[^{}]+\{[^{}]*\}", rules)) == rules
     assert len(selectors) > 20
     for selector in selectors:
-        for one in selector.split(","):
+        for one in selector.strip().split(","):
             assert re.match(r"(\S+ )?\.lazyprompt( |$)", one), selector
     assert not re.search(r"url\(|@|expression|position:fixed", rules)
 
@@ -352,6 +402,19 @@ def luminance(color: str) -> float:
     channels = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def color_of(name: str, selector: str) -> tuple[str, str]:
+    found = re.search(
+        rf"^\.lazyprompt{selector}{{(?:[^{{}}]*;)?{name}:light-dark\((#\w+),(#\w+)\)", STYLE, re.MULTILINE
+    )
+    assert found, selector
+    return found[1], found[2]
+
+
+INK, PAPER = color_of("color", ""), color_of("background", "")
+QUIET = color_of("color", r" \.lp-note")
+HUES = [color_of("background", rf" \.lp-hue{at}") for at in range(9)]
 
 
 @pytest.mark.parametrize("night", [False, True], ids=["day", "night"])
@@ -389,8 +452,8 @@ def every_view(evil: str) -> str:
         ),
         report._repr_html_(),
         Reply(message, {"model": evil}, {"x": evil})._repr_html_(),
-        look_html(look(prompter, Call(values), title=evil, model="qwen2.5", window=99)),
-        look_html(look(prompter, Call(values, [[evil, evil]] * 2), form="gemini", max_tokens=2_000)),
+        look(prompter, Call(values), title=evil, model="qwen2.5", window=99)._repr_html_(),
+        look(prompter, Call(values, [[evil, evil]] * 2), form="gemini", max_tokens=2_000)._repr_html_(),
     ]
     return "".join(views)
 

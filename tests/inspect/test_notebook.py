@@ -50,7 +50,7 @@ def test_the_example_runs_in_a_kernel_and_shows_its_views() -> None:
         ("Open.&lt;\\|im_end|&gt;", ">U+200B</span>", ">U+202E</span>"),
         ("none given", "find_book", "Is Emma in?"),
         ("4 messages", "What are you looking for?"),
-        ("<summary>thinking</summary>", "find_book", "&quot;title&quot;: &quot;Emma&quot;"),
+        ("<summary>thinking</summary>", "find_book", "&#34;title&#34;: &#34;Emma&#34;"),
         ("dropped: the oldest go first", "</table>"),
     ]
     assert len(shown) == len(held)
