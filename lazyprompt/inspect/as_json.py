@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from lazyprompt.inspect.look import Look
 
 
+_ENTRY = ("where", "kind", "action", "reason", "is_loss")
+
+
 def look_json(look: Look) -> JsonObject:
     """What there is to see of a prompt, as JSON values.
 
@@ -35,16 +38,7 @@ def look_json(look: Look) -> JsonObject:
         "unit": look.unit,
         "window": look.window,
         "marks": [mark._asdict() for mark in look.marks],
-        "report": [
-            {
-                "where": entry.where,
-                "kind": entry.kind,
-                "action": entry.action,
-                "reason": entry.reason,
-                "is_loss": entry.is_loss,
-            }
-            for entry in look.report
-        ],
+        "report": [{key: getattr(entry, key) for key in _ENTRY} for entry in look.report],
         "trim": None if look.trim is None else _trim(look.trim),
         "cautions": [
             {"kind": caution.kind, "values": {**caution.values}, "text": str(caution)} for caution in look.cautions

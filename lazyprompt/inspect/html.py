@@ -14,7 +14,7 @@ from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from unicodedata import name as unicode_name
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -213,6 +213,10 @@ class Room:
             yield run._replace(text=run.text[:done])
 
 
+def _run(text: object) -> Run:
+    return Run(str(text))
+
+
 def _length(runs: Iterable[Run]) -> int:
     return sum(len(run.text) for run in runs)
 
@@ -306,10 +310,6 @@ def _segments(text: Text) -> tuple[Segment, ...]:
     return Rendered(text.parts, text.slots).segments
 
 
-def _slot_tokens(look: Look, numbers: Mapping[str, int]) -> dict[str, int]:
-    return {slot.name: slot.tokens for slot in look.slots if slot.name in numbers}
-
-
 def _tokens(rendered: Rendered) -> dict[str, int]:
     return rendered.tokens(ApproximateTokenCounter())
 
@@ -323,22 +323,20 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        {
-            "count": "{:,}".format,
-            "hue": _hue,
-            "joined": Markup().join,
-            "json": _json,
-            "numbered": _numbered,
-            "plain": _plain,
-            "repr": repr,
-            "run": lambda text: Run(str(text)),
-            "runs": _runs,
-            "segments": _segments,
-            "short": _short,
-            "signs": _signs,
-            "slot_tokens": _slot_tokens,
-            "tokens": _tokens,
-        }
-    )
+    filters: dict[str, Callable[..., object]] = {
+        "count": "{:,}".format,
+        "hue": _hue,
+        "joined": Markup().join,
+        "json": _json,
+        "numbered": _numbered,
+        "plain": _plain,
+        "repr": repr,
+        "run": _run,
+        "runs": _runs,
+        "segments": _segments,
+        "short": _short,
+        "signs": _signs,
+        "tokens": _tokens,
+    }
+    made.filters.update(cast("dict[str, Any]", filters))
     return made

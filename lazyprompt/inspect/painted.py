@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from io import StringIO
-from itertools import cycle, pairwise
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from rich.bar import Bar
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lazyprompt._base.signs import pieces, visible
+from lazyprompt.inspect.marks import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,20 +30,8 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Rendered, Segment
 
 # The standard colours, which every terminal has and lets its user choose; given out in this order.
-PALETTE = (
-    "cyan",
-    "green",
-    "yellow",
-    "magenta",
-    "blue",
-    "red",
-    "bright_cyan",
-    "bright_green",
-    "bright_yellow",
-    "bright_magenta",
-    "bright_blue",
-    "bright_red",
-)
+_COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
 # Without colour: what begins a line, what goes on in one, and what is not trusted.
 _BEGINS, _GOES_ON, _STAR = "|", "+", "*"
 # How wide a bar is at most, and a line in a pipe, in columns.
@@ -106,25 +95,13 @@ def _title(look: Look) -> Text:
 
 
 def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[str, str]) -> Text:
-    """A flat prompt in the colours of its slots."""
-    edges = {place: place == mark.start for mark in marks for place in (mark.end, mark.start)}
+    """Return a flat prompt in the colours of its slots; marks and characters that are written out stand out."""
     body = Text()
-    done, is_marked = 0, False
-    for text, slot, trusted in segments:
+    for (text, slot, trusted), is_mark in marked(segments, marks):
         style = styles[slot] if trusted else f"{styles[slot]} {_UNTRUSTED}"
-        end = done + len(text)
-        cuts = [done, *sorted(place for place in edges if done < place < end), end]
-        for start, stop in pairwise(cuts):
-            is_marked = edges.get(start, is_marked)
-            _add(body, text[start - done : stop - done], f"{style} {_MARKED}" if is_marked else style)
-        done = end
+        for piece, is_hidden in pieces(text):
+            body.append(visible(piece), f"{style} {_MARKED}" if is_mark or is_hidden else style)
     return body
-
-
-def _add(body: Text, text: str, style: str) -> None:
-    """Add text in a style, in which signs that are written out stand out."""
-    for piece, is_hidden in pieces(text):
-        body.append(visible(piece), f"{style} {_MARKED}" if is_hidden else style)
 
 
 def _by_line(segments: Iterable[Segment]) -> Text:
