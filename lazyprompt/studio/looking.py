@@ -17,9 +17,10 @@ from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.slot_diff import slot_diff
 from lazyprompt.prompters.prompter import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, attack_of, markers_of
+from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
 from lazyprompt.studio.reading import Reader, first_values, told
 from lazyprompt.studio.requests import WrongRequestError
+from lazyprompt.studio.workspace import Changed
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import CharTokenCounter
 from lazyprompt.tokens.openai import TiktokenCounter
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lazyprompt.inspect.look import Look
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.studio.reading import Draft
-    from lazyprompt.studio.requests import CheckRequest, DiffRequest, LookRequest
+    from lazyprompt.studio.requests import CheckRequest, DiffRequest, LookRequest, SaveRequest
     from lazyprompt.studio.workspace import Workspace
     from lazyprompt.tokens.counter import TokenCounter
 
@@ -45,6 +46,18 @@ _PLAIN_COUNTERS: Final[Mapping[str, Callable[[], TokenCounter]]] = {
     "chars": CharTokenCounter,
 }
 _PLACE: Final = re.compile(r":(\d+):(\d+): ")
+
+
+class NotSavedError(Exception):
+    """A file was not saved.
+
+    Attributes:
+        now: The ``text`` and ``hash`` of the file, if it is not what was read; None if the disk does not take it.
+    """
+
+    def __init__(self, why: str, now: JsonObject | None = None) -> None:
+        super().__init__(why)
+        self.now = now
 
 
 class Looking:
@@ -236,8 +249,28 @@ class Looking:
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
         return {"changes": changes, "slots": slots}
 
+    def save(self, asked: SaveRequest) -> JsonObject:
+        """Save a text.
 
-def fault(error: LazyPromptError, path: str) -> JsonObject:
+        Returns:
+            The ``hash`` of what the file holds now.
+
+        Raises:
+            PromptFileError: As of :meth:`lazyprompt.studio.workspace.Workspace.save`.
+            NotSavedError: The file is not what was read, or the disk does not take it.
+        """
+        try:
+            done = self.workspace.save(asked.path, asked.text, asked.hash)
+        except LazyPromptError:  # some of them are errors of the disk, too
+            raise
+        except OSError as error:
+            raise NotSavedError(f"{asked.path} cannot be written: {error.strerror or error}") from error
+        if isinstance(done, Changed):
+            raise NotSavedError(done.why, done.now._asdict() if done.now else {"hash": None, "text": None})
+        return {"hash": done.hash}
+
+
+def fault(error: Exception, path: str) -> JsonObject:
     """An error as the page shows it.
 
     Args:
@@ -272,7 +305,7 @@ def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str
     """The inputs with the hostile value among them, if one is asked for; and that value."""
     if asked.attack is None:
         return asked.inputs, None
-    attack = attack_of(asked.attack.id)
+    attack = next((each for each in ATTACKS if each.id == asked.attack.id), None)
     if attack is None:
         known = [each.id for each in ATTACKS]
         raise WrongRequestError(f"there is no attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
