@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
+from lazyprompt.files.library.file_cache import FileCache
 from lazyprompt.files.library.prompt_diff import compared
+from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
@@ -18,7 +20,7 @@ from lazyprompt.inspect.slot_diff import slot_diff
 from lazyprompt.prompters.prompter import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
-from lazyprompt.studio.reading import Reader, first_values, told
+from lazyprompt.studio.reading import first_values, read_draft, told
 from lazyprompt.studio.requests import WrongRequestError
 from lazyprompt.studio.workspace import Changed
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from lazyprompt.studio.workspace import Workspace
     from lazyprompt.tokens.counter import TokenCounter
 
+# The texts that are kept as they were read: those that are looked at while only their inputs change.
+_MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _GROUPS: Final = ("inputs", "outputs", "tools", "settings", "sections")
 _PLAIN_COUNTERS: Final[Mapping[str, Callable[[], TokenCounter]]] = {
@@ -73,8 +77,19 @@ class Looking:
         self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
     ) -> None:
         self.workspace = workspace
-        self._reader = Reader(workspace, params, roots)
-        self._roots = roots
+        # One file alone is read as Prompty.load reads it, the files of a directory as PromptLibrary does.
+        layers = () if workspace.only is not None else (workspace.root,)
+        self._references = References(None, roots, dict(params or {}), layers=layers)
+        self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
+
+    def _read(self, path: str, text: str) -> Draft:
+        """Read a text as its file would be read; those read last are kept while the files that they include stay.
+
+        Raises:
+            PromptFileError: The text is no prompt file; or the path leads out of the workspace.
+        """
+        place = self.workspace.place(path)
+        return self._drafts.get((place, text), partial(read_draft, place, path, text, self._references))
 
     def about(self) -> JsonObject:
         """What there is to choose from.
@@ -117,7 +132,7 @@ class Looking:
         error: JsonObject | None = None
         form: tuple[str | None, str | None] = (None, None)
         try:
-            draft = self._reader.read(path, content.text)
+            draft = self._read(path, content.text)
             inputs, form = draft.inputs, draft.form
         except LazyPromptError as wrong:
             error = fault(wrong, path)
@@ -167,7 +182,7 @@ class Looking:
         """
         self.workspace.place(asked.path)
         try:
-            draft = self._reader.read(asked.path, asked.text)
+            draft = self._read(asked.path, asked.text)
         except LazyPromptError as error:
             return {"error": fault(error, asked.path)}
         inputs: list[Json] = [*map(told, draft.inputs)]
@@ -199,8 +214,8 @@ class Looking:
         Raises:
             PromptFileMissingError: As of :meth:`look`.
         """
-        place, workspace = self.workspace.place(asked.path), self.workspace
-        roots = self._roots if workspace.only is not None else (workspace.root, *self._roots)
+        place = self.workspace.place(asked.path)
+        roots = (*self._references.layers, *self._references.roots)
         found = check(asked.text, name=asked.path, base_dir=place.parent, allowed_roots=roots)
         keys = ("code", "severity", "message", "advice", "line", "column")
         return {"findings": [{key: getattr(each, key) for key in keys} for each in found]}
@@ -223,7 +238,7 @@ class Looking:
         sides: list[Draft] = []
         for path, text in ((asked.other, content.text), (asked.path, asked.text)):
             try:
-                sides.append(self._reader.read(path, text))
+                sides.append(self._read(path, text))
             except LazyPromptError as error:
                 return {"error": fault(error, path)}
         before, behind = sides

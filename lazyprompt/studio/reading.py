@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import FormatError
-from lazyprompt.files.library.file_cache import FileCache
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.library.prompt_diff import outline_of, outline_of_yaml
 from lazyprompt.files.prompt_file import PromptFile
@@ -28,10 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.library.file_cache import Trace
     from lazyprompt.files.library.prompt_diff import Outline
     from lazyprompt.prompters.prompter import Prompter
-    from lazyprompt.studio.workspace import Workspace
 
-# How many texts are kept as they were read: those that are looked at while only their inputs change.
-_MOST_TEXTS: Final = 8
 _EMPTY: Final[Mapping[str, Json]] = {"string": "", "array": [], "object": {}, "thread": []}
 
 
@@ -71,48 +66,28 @@ class Draft(NamedTuple):
         return outline_of(self.file) if isinstance(self.file, Prompty) else outline_of_yaml(text, name, self.file)
 
 
-class Reader:
-    """Reads texts of a workspace; those that were read last are kept as long as the files that they include stay.
+def read_draft(place: Path, path: str, text: str, references: References, trace: Trace) -> Draft:
+    """Read a text as its file would be read.
 
     Args:
-        workspace: Where the files are.
-        params: The values of ``${params:name}``.
-        roots: Further directories that files may refer to.
+        place: The file, which need not hold that text.
+        path: Its path in the workspace, for errors.
+        text: The text.
+        references: The directories and values that files may refer to.
+        trace: Notes the files that the text includes.
+
+    Raises:
+        PromptFileError: The text is no prompt file.
     """
-
-    def __init__(
-        self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
-    ) -> None:
-        self._workspace = workspace
-        # One file alone is read as Prompty.load reads it, the files of a directory as PromptLibrary does.
-        layers = () if workspace.only is not None else (workspace.root,)
-        self._references = References(None, roots, dict(params or {}), layers=layers)
-        self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
-
-    def read(self, path: str, text: str) -> Draft:
-        """A text as its file would be read.
-
-        Args:
-            path: The path of the file in the workspace; it need not hold that text.
-            text: The text.
-
-        Raises:
-            PromptFileError: The text is no prompt file; or the path leads out of the workspace.
-        """
-        place = self._workspace.place(path)
-        return self._drafts.get((place, text), partial(self._made, place, path, text))
-
-    def _made(self, place: Path, path: str, text: str, trace: Trace) -> Draft:
-        if place.suffix.lower() in YAML_SUFFIXES:
-            file = PromptFile.loads(text, path)
-            return Draft(file, file.prompter, _slots_of(file.prompter))
-        plain = self._references
-        references = References(place.parent, plain.roots, plain.params, layers=plain.layers, trace=trace)
-        prompt = Prompty.of_file(Path(path), references, text=text)
-        inputs = {each.name: each for each in prompt.inputs}
-        for name in prompt.slots:
-            inputs.setdefault(name, Property(name, required=True))
-        return Draft(prompt, prompt.prompter, tuple(inputs.values()))
+    if place.suffix.lower() in YAML_SUFFIXES:
+        file = PromptFile.loads(text, path)
+        return Draft(file, file.prompter, _slots_of(file.prompter))
+    near = References(place.parent, references.roots, references.params, layers=references.layers, trace=trace)
+    prompt = Prompty.of_file(Path(path), near, text=text)
+    inputs = {each.name: each for each in prompt.inputs}
+    for name in prompt.slots:
+        inputs.setdefault(name, Property(name, required=True))
+    return Draft(prompt, prompt.prompter, tuple(inputs.values()))
 
 
 def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
