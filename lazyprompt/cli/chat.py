@@ -12,18 +12,16 @@ import click
 from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import (
-    FileOptions,
-    ModelOptions,
+    Options,
     model_options,
     reference_options,
     system_option,
     tools_option,
     values_option,
 )
-from lazyprompt.cli.output import note
+from lazyprompt.cli.output import note, table
 from lazyprompt.cli.prompts import PromptRequest, open_file, read_values
 from lazyprompt.cli.reading import Stdin, json_list
-from lazyprompt.cli.tables import table
 from lazyprompt.cli.terminal import Screen
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages.msg import ToolUseBlock
@@ -42,12 +40,6 @@ if TYPE_CHECKING:
 
 _NOTE, _FAULT, _CALL = "dim", "red", "cyan"
 _STYLES = {"text": "", "thinking": "dim italic"}
-
-
-class _Options(FileOptions, ModelOptions):
-    system: str | None
-    values: dict[str, str]
-    tools: str | None
 
 
 class _Turns(NamedTuple):
@@ -81,8 +73,8 @@ class _Turns(NamedTuple):
 @tools_option
 @reference_options
 @model_options
-def command(**options: Unpack[_Options]) -> None:
-    """Talk to a model.
+def command(**options: Unpack[Options]) -> None:
+    r"""Talk to a model.
 
     Your text is answered as the model says it; /help lists the commands. A line that ends with a backslash goes on in
     the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model calls a tool, you are asked for its result.
@@ -95,7 +87,7 @@ def command(**options: Unpack[_Options]) -> None:
       lazyprompt chat --source openai
       lazyprompt chat --model models/qwen3.gguf --prompt assistant.yaml
       lazyprompt chat --source ollama --model qwen3 < questions.txt
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     request, turns = _open(options)
     screen = Screen()
     with opened_model(options, request.file) as module:
@@ -105,7 +97,7 @@ def command(**options: Unpack[_Options]) -> None:
         talk.go_on()
 
 
-def _open(options: _Options) -> tuple[PromptRequest, _Turns]:
+def _open(options: Options) -> tuple[PromptRequest, _Turns]:
     """Open the prompter, and read the values of each turn."""
     opened = open_file(options)
     system = options["system"]

@@ -1,33 +1,25 @@
-"""``lazyprompt check``: mistakes in prompt files, for people, for CI and before a commit."""
+"""``lazyprompt check``: mistakes in prompt files; and ``check-template``: a report on a model's chat template."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt.cli.errors import WrongUseError
-from lazyprompt.cli.options import root_option
+from lazyprompt.cli.errors import WrongUseError, blaming
+from lazyprompt.cli.options import Options, json_option, root_option
 from lazyprompt.cli.output import Output, json_output
-from lazyprompt.errors import did_you_mean
+from lazyprompt.errors import MissingExtraError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    import tokenizers
+
 _FOUND = 1
 _DIALECTS = ("v2", "agentschema", "v1", "dotprompt")  # their table costs 160 ms
-
-
-class _Options(TypedDict):
-    files: tuple[str, ...]
-    form: str
-    select: tuple[str, ...]
-    ignore: tuple[str, ...]
-    roots: tuple[str, ...]
-    dialect: str | None
-    strict: bool
 
 
 @click.command("check")
@@ -43,8 +35,8 @@ class _Options(TypedDict):
 @click.option("--dialect", type=click.Choice(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
 @click.option("--strict", is_flag=True, help="Warnings count as errors do.")
 @click.pass_context
-def command(context: click.Context, **options: Unpack[_Options]) -> None:
-    """Find mistakes in prompt files.
+def command(context: click.Context, **options: Unpack[Options]) -> None:
+    r"""Find mistakes in prompt files.
 
     FILE is a .prompty, .prompt or YAML prompt file, or a directory, which is gone through. Each finding is a line
     file:line:column: CODE message. The exit status is 1 where one of them is an error (with --strict, or a warning),
@@ -58,7 +50,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
       lazyprompt check prompts/ --strict --ignore LP07
       lazyprompt check support.prompty --format json
       lazyprompt check prompts/ --format sarif > check.sarif
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     from lazyprompt.files.check.check import RULES, SEVERITIES, check  # noqa: PLC0415 - 290 ms, not for --help
     from lazyprompt.files.check.report import github, report, sarif  # noqa: PLC0415 - as above
 
@@ -111,3 +103,41 @@ def _prompt_files(given: str) -> Iterator[Path]:
         raise WrongUseError("FILE", f"{given}: prompt files end with {', '.join(SUFFIXES)}")
     else:
         yield path
+
+
+@click.command("check-template")
+@click.argument("path")
+@click.option("--name", metavar="NAME", help="Which of several templates.")
+@json_option
+def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
+    r"""Find out what a model's chat template can do.
+
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
+    take a system text, tools, arguments as JSON? Does what it wrote stay as it was when a chat goes on? Is a model
+    trained with it taught to stop? Which templates can be bridged, and laid out by markers?
+
+    \b
+    Examples:
+      lazyprompt check-template models/qwen3
+      lazyprompt check-template chat_template.jinja --json
+    """
+    from lazyprompt.chat_templates.template import ChatTemplate  # noqa: PLC0415 - 150 ms, not for --help
+
+    with blaming("PATH"):
+        report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
+    if as_json:
+        return json_output([finding._asdict() for finding in report.findings])
+    return Output(f"{report}\n")
+
+
+def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
+    """Read the tokenizer beside a template, if there is one and its package is installed."""
+    file = (path if path.is_dir() else path.parent) / "tokenizer.json"
+    if not file.exists():
+        return None
+    from lazyprompt.chat_templates.token_counter import read_tokenizer  # noqa: PLC0415 - as above
+
+    try:
+        return read_tokenizer(file)
+    except MissingExtraError:
+        return None

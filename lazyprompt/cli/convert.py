@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from lazyprompt.cli.errors import blaming
-from lazyprompt.cli.options import ReferenceOptions, output_option, reference_options
+from lazyprompt.cli.options import Options, output_option, reference_options
 from lazyprompt.cli.output import Output, note, text_output
 from lazyprompt.files.library.names import YAML_SUFFIXES
 
@@ -18,19 +18,13 @@ if TYPE_CHECKING:
 _FORMS = ("v2", "agentschema", "dotprompt", "langchain-json")  # their table costs 200 ms
 
 
-class _Options(ReferenceOptions):
-    file: str
-    to: str
-    output: str | None
-
-
 @click.command("convert")
 @click.argument("file")
 @click.option("--to", type=click.Choice(_FORMS), required=True, help="The form.")
 @output_option
 @reference_options
-def command(**options: Unpack[_Options]) -> Output:
-    """Write a prompt file in another form.
+def command(**options: Unpack[Options]) -> Output:
+    r"""Write a prompt file in another form.
 
     FILE may also be a prompt that LangChain saved as JSON or YAML. What the other form cannot hold is listed on
     the standard error, a line for each. References, such as ${env:KEY}, stay as they are, so that no secret is written;
@@ -41,7 +35,7 @@ def command(**options: Unpack[_Options]) -> Output:
       lazyprompt convert old.prompty --to v2 -o new.prompty
       lazyprompt convert qa.prompty --to langchain-json > qa.json
       lazyprompt convert chain.json --to v2 -o chain.prompty
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     from lazyprompt.files.writing.convert import convert  # noqa: PLC0415 - 200 ms, not for --help
 
     with blaming("FILE"):
@@ -52,7 +46,7 @@ def command(**options: Unpack[_Options]) -> Output:
     return text_output(converted.text, options["output"])
 
 
-def _read(options: _Options) -> tuple[Prompty, tuple[str, ...]]:
+def _read(options: Options) -> tuple[Prompty, tuple[str, ...]]:
     """Read a prompt from its file, a prompter's YAML or LangChain's; and list the parts that this loses."""
     from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - as above
     from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - as above

@@ -7,28 +7,59 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import signal
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import click
 
 from lazyprompt._base.signs import visible
 from lazyprompt._version import __version__
-from lazyprompt.cli.extras import find_extras
 from lazyprompt.cli.options import json_option
-from lazyprompt.cli.output import Output, goes_to_terminal, json_output
-from lazyprompt.cli.tables import table
+from lazyprompt.cli.output import Output, goes_to_terminal, json_output, table
 from lazyprompt.modules.sources import SOURCES
 from lazyprompt.tokens.vocabulary import cache_folder, sought_vocabularies
 
 if TYPE_CHECKING:
-    from lazyprompt.cli.extras import Extra, Need
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from packaging.requirements import Requirement
+
     from lazyprompt.modules.sources import Source
     from lazyprompt.tokens.vocabulary import Sought
 
 _FAULTS: Final = 1
 # The most packages of an extra that the table names; of more, it has the number.
 _FEW: Final = 4
+
+State: TypeAlias = Literal["ready", "in part", "not installed", "broken"]
+
+CORE: Final = "(core)"
+_SECONDS: Final = 60
+_LONG: Final = 300
+# Folders of wheels that are no package.
+_BESIDE: Final = frozenset({"tests", "test", "docs", "examples", "benchmarks", "scripts"})
+_PACKAGE: Final = re.compile(r"^((?:[A-Za-z]\w*/)*[A-Za-z]\w*)/__init__\.py,", re.MULTILINE)
+_MODULE: Final = re.compile(r"^([A-Za-z]\w*)\.(?:py|[\w.-]*so|[\w.-]*pyd),", re.MULTILINE)
+# Packages print while they are imported, and run code at exit: only the last line and the status count.
+_TRIAL: Final = """\
+import importlib, os, sys
+try:
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+except BaseException as error:
+    fault = " ".join(f"{type(error).__name__}: {error}".split())
+    os.write(2, f"\\n{fault}".encode(errors="backslashreplace"))
+    os._exit(1)
+os._exit(0)
+"""
+
 
 _KeyState: TypeAlias = Literal["set", "empty", "not set", "not needed"]
 
@@ -47,6 +78,40 @@ class _Key(NamedTuple):
     state: _KeyState
 
 
+class Need(NamedTuple):
+    """A package that an extra needs.
+
+    Attributes:
+        name: Its name, with the extras of it that are needed.
+        bound: The versions that suit, as ``>=2.0``; ``""`` for any.
+        version: The version that is installed; None where none is.
+        fault: The fault of the installed package, in one line; ``""`` for none.
+        others: True if the version does not suit, and another package than lazyprompt needs it: then it was installed
+            for that one, and the extra was not asked for.
+    """
+
+    name: str
+    bound: str
+    version: str | None
+    fault: str = ""
+    others: bool = False
+
+
+class Extra(NamedTuple):
+    """An extra of lazyprompt.
+
+    Attributes:
+        name: Its name; lazyprompt without extras is ``(core)``.
+        state: ``in part`` if some of its packages are missing or there for others: then it was not asked for;
+            ``broken`` if it has all packages, and one of them has a fault.
+        needs: Its packages.
+    """
+
+    name: str
+    state: State
+    needs: tuple[Need, ...]
+
+
 @click.command("doctor")
 @click.option(
     "--import", "tried", is_flag=True, help="Import each package too, in a process of its own; takes seconds."
@@ -54,7 +119,7 @@ class _Key(NamedTuple):
 @json_option
 @click.pass_context
 def command(context: click.Context, *, tried: bool, as_json: bool) -> None:
-    """Show what is installed and set, and what is wrong.
+    r"""Show what is installed and set, and what is wrong.
 
     The versions; of each extra, what it needs and has; which vocabularies of tiktoken are on this machine; and of each
     source, whether its key is in the environment. Keys are never shown, and nothing is sent anywhere.
@@ -67,7 +132,7 @@ def command(context: click.Context, *, tried: bool, as_json: bool) -> None:
       lazyprompt doctor
       lazyprompt doctor --import
       lazyprompt doctor --json
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     keys = [_key(source) for source in SOURCES.values()]
     secret = {name for source in SOURCES.values() for name in source.keys}
     extras, faults = find_extras(tried=tried, without=secret)
@@ -157,3 +222,153 @@ def _need(need: Need) -> str:
     if need.version is None:
         return f"{need.name}{need.bound} is not installed"
     return f"{need.name} {need.version}" + (f" is not {need.bound}" if need.others else "")
+
+
+def find_extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], list[str]]:
+    """Find the extras of the installed lazyprompt.
+
+    Args:
+        tried: True to import the installed packages too, each in a process of its own.
+        without: The environment variables that these processes do not see.
+
+    Returns:
+        The core and all extras; and the faults, a line each.
+    """
+    try:
+        needed = _all_needed(distribution("lazyprompt"))
+    except PackageNotFoundError:
+        return [], ["lazyprompt is not installed, only found as files: extras are not known; pip install it"]
+    except ImportError as error:  # packaging, which the core needs
+        return [], [f"{error}; install lazyprompt again"]
+    each = {str(one): one for found in needed.values() for one in found}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        needs = pool.map(partial(_look_for, tried=tried, without=without), each.values())
+        looked = dict(zip(each, needs, strict=True))
+    listed = [_extra(name or CORE, [looked[str(one)] for one in found]) for name, found in needed.items()]
+    broken = (need for extra in listed if extra.state == "broken" for need in extra.needs)
+    return listed, [*dict.fromkeys(_wrong(need) for need in broken if need.fault or need.version is None)]
+
+
+def _all_needed(own: Distribution) -> dict[str, list[Requirement]]:
+    """List the packages of the core (``""``) and of each extra, each once."""
+    names: list[str] = own.metadata.get_all("Provides-Extra") or []
+    return {name: [*{str(one): one for one in _requirements(own, name)}.values()] for name in ("", *names)}
+
+
+def _wrong(need: Need) -> str:
+    return f"{need.name}: {need.fault}" if need.fault else f"{need.name}{need.bound} is needed, and is not installed"
+
+
+def _extra(name: str, needs: Sequence[Need]) -> Extra:
+    there = [need for need in needs if need.version is not None]
+    whole = len(there) == len(needs) and not any(need.others for need in needs)
+    state: State
+    if whole or name == CORE:
+        state = "broken" if len(there) < len(needs) or any(need.fault for need in needs) else "ready"
+    else:
+        state = "in part" if there else "not installed"
+    return Extra(name, state, tuple(needs))
+
+
+def _requirements(own: Distribution, extra: str, seen: frozenset[str] = frozenset()) -> Iterator[Requirement]:
+    """List the packages of an extra on this machine; extras that it names are replaced by their packages."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - that it is missing is a fault to report
+    from packaging.utils import canonicalize_name  # noqa: PLC0415 - as above
+
+    for line in own.requires or ():
+        needed = Requirement(line)
+        if not _is_for(needed, extra) or (extra and _is_for(needed, "")):
+            continue
+        if canonicalize_name(needed.name) == "lazyprompt":
+            for named in sorted(needed.extras - seen):
+                yield from _requirements(own, named, seen | needed.extras)
+        else:
+            needed.marker = None
+            yield needed
+
+
+def _is_for(needed: Requirement, extra: str) -> bool:
+    return needed.marker is None or needed.marker.evaluate({"extra": extra})
+
+
+def _look_for(needed: Requirement, *, tried: bool, without: Collection[str]) -> Need:
+    """Look for a package that is needed."""
+    within = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
+    name, bound = f"{needed.name}{within}", str(needed.specifier)
+    try:
+        found = distribution(needed.name)
+    except PackageNotFoundError:
+        return Need(name, bound, None)
+    if fault := _misfit(needed, found.version):
+        return Need(name, bound, found.version, fault, _others_need(needed.name))
+    modules = _modules(found)
+    missing = next((module for module in modules if not _is_there(module)), None)
+    if missing is not None:
+        fault = f"its module {missing} is not there; install it again"
+    elif tried and modules:
+        fault = _import_fault(modules, without)
+    return Need(name, bound, found.version, fault)
+
+
+def _misfit(needed: Requirement, version: str | None) -> str:
+    """Return why a version does not suit; nothing if it does."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - as above
+
+    try:
+        suits = version is not None and needed.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        suits = False
+    return "" if suits else f"{version} is installed, and it must be {needed.specifier}"
+
+
+def _others_need(name: str) -> bool:
+    """Return True if another installed package than lazyprompt needs a package; reads the metadata of all."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - as above
+
+    lines = (line for each in distributions() if each.name != "lazyprompt" for line in each.requires or ())
+    # Parsing is slow, and most lines name other packages.
+    near = (Requirement(line) for line in lines if _plain(line).startswith(_plain(name)))
+    return any(_plain(each.name) == _plain(name) and _is_for(each, "") for each in near)
+
+
+def _modules(found: Distribution) -> list[str]:
+    """List the modules of a distribution to import: those that have its name, or else all of them."""
+    record = found.read_text("RECORD") or ""
+    names = {match[1].replace("/", ".") for match in _PACKAGE.finditer(record)}
+    outer = {name for name in names if not any(name.startswith(f"{other}.") for other in names)}
+    outer |= {match[1] for match in _MODULE.finditer(record)}
+    named = _plain(found.metadata["Name"] or "")
+    return sorted(name for name in outer if _plain(name) == named) or sorted(outer - _BESIDE)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # the package around it is missing or broken
+        return False
+
+
+def _import_fault(modules: Iterable[str], without: Collection[str]) -> str:
+    """Import modules in a process of its own, which some of them end; return the fault in one line, or nothing."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this Python, and names of installed modules
+            [sys.executable, "-P", "-W", "ignore", "-c", _TRIAL, *modules],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=_SECONDS,
+            env={name: value for name, value in os.environ.items() if name not in without},
+        )
+    except subprocess.TimeoutExpired:
+        return f"its import has not ended after {_SECONDS} s"
+    if done.returncode == 0:
+        return ""
+    if done.returncode < 0:
+        return f"its import ended the process ({signal.Signals(-done.returncode).name})"
+    message = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"it cannot be imported: {message[:_LONG]}"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import re
+import sys
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 import click
@@ -11,7 +16,7 @@ import click
 from lazyprompt.cli.counters import token_counter
 from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.cli.options import (
-    PromptOptions,
+    Options,
     budget_option,
     color_option,
     count_option,
@@ -21,22 +26,22 @@ from lazyprompt.cli.options import (
     prompt_options,
 )
 from lazyprompt.cli.output import Output, goes_to_terminal, json_output
-from lazyprompt.cli.prompts import open_prompter, read_prompt
-from lazyprompt.cli.python_prompters import is_reference, prompter_at
+from lazyprompt.cli.prompts import Opened, open_prompter, read_prompt
 from lazyprompt.cli.reading import Stdin, file_text
-from lazyprompt.errors import LazyPromptError
+from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.inspect.slot_diff import slot_diff
 from lazyprompt.inspect.terminal import look_text, slot_diff_text
+from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from types import ModuleType
 
     from lazyprompt.cli.prompts import PromptRequest
     from lazyprompt.inspect.look import Look
-    from lazyprompt.inspect.terminal import Color
     from lazyprompt.tokens.counter import TokenCounter
 
 # The suffixes of saved payloads; of a .jsonl file, the first line is read.
@@ -48,14 +53,9 @@ _OF_PAYLOADS = frozenset(
 )
 
 
-class _Options(PromptOptions):
-    counter: str
-    max_tokens: int | None
-    window: int | None
-    other: str | None
-    other_model: str | None
-    as_json: bool
-    color: Color
+_NAME = r"[^\W\d]\w*"
+_REFERENCE = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*|.+\.py):(?P<name>{_NAME}(?:\.{_NAME})*)")
+_WHERE = "PROMPT_FILE"
 
 
 class _Side(NamedTuple):
@@ -95,8 +95,8 @@ class _SharedStdin(Stdin):
 @click.option("--diff-model", "other_model", metavar="NAME", help="Another model, to compare the prompt for both.")
 @json_option
 @color_option
-def command(**options: Unpack[_Options]) -> Output:
-    """Show where each part of a prompt came from, and its cost.
+def command(**options: Unpack[Options]) -> Output:
+    r"""Show where each part of a prompt came from, and its cost.
 
     It also shows what to look at twice. PROMPT_FILE is a prompt file, as for lazyprompt render; or a prompter in
     Python, as module:name or path/to/file.py:name, which runs the code of that module; or a saved payload: a .json
@@ -112,7 +112,7 @@ def command(**options: Unpack[_Options]) -> Output:
       lazyprompt inspect order@1.prompty --set urgent=true --diff order@2.prompty
       lazyprompt inspect order.prompty --set urgent=true --model qwen3 --diff-model llama3.1
       lazyprompt inspect request.json --window 8192
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     if options["color"] == "always" and options["as_json"]:
         raise WrongUseError("--color", "JSON has no colour; leave out --json")
     sides = _sides(options)
@@ -134,7 +134,7 @@ def command(**options: Unpack[_Options]) -> Output:
     return Output(slot_diff_text(before, after, changes, options["color"], terminal=terminal))
 
 
-def _sides(options: _Options) -> list[_Side]:
+def _sides(options: Options) -> list[_Side]:
     """Open the prompt, and the one to compare it with."""
     name, other, other_model = options["prompt_file"], options["other"], options["other_model"]
     first = _Side(name, options["model"], _opened(options, name))
@@ -147,7 +147,7 @@ def _sides(options: _Options) -> list[_Side]:
         return [first, first._replace(model=model) if other is None else _Side(other, model, _opened(options, other))]
 
 
-def _opened(options: _Options, name: str | None) -> PromptRequest | None:
+def _opened(options: Options, name: str | None) -> PromptRequest | None:
     """Open the prompter of a name; None for a saved payload."""
     if name is not None and (name == _STDIN or Path(name).suffix.lower() in _SAVED):
         return None
@@ -155,11 +155,11 @@ def _opened(options: _Options, name: str | None) -> PromptRequest | None:
     return open_prompter(_options_of(options, name), opened)
 
 
-def _options_of(options: _Options, name: str | None) -> _Options:
-    return cast("_Options", {**options, "prompt_file": name})
+def _options_of(options: Options, name: str | None) -> Options:
+    return cast("Options", {**options, "prompt_file": name})
 
 
-def _look_at(options: _Options, sides: list[_Side], at: int, counter: TokenCounter, stdin: Stdin) -> Look:
+def _look_at(options: Options, sides: list[_Side], at: int, counter: TokenCounter, stdin: Stdin) -> Look:
     """Look at one of the prompts."""
     side = sides[at]
     with _blaming_option("--diff" if options["other"] is not None else "--diff-model", only=at > 0):
@@ -189,7 +189,7 @@ def _values_of(values: dict[str, str], opened: PromptRequest, others: list[Promp
     return {name: text for name, text in values.items() if name not in foreign}
 
 
-def _look_at_saved(options: _Options, side: _Side, counter: TokenCounter, stdin: Stdin) -> Look:
+def _look_at_saved(options: Options, side: _Side, counter: TokenCounter, stdin: Stdin) -> Look:
     name = side.name or ""
     text = stdin.read("PROMPT_FILE") if name == _STDIN else file_text("PROMPT_FILE", name)
     if name.lower().endswith(_LINES):
@@ -216,3 +216,89 @@ def _blaming_option(option: str, *, only: bool = True) -> Generator[None]:
         if not only:
             raise
         raise WrongUseError(option, error.message) from error
+
+
+def is_reference(text: str) -> bool:
+    """Return True if a text names something in Python, and no file."""
+    return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
+
+
+def prompter_at(reference: str) -> Opened:
+    """Import the prompter that a reference names, which runs the code of its module.
+
+    Args:
+        reference: ``module:name``, found as ``python -m module`` would find it, or ``path/to/file.py:name``; the name
+            is that of a prompter, of a Prompty, or of a function without arguments that gives one.
+
+    Returns:
+        The prompter, and the prompt file that it is from.
+
+    Raises:
+        WrongUseError: There is none; or the code failed.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    place, name = (match["module"], match["name"]) if match else (reference, "")
+    with _user_code(place):
+        found: object = _import(place)
+    module = found
+    for step in name.split("."):
+        if not hasattr(found, step):
+            names = sorted(key for key, value in vars(module).items() if _is_prompt(value))
+            there = f"; prompters there are {', '.join(names)}" if names else ""
+            raise WrongUseError(_WHERE, f"{place} has no {name!r}{did_you_mean(name, names)}{there}")
+        found = getattr(found, step)
+    if not _is_prompt(found) and callable(found):
+        with _user_code(reference):
+            found = found()
+    if isinstance(found, Prompter):
+        return found, None
+    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
+
+    if isinstance(found, Prompty):
+        return found.prompter, found
+    raise WrongUseError(
+        _WHERE,
+        f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
+        "gives one",
+    )
+
+
+def _is_prompt(value: object) -> bool:
+    return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
+
+
+def _import(place: str) -> ModuleType:
+    """Import a module; as with ``python``, modules beside it can be imported too."""
+    if not place.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        return import_module(place)
+    path = Path(place).resolve()
+    # A name that no module has which it may import.
+    spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{place} is no Python file")
+    sys.path.insert(0, str(path.parent))
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _user_code(what: str) -> Generator[None]:
+    """Run code of the user: its output goes to the standard error, and its errors become wrong use."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        raise WrongUseError(_WHERE, f"{what}: {type(error).__name__}: {error}{_line_of(error)}") from error
+
+
+def _line_of(error: BaseException) -> str:
+    """Name the line of the user's code that raised an error, if there is one."""
+    if isinstance(error, SyntaxError):
+        return ""  # its message has the line
+    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    last = frames[-1] if frames else None
+    if last is None or last.filename == __file__:
+        return ""
+    return f" ({Path(last.filename).name}, line {last.lineno})"

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from lazyprompt.cli.errors import blaming
-from lazyprompt.cli.options import ReferenceOptions, json_option, reference_options, with_options
-from lazyprompt.cli.output import Output, json_output, json_text, text_output
-from lazyprompt.cli.tables import table
+from lazyprompt.cli.options import Options, json_option, reference_options, with_options
+from lazyprompt.cli.output import Output, json_output, json_text, table, text_output
 from lazyprompt.files.library.names import YAML_SUFFIXES
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.names import Entry
-
-
-class _Options(ReferenceOptions):
-    directory: str
-    layers: tuple[str, ...]
-    as_json: bool
 
 
 _library_options = with_options(
@@ -50,15 +43,11 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-class _ListOptions(_Options):
-    place: str | None
-
-
 @command.command("list")
 @click.argument("place", required=False, metavar="[DIR]")
 @_library_options
-def list_(**options: Unpack[_ListOptions]) -> Output:
-    """List the prompts of a directory or package; DIR is the same as --dir.
+def list_(**options: Unpack[Options]) -> Output:
+    r"""List the prompts of a directory or package; DIR is the same as --dir.
 
     The columns: the key, its languages, and its versions, the newest last; - stands for the default language, and for
     a file without a version.
@@ -67,7 +56,7 @@ def list_(**options: Unpack[_ListOptions]) -> Output:
     Examples:
       lazyprompt lib list prompts
       lazyprompt lib list acme.prompts --layer team --json
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     with blaming("DIR"):
         library = _library(options, options["place"])
         keys = library.keys()
@@ -84,25 +73,19 @@ def list_(**options: Unpack[_ListOptions]) -> Output:
     return text_output("\n".join(table(rows)) + "\n")
 
 
-class _ShowOptions(_Options):
-    key: str
-    lang: str | None
-    version: str | None
-
-
 @command.command()
 @click.argument("key")
 @click.option("--lang", metavar="TAG", help="The language, as zh-CN; else a wider one, else the default.")
 @click.option("--version", metavar="VERSION", help="A version, or a range as ^1.2; else the newest.")
 @_library_options
-def show(**options: Unpack[_ShowOptions]) -> Output:
-    """Show a prompt: which file it is, what it takes, and its template with all that it includes.
+def show(**options: Unpack[Options]) -> Output:
+    r"""Show a prompt: which file it is, what it takes, and its template with all that it includes.
 
     \b
     Examples:
       lazyprompt lib show support/refund --dir prompts --lang zh-CN
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - yaml costs 40 ms, not for --help
 
     with blaming("--dir"):
@@ -126,26 +109,19 @@ def show(**options: Unpack[_ShowOptions]) -> Output:
     return text_output("\n".join([*lines, "", text.rstrip("\n")]) + "\n")
 
 
-class _DiffOptions(_Options):
-    key: str
-    a: str
-    b: str
-    lang: str | None
-
-
 @command.command()
 @click.argument("key")
 @click.argument("a")
 @click.argument("b")
 @click.option("--lang", metavar="TAG", help="The language of both.")
 @_library_options
-def diff(**options: Unpack[_DiffOptions]) -> Output:
-    """Show what differs between two versions of a prompt, input by input and section by section.
+def diff(**options: Unpack[Options]) -> Output:
+    r"""Show what differs between two versions of a prompt, input by input and section by section.
 
     \b
     Examples:
       lazyprompt lib diff support/refund 1.2.0 2.0.0 --dir prompts
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     with blaming("--dir"):
         library = _library(options)
     with blaming("KEY"):
@@ -153,7 +129,7 @@ def diff(**options: Unpack[_DiffOptions]) -> Output:
     return json_output(found.to_dict()) if options["as_json"] else text_output(f"{found}\n")
 
 
-def _library(options: _Options, place: str | None = None) -> PromptLibrary:
+def _library(options: Options, place: str | None = None) -> PromptLibrary:
     from lazyprompt.files.library.library import PromptLibrary  # noqa: PLC0415 - 260 ms, not for --help
 
     path = options["directory"] if place is None else place

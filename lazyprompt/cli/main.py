@@ -17,7 +17,7 @@ from lazyprompt.cli.errors import CommandError
 from lazyprompt.cli.output import Output, drop_stdout, note, reason
 
 # Each command is `command` in the module of its name; its summary stands here too, so that --help imports no command.
-# To add one, write its module and add its line.
+# To add one, write its module and add its line; or, if it shares a module with others, its place.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "chat": "Talk to a model.",
@@ -33,6 +33,11 @@ COMMANDS: Final = {
     "run": "Ask a model once, and write its answer.",
     "studio": "Write a prompt, and see what every model gets of it.",
     "tokens": "Count the tokens of a prompt, by slot and by message.",
+}
+_PLACES: Final = {
+    "check-template": ("check", "check_template"),
+    "families": ("lists", "families"),
+    "providers": ("lists", "providers"),
 }
 _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141
 
@@ -100,7 +105,11 @@ class _Commands(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"lazyprompt.cli.{cmd_name.replace('-', '_')}").command
+        module, name = _PLACES.get(cmd_name, (cmd_name, "command"))
+        command: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), name)
+        for each in (command, *getattr(command, "commands", {}).values()):
+            # This character keeps click from wrapping the examples; raw docstrings have its escape.
+            each.help = (each.help or "").replace("\\b\n", "\b\n")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above

@@ -18,6 +18,7 @@ from lazyprompt.safety.policy import SAFETIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from lazyprompt.inspect.terminal import Color
     from lazyprompt.safety.policy import Safety
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -37,29 +38,6 @@ class FileOptions(ReferenceOptions):
     prompt_file: str | None
 
 
-class WordsOptions(FileOptions):
-    """The options of a prompt's words."""
-
-    kind: Literal["chat", "alpaca"] | None
-    instruction: str | None
-    user_instruction: str | None
-    system: str | None
-    extra_keys: tuple[str, ...]
-    values: dict[str, str]
-    text: str | None
-    history: str | None
-    tools: str | None
-
-
-class PromptOptions(WordsOptions):
-    """The options of a prompt: its words and its form."""
-
-    label: str | None
-    model: str | None
-    form: str
-    safety: Safety | None
-
-
 class SourceOptions(TypedDict):
     """The options that name a model and its address."""
 
@@ -75,6 +53,50 @@ class ModelOptions(SourceOptions):
     engine: str | None
     max_tokens: int | None
     temperature: float | None
+
+
+class Options(FileOptions, ModelOptions):
+    """The options and arguments of all commands; click gives each command those that it declares."""
+
+    kind: Literal["chat", "alpaca"] | None
+    instruction: str | None
+    user_instruction: str | None
+    system: str | None
+    extra_keys: tuple[str, ...]
+    values: dict[str, str]
+    text: str | None
+    history: str | None
+    tools: str | None
+    label: str | None
+    form: str
+    safety: Safety | None
+    as_json: bool
+    color: Color
+    output: str | None
+    stream: bool | None
+    counter: str
+    bpe_file: str | None
+    download: str | None
+    window: int | None
+    other: str | None
+    other_model: str | None
+    file: str
+    files: tuple[str, ...]
+    to: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    dialect: str | None
+    strict: bool
+    place: str | None
+    port: int | None
+    browser: bool
+    directory: str
+    layers: tuple[str, ...]
+    key: str
+    lang: str | None
+    version: str | None
+    a: str
+    b: str
 
 
 def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:

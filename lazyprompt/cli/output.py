@@ -1,4 +1,4 @@
-"""Text that a command writes: to a file, to the standard output, or as a note to the standard error."""
+"""Text that a command writes: to a file, to the standard output, or as a note to the standard error; and tables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lazyprompt._base.signs import visible
 from lazyprompt.cli.errors import WrongUseError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from typing import TextIO
 
 
@@ -103,3 +104,26 @@ def drop_stdout() -> None:
     stdout: TextIO | None = sys.stdout
     if stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+
+
+def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Align the cells of rows as a terminal shows them, where a Chinese character takes two places.
+
+    Args:
+        rows: The rows, with the heading first.
+        right: The columns to align to the right.
+
+    Returns:
+        A line for each row.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 - most commands write no table
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for row in rows:
+        gaps = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            gap + cell if at in right else cell + gap for at, (cell, gap) in enumerate(zip(row, gaps, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -25,7 +25,7 @@ from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from lazyprompt.cli.options import FileOptions, PromptOptions, WordsOptions
+    from lazyprompt.cli.options import FileOptions, Options
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
@@ -98,7 +98,7 @@ class PromptRequest(NamedTuple):
 
 
 def read_prompt(
-    options: PromptOptions, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
+    options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
     """Read the prompt that options describe.
 
@@ -128,7 +128,7 @@ def read_prompt(
 
 
 def read_words(
-    options: WordsOptions, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
+    options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
     """Read the words of a prompt, as flat text of no model; arguments and errors as of :func:`read_prompt`."""
     request = opened or open_prompter(options)
@@ -144,7 +144,7 @@ def read_words(
     return request
 
 
-def open_prompter(options: WordsOptions, opened: Opened | None = None) -> PromptRequest:
+def open_prompter(options: Options, opened: Opened | None = None) -> PromptRequest:
     """Open the prompter that options describe, without its input.
 
     Args:
@@ -195,14 +195,14 @@ def open_file(options: FileOptions) -> Opened | None:
         return PromptFile.load(name).prompter, None
 
 
-def _instruction(options: WordsOptions) -> str | dict[str, str] | None:
+def _instruction(options: Options) -> str | dict[str, str] | None:
     system, user = options["instruction"], options["user_instruction"]
     if user is None:
         return system
     return {"user": user} if system is None else {"system": system, "user": user}
 
 
-def _read_input(options: WordsOptions, inputs: SlotInputs, stdin: Stdin) -> tuple[str, object]:
+def _read_input(options: Options, inputs: SlotInputs, stdin: Stdin) -> tuple[str, object]:
     """Read the input, and name the option that gave it."""
     values = read_values(options["values"], inputs, stdin)
     text = options["text"]

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import click
 
 from lazyprompt.cli.errors import WrongUseError
-from lazyprompt.cli.options import PromptOptions, color_option, json_option, output_option, prompt_options
+from lazyprompt.cli.options import Options, color_option, json_option, output_option, prompt_options
 from lazyprompt.cli.output import Output, goes_to_terminal, json_output
 from lazyprompt.cli.prompts import read_prompt
 from lazyprompt.inspect.terminal import rendered_text
-
-if TYPE_CHECKING:
-    from lazyprompt.inspect.terminal import Color
-
-
-class _Options(PromptOptions):
-    as_json: bool
-    color: Color
-    output: str | None
 
 
 @click.command("render")
@@ -27,8 +18,8 @@ class _Options(PromptOptions):
 @json_option
 @color_option
 @output_option
-def command(**options: Unpack[_Options]) -> Output:
-    """Make a prompt, from a prompt file or from options.
+def command(**options: Unpack[Options]) -> Output:
+    r"""Make a prompt, from a prompt file or from options.
 
     PROMPT_FILE is a .prompty, .prompt or YAML prompt file. The first two say of which kind an input is: texts and
     addresses are given as they are, all else as JSON; @FILE is the picture, sound or file itself.
@@ -41,11 +32,11 @@ def command(**options: Unpack[_Options]) -> Output:
     \b
     Examples:
       lazyprompt render order.prompty --set urgent=true --input 'Where is it?'
-      lazyprompt render --instruction 'Answer in {language}.' \\
+      lazyprompt render --instruction 'Answer in {language}.' \
           --set language=French --input 'Who are you?' --model qwen2.5
       lazyprompt render qa.yaml --set document=@report.txt --set question='Who?'
       cat report.txt | lazyprompt render summary.yaml --format openai
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     output, as_json = options["output"], options["as_json"]
     if options["color"] == "always" and (as_json or options["form"] != "flat"):
         raise WrongUseError("--color", "only flat text has colour; leave out --json and --format")

@@ -8,7 +8,7 @@ import click
 
 from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
-from lazyprompt.cli.options import ModelOptions, WordsOptions, json_option, model_options, words_options
+from lazyprompt.cli.options import Options, json_option, model_options, words_options
 from lazyprompt.cli.output import json_output, note
 from lazyprompt.cli.prompts import read_words
 from lazyprompt.cli.terminal import Screen
@@ -19,18 +19,13 @@ if TYPE_CHECKING:
     from lazyprompt.modules.chat import ChatModule
 
 
-class _Options(WordsOptions, ModelOptions):
-    stream: bool | None
-    as_json: bool
-
-
 @click.command("run", epilog=sources_help())
 @words_options
 @model_options
 @click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
 @json_option
-def command(**options: Unpack[_Options]) -> None:
-    """Ask a model once, and write its answer.
+def command(**options: Unpack[Options]) -> None:
+    r"""Ask a model once, and write its answer.
 
     The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty or .prompt
     file names hold where no option says otherwise. Keys are read from the environment, never from options, which
@@ -41,10 +36,10 @@ def command(**options: Unpack[_Options]) -> None:
     \b
     Examples:
       lazyprompt run --source anthropic --input 'Who are you?'
-      lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \\
+      lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \
           --source openai --model gpt-5-mini --json
       cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     if options["as_json"] and options["stream"]:
         raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
     request = read_words(options, "run")

@@ -16,7 +16,7 @@ import click
 
 from lazyprompt._base.signs import visible
 from lazyprompt.cli.errors import WrongUseError, blaming
-from lazyprompt.cli.options import ReferenceOptions, reference_options
+from lazyprompt.cli.options import Options, reference_options
 from lazyprompt.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ DEFAULT_PORT: Final = 7317
 _HOST: Final = "127.0.0.1"
 # The seconds that a request may take after the studio began to end.
 _GRACE_S: Final = 1
-
-
-class _Options(ReferenceOptions):
-    place: str
-    port: int | None
-    browser: bool
 
 
 @click.command("studio")
@@ -44,8 +38,8 @@ class _Options(ReferenceOptions):
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser.  [default: --browser]")
 @reference_options
-def command(**options: Unpack[_Options]) -> None:
-    """Write a prompt, and see what every model gets of it.
+def command(**options: Unpack[Options]) -> None:
+    r"""Write a prompt, and see what every model gets of it.
 
     DIR is a library of prompts, FILE one prompt file; left out, it is the current directory. The first line that
     is written is the address of a page, which only this machine reaches, and only with the token in it. It shows the
@@ -56,7 +50,7 @@ def command(**options: Unpack[_Options]) -> None:
     Examples:
       lazyprompt studio prompts
       lazyprompt studio support/refund.prompty --no-browser
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise WrongUseError("studio", str(missing_extra(package, "studio")))
@@ -66,7 +60,7 @@ def command(**options: Unpack[_Options]) -> None:
     from lazyprompt.studio.workspace import Workspace  # noqa: PLC0415 - as above
 
     with blaming("DIR"):
-        workspace = Workspace.of(Path(options["place"]))
+        workspace = Workspace.of(Path(options["place"] or "."))
     looking = Looking(workspace, options["params"], tuple(map(Path, options["roots"])))
     # Ctrl-C ends it; the server has closed everything before the exception arrives here.
     with suppress(KeyboardInterrupt), _listening(options["port"]) as listener:

@@ -13,7 +13,7 @@ from lazyprompt.budget.report import Tokens
 from lazyprompt.cli.counters import token_counter
 from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.options import (
-    PromptOptions,
+    Options,
     budget_option,
     counter_option,
     given_besides,
@@ -21,9 +21,8 @@ from lazyprompt.cli.options import (
     prompt_options,
     text_option,
 )
-from lazyprompt.cli.output import Output, json_output
+from lazyprompt.cli.output import Output, json_output, table
 from lazyprompt.cli.prompts import read_prompt
-from lazyprompt.cli.tables import table
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.messages.history import History
@@ -47,14 +46,6 @@ _BEGINNING = 60
 _LOOKED_AT = 1_000
 
 
-class _Options(PromptOptions):
-    counter: str
-    bpe_file: str | None
-    max_tokens: int | None
-    download: str | None
-    as_json: bool
-
-
 class _Row(NamedTuple):
     """A message: its role, how it begins, and its tokens; with a budget, also those after it."""
 
@@ -70,8 +61,8 @@ class _Row(NamedTuple):
 @budget_option
 @text_option("--download", metavar="NAME", help="Download the vocabulary of tiktoken for a model or encoding.")
 @json_option
-def command(**options: Unpack[_Options]) -> Output:
-    """Count the tokens of a prompt, by slot and by message.
+def command(**options: Unpack[Options]) -> Output:
+    r"""Count the tokens of a prompt, by slot and by message.
 
     The prompt is given as to lazyprompt render. Its slots, its tools and the framing around them add up to the total;
     of flat text, the messages are those of the history.
@@ -82,7 +73,7 @@ def command(**options: Unpack[_Options]) -> Output:
       lazyprompt tokens --input Hi --format openai --counter tiktoken:gpt-4o
       lazyprompt tokens --input Hi --history chat.json --max-tokens 4000
       lazyprompt tokens --download o200k_base
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     if options["download"] is not None:
         return _download(options["download"])
     budget = Budget(options["max_tokens"], token_counter(options["counter"], options["bpe_file"]))
@@ -140,7 +131,7 @@ def _beginning(message: Msg | Form) -> str:
     return line if cell_len(line) <= _BEGINNING else f"{set_cell_size(line, _BEGINNING - 1).rstrip()}…"
 
 
-def _as_dict(options: _Options, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
+def _as_dict(options: Options, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
     """Return the counts as JSON values; with a budget, also those after it."""
     messages = [
         {"index": at, "role": row.role, "text": row.text, **dict(zip(("tokens", "after"), row.tokens, strict=False))}
@@ -163,7 +154,7 @@ def _sums(report: TrimReport, side: int) -> dict[str, object]:
     return {"total": (report.before, report.after)[side], "slots": slots, **others}
 
 
-def _lines(options: _Options, report: TrimReport, rows: Sequence[_Row]) -> list[str]:
+def _lines(options: Options, report: TrimReport, rows: Sequence[_Row]) -> list[str]:
     """Return the lines of the table."""
     about = "about " if options["counter"] == "approximate" else ""
     unit = "characters" if options["counter"] == "chars" else "tokens"

@@ -12,7 +12,7 @@ import pytest
 import tiktoken
 
 import lazyprompt
-from lazyprompt.cli import extras
+from lazyprompt.cli import doctor
 from lazyprompt.modules.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def test_without_metadata_or_packaging(
     def fails(_name: str) -> None:
         raise error
 
-    monkeypatch.setattr(extras, "distribution", fails)
+    monkeypatch.setattr(doctor, "distribution", fails)
     (fault,) = faults(run("doctor", "--json"))
     assert fault.startswith(said)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.helpers import Ran, fault, write
-from lazyprompt.cli.file_models import file_model
+from lazyprompt.cli.models import file_model
 from lazyprompt.cli.options import ModelOptions
 from lazyprompt.errors import ModuleError
 from lazyprompt.files.prompty import Prompty
