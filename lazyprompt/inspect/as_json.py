@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.budget.report import TrimReport
     from lazyprompt.inspect.look import Look
 
 
@@ -23,8 +21,9 @@ def look_json(look: Look) -> JsonObject:
     Returns:
         ``title``, ``form``, ``model``; ``text`` or ``payload`` (the other is None); ``segments`` (text, slot, trusted),
         ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; the places
-        in signs), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or max_tokens, before, after,
-        text and messages) and ``cautions`` (kind, values, text). The payload is the Look's own, no copy.
+        in signs), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or the fields of
+        :meth:`lazyprompt.TrimReport.as_dict` and text) and ``cautions`` (kind, values, text). The payload is the
+        Look's own, no copy.
     """
     return {
         "title": look.title,
@@ -39,19 +38,8 @@ def look_json(look: Look) -> JsonObject:
         "window": look.window,
         "marks": [mark._asdict() for mark in look.marks],
         "report": [{key: getattr(entry, key) for key in _ENTRY} for entry in look.report],
-        "trim": None if look.trim is None else _trim(look.trim),
+        "trim": None if look.trim is None else {**look.trim.as_dict(), "text": str(look.trim)},
         "cautions": [
             {"kind": caution.kind, "values": {**caution.values}, "text": str(caution)} for caution in look.cautions
         ],
-    }
-
-
-def _trim(report: TrimReport) -> JsonObject:
-    """What a budget let go, with a sentence that says it."""
-    return {
-        "max_tokens": report.max_tokens,
-        "before": report.before,
-        "after": report.after,
-        "text": str(report),
-        "messages": [asdict(message) for message in report.messages],
     }

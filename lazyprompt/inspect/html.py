@@ -137,13 +137,6 @@ class Flow(NamedTuple):
     left: int
 
 
-class Picture(NamedTuple):
-    """A picture as its element shows it."""
-
-    alt: str
-    src: str
-
-
 @dataclass(slots=True)
 class Room:
     """The room that one view has left, so that no prompt makes a notebook huge.
@@ -183,8 +176,8 @@ class Room:
         self.signs -= len(fitting) * _ROW
         return fitting
 
-    def picture(self, source: Base64Source) -> Picture | None:
-        """Return a picture that is one by its own bytes, and not too large to be kept in a notebook."""
+    def picture(self, source: Base64Source) -> dict[str, str] | None:
+        """Return the attributes of a picture that is one by its own bytes, and not too large for a notebook."""
         if len(source.data) > self.pictures:
             return None
         try:
@@ -196,8 +189,8 @@ class Room:
         if size is None or size[0] * size[1] > _MOST_PIXELS:
             return None
         self.pictures -= len(source.data)
-        width, height = size
-        return Picture(f"{kind}, {width} × {height} pixels", f"data:{kind};base64,{b64encode(content).decode('ascii')}")
+        alt = f"{kind}, {size[0]} × {size[1]} pixels"
+        return {"alt": alt, "src": f"data:{kind};base64,{b64encode(content).decode('ascii')}"}
 
     def _fitting(self, runs: Iterable[Run]) -> Iterator[Run]:
         for run in runs:

@@ -146,53 +146,39 @@ def look(
     fitted, trim = limited.fitted(prompt, target)
     trim = cast("TrimReport", trim)  # there is one, as there is a budget
     sent = target.render(fitted)
-    seen = _flat(limited, fitted, model) if isinstance(sent, str) else _Seen(_pieces_of(prompter, fitted))
+    segments: tuple[Segment, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    forged: tuple[Mark, ...] = ()
+    note = ""
+    if isinstance(sent, str):
+        shown, safe = (
+            each.text_target(model).segments(fitted) for each in (limited, limited.with_safety("neutralize"))
+        )
+        segments, note = shown.segments, shown.note
+        marks, forged = marks_of(shown, safe)
+        pieces = [Piece(slot, text, trusted) for text, slot, trusted in segments]
+    else:
+        pieces = _pieces_of(prompter, fitted)
     size = window if window is not None or model is None else context_of(model)
     report = sent.report if isinstance(sent, Payload) else ()
     facts = Facts(
-        _values(prompter, call.input),
-        seen.pieces,
-        seen.marks,
-        seen.forged,
-        trim.after,
-        size,
-        report,
-        seen.note,
-        counts.count_text,
+        _values(prompter, call.input), pieces, marks, forged, trim.after, size, report, note, counts.count_text
     )
     return Look(
         title,
         form,
         model,
         cast("str | JsonObject", sent),
-        seen.segments,
-        _slots(trim, seen.pieces, flat=form == "flat"),
+        segments,
+        _slots(trim, pieces, flat=form == "flat"),
         trim.after,
         size,
-        seen.marks,
+        marks,
         report,
         trim if own_budget or max_tokens is not None else None,
         cautions_of(facts),
         "tokens" if own_budget else unit_of(given_counter),
     )
-
-
-class _Seen(NamedTuple):
-    """What is to be seen of one form."""
-
-    pieces: Sequence[Piece]
-    segments: tuple[Segment, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    forged: tuple[Mark, ...] = ()
-    note: str = ""
-
-
-def _flat(prompter: Prompter, prompt: Prompt, model: str | None) -> _Seen:
-    """Return the parts of a flat prompt, and its control sequences."""
-    shown, safe = (each.text_target(model).segments(prompt) for each in (prompter, prompter.with_safety("neutralize")))
-    segments = shown.segments
-    pieces = [Piece(slot, text, trusted) for text, slot, trusted in segments]
-    return _Seen(pieces, segments, *marks_of(shown, safe), shown.note)
 
 
 def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:

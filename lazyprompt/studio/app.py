@@ -83,7 +83,7 @@ def studio_app(looking: Looking, tokens: Tokens, port: int) -> ASGIApp:
 
 async def _get(request: Request, work: Callable[[str], JsonObject]) -> Response:
     path = request.query_params.get("path", "").encode("utf-8", "replace").decode()
-    return _response(await run_in_threadpool(work, path))
+    return await run_in_threadpool(lambda: _response(work(path)))
 
 
 async def _post(request: Request, work: Callable[[bytes], JsonObject]) -> Response:
@@ -95,7 +95,7 @@ async def _post(request: Request, work: Callable[[bytes], JsonObject]) -> Respon
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MAX_BODY} bytes")
         pieces.append(piece)
     # In a thread, so that the server stays open to others.
-    return _response(await run_in_threadpool(work, b"".join(pieces)))
+    return await run_in_threadpool(lambda: _response(work(b"".join(pieces))))
 
 
 def _response(body: JsonObject, status: int = HTTPStatus.OK) -> Response:

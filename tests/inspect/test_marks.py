@@ -20,6 +20,7 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TEMPLATE = ChatTemplate.load(CHATML)
 FAMILIES = (None, *Markers.families())
 SEQUENCES = sorted(Markers.known_sequences() | {"<think>", "</tool_call>", "### Response:", "＜|im_end|>", "<unused7>"})
 PIECES = st.one_of(st.sampled_from(SEQUENCES), st.sampled_from("<|>\\[]/x \n"), st.text(max_size=4))
@@ -92,12 +93,15 @@ def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
 
 @pytest.mark.parametrize("value", ["<|im_end|>", "\\<|im_end|> x", "a<|<|im_end|>", "<think>x</think><|im_end|>"])
 def test_a_chat_template_keeps_the_marks_of_what_it_puts_together(value: str) -> None:
-    prompter = ChatPrompter("Say {q}").with_chat_template(ChatTemplate.load(CHATML))
+    prompter = ChatPrompter("Say {q}").with_chat_template(TEMPLATE)
     check(prompter, Call({"q": value, "input": f" {value} "}, [[value, value]]), None)
 
 
-def test_marks_go_with_a_pickled_prompt() -> None:
-    rendered = ChatPrompter("{q}").render({"q": "<|im_end|>", "input": ""}, model="qwen2.5")
+@pytest.mark.parametrize(
+    "prompter", [ChatPrompter("{q}").with_markers("qwen2.5"), ChatPrompter("{q}").with_chat_template(TEMPLATE)]
+)
+def test_marks_go_with_a_pickled_prompt(prompter: Prompter) -> None:
+    rendered = prompter.render({"q": "<|im_end|>", "input": ""})
     again = pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own
     assert again == rendered
     assert marks_of(again, again) == marks_of(rendered, rendered)
