@@ -109,14 +109,15 @@ async def _refused(_: Request, error: Exception) -> Response:
         return _response({"error": {"message": error.detail}}, error.status_code)
     kind = next(kind for kind in _STATUS if isinstance(error, kind))
     told: JsonObject = fault(error, "") if kind is LazyPromptError else {"message": str(error)}
-    status, now = _STATUS[kind], {}
-    if isinstance(error, NotSavedError):
-        status, now = (status, error.now) if error.now else (HTTPStatus.INTERNAL_SERVER_ERROR, {})
-    elif kind is Exception:
-        told["message"] = (
-            f"lazyprompt failed, which it never should: {type(error).__name__}; the terminal has the traceback"
-        )
-    return _response({"error": told, **now}, status)
+    body: JsonObject = {"error": told}
+    status = _STATUS[kind]
+    if kind is Exception:
+        what = f"lazyprompt failed, which it never should: {type(error).__name__}"
+        told["message"] = f"{what}; the terminal has the traceback"
+    elif isinstance(error, NotSavedError):
+        body |= error.now or {}
+        status = status if error.now else HTTPStatus.INTERNAL_SERVER_ERROR
+    return _response(body, status)
 
 
 def _sent(request: Request) -> Response:
