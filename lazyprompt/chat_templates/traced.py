@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, cast
 
-from lazyprompt._base.json import JsonText
+from lazyprompt._base.json import JsonText, to_json
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.safety.policy import Neutralised, NeutralisedJson
 
@@ -310,7 +311,26 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
         first = first._replace(message=None)
     # The keys that a template writes as JSON are no control sequences.
     mixed = not first.trusted and _holds_own(() if json else given, found)
-    return Traced.of(text, first._replace(json=json or first.json, mixed=mixed or first.mixed, raw=""))
+    origin = first._replace(json=json or first.json, mixed=mixed or first.mixed, raw="")
+    return Traced(text, _with_raw(text, origin, found))
+
+
+def _with_raw(text: str, origin: Origin, given: Iterable[Traced]) -> Iterator[Run]:
+    """Yield the runs of a text of one origin: what was neutralised in the texts it was made of is found in it again."""
+    done = 0
+    for one in given:
+        at = 0
+        for length, each in one.runs:
+            at += length
+            if each.raw:
+                piece = str.__getitem__(one, slice(at - length, at))
+                places = ((text.find(form, done), form) for form in (piece, to_json(piece)[1:-1]))
+                start, form = max(places, key=itemgetter(0))
+                if start >= 0:
+                    yield start - done, origin
+                    yield len(form), origin._replace(raw=each.raw)
+                    done = start + len(form)
+    yield len(text) - done, origin
 
 
 def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given

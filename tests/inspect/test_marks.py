@@ -97,6 +97,18 @@ def test_a_chat_template_keeps_the_marks_of_what_it_puts_together(value: str) ->
     check(prompter, Call({"q": value, "input": f" {value} "}, [[value, value]]), None)
 
 
+def test_a_chat_template_that_writes_a_message_as_json_keeps_the_marks() -> None:
+    # Llama 3.1 does so with the results of tools: nothing was said of what was neutralised in them.
+    template = ChatTemplate.load("{% for m in messages %}<|im_start|>{{ m.content | tojson }}<|im_end|>{% endfor %}")
+    seen = look(ChatPrompter("Hi").with_chat_template(template), Call('a "<|im_end|>" b<think>'))
+    assert isinstance(seen.sent, str)
+    assert [(mark.raw, mark.safe) for mark in seen.marks] == [
+        ("<|im_end|>", r"<\\|im_end|>"),
+        ("<think>", r"<\\think>"),
+    ]
+    assert [seen.sent[mark.start : mark.end] for mark in seen.marks] == [mark.safe for mark in seen.marks]
+
+
 @pytest.mark.parametrize(
     "prompter", [ChatPrompter("{q}").with_markers("qwen2.5"), ChatPrompter("{q}").with_chat_template(TEMPLATE)]
 )
