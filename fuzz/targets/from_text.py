@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fuzz.judge import require
 from fuzz.target import Target
-from lazyprompt.files.from_text import messages_from_text
 from lazyprompt.files.roles import ROLES, boundaries
+from lazyprompt.files.turns import messages_from_text
 from lazyprompt.messages.history import messages_from
 
 if TYPE_CHECKING:

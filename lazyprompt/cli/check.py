@@ -92,7 +92,7 @@ def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> frozens
 
 def _prompt_files(given: str) -> Iterator[Path]:
     """Find the prompt files of an argument."""
-    from lazyprompt.files.check.prompt_files import SUFFIXES, prompt_files  # noqa: PLC0415 - as above
+    from lazyprompt.files.check.check import SUFFIXES, prompt_files  # noqa: PLC0415 - as above
 
     path = Path(given)
     if path.is_dir():

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.answer import read_answer
-from lazyprompt.files.content_hash import content_hash
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.file_prompter import FilePrompter
 from lazyprompt.files.filling import Filling, shown
 from lazyprompt.files.inputs import checked_inputs
-from lazyprompt.files.neutral import neutral
-from lazyprompt.files.reading import read
+from lazyprompt.files.prompt_source import content_hash, read
 from lazyprompt.files.references import References
 from lazyprompt.files.segments import check_strict, segments_of
+from lazyprompt.files.sent import neutral
 from lazyprompt.files.turns import messages_of
 from lazyprompt.files.wire import request, sent_to
 from lazyprompt.files.yaml_nodes import Source, text_of_file
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filled
+    from lazyprompt.files.prompt_source import Undefined
     from lazyprompt.files.properties import Property
-    from lazyprompt.files.reading import Undefined
     from lazyprompt.files.segments import TemplateSegment
     from lazyprompt.files.spec import Spec, ToolSpec
     from lazyprompt.files.writing.rewriting import Changes

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt._base.json import Json
-    from lazyprompt.files.library.file_cache import Trace
+    from lazyprompt.files.library.layers import Trace
     from lazyprompt.files.yaml_nodes import Value
 
 # Other protocols are text: they are those of whoever runs the prompt.

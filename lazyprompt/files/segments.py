@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import SafetyError
-from lazyprompt.files.roles import ROLES, Boundary, boundaries, names_role, role_lines
-from lazyprompt.files.scanned import Scanned
+from lazyprompt.files.roles import ROLES, Boundary, Scanned, boundaries, names_role, role_lines
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:

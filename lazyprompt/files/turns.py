@@ -1,15 +1,18 @@
-"""What the sections of a filled template say: turns of text, media, calls and results.
+"""The turns of a filled template: text, media, calls and results.
 
 A turn keeps the template's own text apart from values, so that whoever writes it as flat text knows what to trust.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.inputs import Medium, Thread
+from lazyprompt.files.roles import sections
+from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.templates.slots import Value
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt._base.roles import Role
     from lazyprompt.files.roles import Section
+    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, VideoBlock
 
 
@@ -249,3 +253,33 @@ def _call(call: JsonObject) -> ToolUseBlock:
     if arguments is not None and not isinstance(arguments, dict):
         raise PromptFileError(f"the arguments of the tool_call {name!r} are a mapping")
     return ToolUseBlock(str(call.get("id") or ""), name, cast("JsonObject", arguments or {}))
+
+
+_MARK = re.compile(r"__PROMPTY_THREAD_[0-9a-f]{8}_(\w+?)__(?!\w)")
+
+
+def messages_from_text(rendered: str, threads: Mapping[str, HistoryLike] | None = None) -> list[Msg]:
+    """The messages of a filled template.
+
+    Args:
+        rendered: Its text, with lines that name roles. What stands before the first is the system's.
+        threads: What was said in each thread, by the name of its input; it stands where the text has the thread's mark,
+            ``__PROMPTY_THREAD_`` with eight hexadecimal digits, ``_``, the name, and ``__``. Any other mark is text.
+
+    Returns:
+        The messages.
+
+    Raises:
+        HistoryError: A thread is no list of messages.
+    """
+    rendered = rendered.replace("\r\n", "\n").replace("\r", "\n")
+    given = {name: Thread(name, messages_from(thread)) for name, thread in (threads or {}).items()}
+    parts: list[str] = []
+    end = 0
+    for mark in _MARK.finditer(rendered):
+        thread = given.get(mark[1])
+        if thread is not None:
+            parts += (rendered[end : mark.start()], Value("", mark[1], thread))
+            end = mark.end()
+    parts.append(rendered[end:])
+    return messages_of([step for section in sections(parts) for step in steps_of(section)])

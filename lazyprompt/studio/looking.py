@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
-from lazyprompt.files.library.file_cache import FileCache
+from lazyprompt.files.library.layers import FileCache
 from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS

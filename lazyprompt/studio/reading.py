@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.library.file_cache import Trace
+    from lazyprompt.files.library.layers import Trace
     from lazyprompt.files.library.prompt_diff import Outline
     from lazyprompt.prompters.prompter import Prompter
 

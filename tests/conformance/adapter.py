@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
 from lazyprompt.errors import SafetyError
 from lazyprompt.files.answer import read_answer, read_stream
-from lazyprompt.files.from_text import messages_from_text
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
+from lazyprompt.files.turns import messages_from_text
 from lazyprompt.files.wire import request
 from lazyprompt.messages.openai_form import address_of, source_of
 

@@ -15,8 +15,8 @@ import pytest
 
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, ThinkingBlock, URLSource
 from lazyprompt.errors import FormatError, LazyPromptError, PromptFileError, SafetyError, SlotError
-from lazyprompt.files.from_text import messages_from_text
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.turns import messages_from_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -554,9 +554,7 @@ def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None
     # The markers of most families show no calls, so a value could bring them along.
     controls = controls_of(FAMILIES[family])
     form = form_of(family)[0]
-    marks = {
-        mark for calls in form.calls for mark in (calls.start, calls.end, calls.separator, calls.quote)
-    }
+    marks = {mark for calls in form.calls for mark in (calls.start, calls.end, calls.separator, calls.quote)}
     marks |= {*(form.thought or ()), *form.stop}
     # Words and fences are no tokens.
     tokens = {mark.split("\n")[0].strip() for mark in marks if mark.startswith(("<", "["))}

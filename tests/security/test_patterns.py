@@ -33,12 +33,12 @@ QUICK = 150
 SEARCHING = {"search", "finditer", "findall", "sub", "subn", "split"}
 # Patterns that are steep by themselves, and why no text makes them so.
 BOUNDED = {
-    "lazyprompt.files.check.own_text._TAGS": "only for templates that were parsed: all tags in them are closed",
+    "lazyprompt.files.check.subject._TAGS": "only for templates that were parsed: all tags in them are closed",
     "lazyprompt.files.check.rules_fields._YAML_1_1": "matched as a whole",
     "lazyprompt.files.check.secrets_in._KEY_BEHIND": "given 1,000 characters at most",
     "lazyprompt.files.check.subject._TAG": "given a line that an error shows",
     "lazyprompt.files.roles._ATTRIBUTE": "only within brackets that were read as attributes",
-    "lazyprompt.files.writing.in_fields._TAG": "only for templates that were parsed",
+    "lazyprompt.files.writing.conversion._TAG": "only for templates that were parsed",
     "lazyprompt.safety.policy._JSON_STRING": "only for JSON, in which all strings are closed",
 }
 

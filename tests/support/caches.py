@@ -30,7 +30,7 @@ BOUNDS: dict[str, str] = {
     "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
     "messages/encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
     "messages/encoding.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
-    "files/library/file_cache.py:FileCache._kept": (
+    "files/library/layers.py:FileCache._kept": (
         "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
     ),
     "modules/_sending.py:Sender._loops": "the event loops that are open",

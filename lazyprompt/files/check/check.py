@@ -1,14 +1,15 @@
-"""Prompt files looked at for what is wrong in them, and for what is likely not meant: ``lazyprompt check``.
+"""Check prompt files for faults and likely mistakes: ``lazyprompt check``.
 
 A finding has a code, which stays what it is, and a place. ``{# lazyprompt: ignore=LP040 #}`` in a template, or
 ``# lazyprompt: ignore=LP040`` in its front matter, lets a file off: all of it where it stands alone on its line, else
-that line. What keeps a file from loading, and secrets, are let off by nothing in the file.
+that line. Nothing in a file lets off what keeps it from loading, or secrets.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
@@ -17,13 +18,14 @@ from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import rules_body as body
 from lazyprompt.files.check import rules_fields as fields
-from lazyprompt.files.check import rules_text as text_
-from lazyprompt.files.check.subject import Hit, Subject, hit_of
+from lazyprompt.files.check.subject import YAML_FILES, Hit, Subject, hit_of
+from lazyprompt.files.prompt_file import TYPES
 from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator
+
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
@@ -79,10 +81,10 @@ def _unknown_codes(subject: Subject) -> Iterator[Hit]:
 RULES: Final[dict[str, Rule]] = {
     each.code: each
     for each in (
-        Rule("LP001", "does-not-load", "error", text_.faults, fixed=True),
-        Rule("LP002", "byte-order-mark", "info", text_.byte_order_mark),
-        Rule("LP003", "mixed-line-ends", "warning", text_.mixed_line_ends),
-        Rule("LP004", "tab-in-front-matter", "warning", text_.tabs),
+        Rule("LP001", "does-not-load", "error", fields.faults, fixed=True),
+        Rule("LP002", "byte-order-mark", "info", fields.byte_order_mark),
+        Rule("LP003", "mixed-line-ends", "warning", fields.mixed_line_ends),
+        Rule("LP004", "tab-in-front-matter", "warning", fields.tabs),
         Rule("LP005", "spaces-in-role-line", "info", body.spaces_in_role_lines),
         Rule("LP010", "unknown-field", "warning", fields.unknown_fields),
         Rule("LP012", "tool-without-description", "warning", fields.tools_without_description),
@@ -109,8 +111,8 @@ RULES: Final[dict[str, Rule]] = {
         Rule("LP052", "unknown-filter", "error", body.unknown_filters, fixed=True, tells_more=True),
         Rule("LP053", "safe-filter", "warning", body.safe_filters),
         Rule("LP054", "unbounded", "warning", body.unbounded),
-        Rule("LP060", "secret", "error", text_.secrets, fixed=True),
-        Rule("LP061", "credential", "error", text_.credentials, fixed=True),
+        Rule("LP060", "secret", "error", fields.secrets, fixed=True),
+        Rule("LP061", "credential", "error", fields.credentials, fixed=True),
         Rule("LP070", "unknown-model", "info", body.unknown_models),
         Rule("LP071", "too-long", "error", body.too_long),
         Rule("LP090", "unknown-code", "warning", _unknown_codes),
@@ -204,3 +206,39 @@ def _found(subject: Subject) -> list[Finding]:
         and (rule.fixed or off.isdisjoint(((rule.code, 0), (rule.code, hit.place.line))))
     ]
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
+
+
+# How much alike two names are of which one is a typing error.
+_ALIKE = 0.85
+SUFFIXES: Final = (".prompty", ".prompt", *YAML_FILES)
+"""What the names of prompt files end with."""
+
+# Fields that a YAML file has that is meant as a prompt; any other file is left alone.
+_OF_PROMPTS = ("instruction", "extra_keys", "examples")
+_TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
+
+
+def prompt_files(directory: Path) -> Iterator[Path]:
+    """The prompt files below a directory, in the order of their paths.
+
+    Args:
+        directory: The directory. Hidden files and directories in it are passed over, and so are YAML files that are no
+            prompts.
+    """
+    for path in sorted(directory.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
+        if hidden or path.suffix.lower() not in SUFFIXES or not path.is_file():
+            continue
+        if path.suffix.lower() not in YAML_FILES or _is_prompt(path):
+            yield path
+
+
+def _is_prompt(path: Path) -> bool:
+    """Return True if a YAML file is meant as a prompt, by its fields, also where they are misspelt or it is broken."""
+    try:
+        fields = _TOP_FIELD.findall(text_of_file(str(path)))
+    except PromptFileError:
+        return False
+    return any(
+        (name == "type" and value in TYPES) or get_close_matches(name, _OF_PROMPTS, 1, _ALIKE) for name, value in fields
+    )

@@ -12,8 +12,7 @@ from jinja2 import nodes
 
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.files.check.subject import Hit, Place, jinja, nodes_of
-from lazyprompt.files.roles import ROLES, closed_fences, role_lines
-from lazyprompt.files.scanned import PLACE
+from lazyprompt.files.roles import PLACE, ROLES, closed_fences, role_lines
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.safety.policy import COMMON_TAGS
 from lazyprompt.templates.bounds import MAX_RANGE

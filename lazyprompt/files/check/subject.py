@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from jinja2 import TemplateSyntaxError, nodes
 
 from lazyprompt.errors import PromptFileError, TemplateError
-from lazyprompt.files.check.field_nodes import failing
-from lazyprompt.files.check.own_text import OwnText
 from lazyprompt.files.check.secrets_in import masked, secrets_in
 from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
 from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.engines import ENGINES
-from lazyprompt.files.front_matter import split
 from lazyprompt.files.includes import expanded
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
+from lazyprompt.files.roles import Scanned
 from lazyprompt.files.spec import Spec, read_spec
-from lazyprompt.files.yaml_nodes import Source
+from lazyprompt.files.yaml_nodes import Source, split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment
+from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +33,111 @@ if TYPE_CHECKING:
     from lazyprompt.files.dialects.table import Dialect
     from lazyprompt.files.includes import Expanded, Piece
     from lazyprompt.files.yaml_nodes import Node
+
+
+def items_of(node: Node | None) -> list[tuple[str, Node]]:
+    """What a list of mappings with names, or a mapping by names, holds: each with its name."""
+    value = None if node is None else node.value
+    if isinstance(value, dict):
+        return [*value.items()]
+    if not isinstance(value, list):
+        return []
+    found: list[tuple[str, Node]] = []
+    for item in value:
+        named = item.value.get("name") if isinstance(item.value, dict) else None
+        if named is not None and isinstance(named.value, str):
+            found.append((named.value, item))
+    return found
+
+
+def field_of(node: Node, name: str) -> Node | None:
+    """A field of a node that is a mapping."""
+    return fields_of(node).get(name)
+
+
+def fields_of(node: Node | None) -> dict[str, Node]:
+    """The fields of a node; none where it is no mapping."""
+    return node.value if node is not None and isinstance(node.value, dict) else {}
+
+
+def failing(node: Node, references: References, source: Source) -> Node:
+    """The innermost part of a field whose references lead to nothing.
+
+    Args:
+        node: The field; one of its references does.
+        references: Where references lead.
+        source: The file.
+    """
+    parts = node.value.values() if isinstance(node.value, dict) else node.value if isinstance(node.value, list) else ()
+    for part in parts:
+        try:
+            references.resolved({"": part}, source)
+        except PromptFileError:
+            return failing(part, references, source)
+    return node
+
+
+_RAW = r"\{%[-+]?\s*raw\s*[-+]?%\}(?P<raw>.*?)\{%[-+]?\s*endraw\s*[-+]?%\}"
+_TAGS: Final[Mapping[str, re.Pattern[str]]] = {
+    "jinja2": re.compile(_RAW + r"|\{#.*?#\}|\{%.*?%\}|(?P<value>\{\{.*?\}\})", re.DOTALL),
+    "mustache": re.compile(r"(?P<value>\{\{\{.*?\}\}\}|\{\{(?![#^/!>=]).*?\}\})|\{\{.*?\}\}", re.DOTALL),
+    "handlebars": re.compile(r"(?P<value>\{\{\{.*?\}\}\}|\{\{(?![#^/!>~]|else).*?\}\})|\{\{.*?\}\}", re.DOTALL),
+}
+_NAME_IN_TAG = re.compile(r"\{\{\{?[-+~]?\s*([\w.]+)\s*[-+~]?\}?\}\}")
+_NOT_A_BREAK = re.compile(r"[^\n]")
+
+
+class OwnText:
+    """A template's own text, with places: its tags are blank, and what it shows is one sign for each value.
+
+    Args:
+        body: The template.
+        engine: Its syntax.
+    """
+
+    def __init__(self, body: str, engine: str) -> None:
+        self.tags: list[tuple[int, int]] = []
+        """Where the tags are in the template."""
+        self._parts: list[str] = []
+        self._length = 0
+        # Where each part begins: in the scanned text, and in the template.
+        self._starts = [0]
+        self._in_body = [0]
+        end = 0
+        for match in _TAGS[engine].finditer(body):
+            self._add(body[end : match.start()], end)
+            end = match.end()
+            groups = match.groupdict()
+            if groups.get("raw") is not None:
+                begin, stop = match.span("raw")
+                self._add(_blank(body[match.start() : begin]), match.start())
+                self._add(body[begin:stop], begin)
+                self._add(_blank(body[stop:end]), stop)
+                continue
+            self.tags.append(match.span())
+            if groups.get("value") is not None:
+                name = _NAME_IN_TAG.fullmatch(match[0])
+                self._add(Value("", name[1] if name else ""), match.start())
+            else:
+                self._add(_blank(match[0]), match.start())
+        self._add(body[end:], end)
+        self.scanned = Scanned(self._parts)
+
+    def _add(self, part: str, at: int) -> None:
+        self._parts.append(part)
+        self._starts.append(self._length)
+        self._in_body.append(at)
+        self._length += 1 if isinstance(part, Value) else len(part)
+
+    def in_body(self, at: int) -> int:
+        """Where a place of the scanned text is in the template."""
+        index = bisect_right(self._starts, at) - 1
+        return self._in_body[index] + at - self._starts[index]
+
+
+def _blank(text: str) -> str:
+    return _NOT_A_BREAK.sub(" ", text)
+
 
 YAML_FILES: Final = (".yaml", ".yml")
 """The suffixes of files that are YAML as a whole."""

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt.files.dialects.translation import Reading
-    from lazyprompt.files.roles import Section
-    from lazyprompt.files.scanned import Scanned
+    from lazyprompt.files.roles import Scanned, Section
     from lazyprompt.files.turns import Step
 
 V1_ROLES: Final = (*ROLES, "function")

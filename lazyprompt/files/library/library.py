@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
-from lazyprompt.files.content_hash import content_hash
-from lazyprompt.files.library.file_cache import FileCache
-from lazyprompt.files.library.layers import Layers
-from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, Entry, directories, entries_in, entry_of, fallbacks
+from lazyprompt.files.library.layers import FileCache, Layers
+from lazyprompt.files.library.names import (
+    SUFFIXES,
+    YAML_SUFFIXES,
+    Entry,
+    Range,
+    Version,
+    directories,
+    entries_in,
+    entry_of,
+    fallbacks,
+)
 from lazyprompt.files.library.prompt_diff import compared, outline_of, outline_of_yaml, yaml_fields
-from lazyprompt.files.library.versions import Range, Version
 from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompt_source import content_hash
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.yaml_nodes import text_of_file
@@ -31,10 +39,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lazyprompt.files.library.file_cache import Trace
-    from lazyprompt.files.library.layers import LayerLike
+    from lazyprompt.files.library.layers import LayerLike, Trace
     from lazyprompt.files.library.prompt_diff import Outline, PromptDiff
-    from lazyprompt.files.reading import Undefined
+    from lazyprompt.files.prompt_source import Undefined
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[Entry, ...]]"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, cast
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
+from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, safe, turn
-from lazyprompt.files.writing.yaml_edit import written
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import listed

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from lazyprompt._base.json import checked
 from lazyprompt.errors import FormatError, PromptFileError, TemplateError
 from lazyprompt.files.roles import ROLES
+from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.writing.turn_text import Code, Piece, Slot, body_of, check_references, free_name, safe, turn
-from lazyprompt.files.writing.yaml_edit import written
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.templates.jinja import JinjaTemplate

@@ -1,27 +1,322 @@
-"""A prompt file with fields changed: all else in its text stays as it is written, references too."""
+"""A prompt file with fields changed: all else in its text stays as it is written, with comments and references.
+
+A field that is changed is written anew, and only there the layout is ruamel.yaml's. Where fields cannot be told apart
+by their lines, as within braces or where one is an alias of another, all of the YAML is.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar, cast
+
+import yaml
 
 from lazyprompt._base.json import checked
 from lazyprompt.errors import PromptFileError, did_you_mean
-from lazyprompt.files.front_matter import split
 from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.properties import Property, PropertyReader
 from lazyprompt.files.spec import FIELDS
-from lazyprompt.files.writing.yaml_edit import Field, edited, written
-from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain
+from lazyprompt.files.yaml_nodes import Node, Reader, Source, is_text, plain, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.front_matter import Parts
     from lazyprompt.files.prompt_source import PromptSource
+    from lazyprompt.files.yaml_nodes import Parts
 
     AnyPrompty = TypeVar("AnyPrompty", bound=PromptSource)
+
+
+# Lines are broken where their writer breaks them.
+_WIDTH: Final = 1_000_000
+_BREAK: Final = re.compile(r"\r\n|\r")
+_LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
+_NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
+# What lines behind a | can say; all else goes into quotes.
+_LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
+_BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
+# What ruamel.yaml writes as a break of lines, outside of double quotes; and what begins a key for some readers.
+_ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
+_NAME: Final = "name"
+# That of the reader: the one in Python refuses what that one takes, as {a: b?, c: d}.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Field(NamedTuple):
+    """A field as it stands in a file.
+
+    Attributes:
+        raw: What is written.
+        seen: The same with all references looked up.
+    """
+
+    raw: Node
+    seen: Node
+
+
+def edited(
+    text: str, at: int, fields: Mapping[str, Field], changes: Mapping[str, Json], safe: Callable[[str], str] = str
+) -> str:
+    """Change fields of a mapping.
+
+    Args:
+        text: The YAML.
+        at: Where it begins in the text that the places of the fields are in.
+        fields: Its fields.
+        changes: What fields are to be; None takes one out.
+        safe: What a new text is written as.
+
+    Returns:
+        The YAML with the changes. A reference stays one where what it led to is not changed.
+
+    Raises:
+        PromptFileError: A change would write out what a reference led to.
+    """
+    wanted = {
+        name: new
+        for name, new in changes.items()
+        if (not _same(plain(fields[name].seen), new) if name in fields else new is not None)
+    }
+    if not wanted:
+        return text
+    writer = _Writer(text, safe)
+    if not _has_own_lines(text, at, fields):
+        return writer.as_written(writer.rewritten(text, fields, wanted))
+    pieces = _pieces(text, at, fields)
+    for name, new in wanted.items():
+        place = next((index for index, piece in enumerate(pieces) if piece[0] == name), None)
+        if new is None:
+            del pieces[cast("int", place)]
+        elif place is not None:
+            pieces[place] = (name, writer.as_written(writer.rewritten(pieces[place][1], fields, {name: new})))
+        else:
+            pieces.insert(_place(name, pieces), (name, writer.as_written(writer.rewritten("", fields, {name: new}))))
+    return "".join(lines for _, lines in pieces)
+
+
+def written(value: JsonObject) -> str:
+    """A mapping as YAML; ``""`` where it is empty."""
+    return _Writer("", str).rewritten("", {}, value)
+
+
+def _has_own_lines(text: str, at: int, fields: Mapping[str, Field]) -> bool:
+    """Whether each field begins a line of its own, and none holds what another refers to."""
+    if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=_LOADER)):
+        return False
+    columns = {_column(text, field.raw.key_at - at) for field in fields.values()}
+    return len(columns) < 2 and None not in columns  # noqa: PLR2004 - one column, or no field at all
+
+
+def _column(text: str, place: int) -> int | None:
+    """How far a field is indented; None where it does not begin its line."""
+    line = text[max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1 : place]
+    return None if line.strip(" ") else len(line)
+
+
+def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]]:
+    """The YAML in pieces: the lines of each field with its name, and what stands between them with none."""
+    places = {name: field.raw.key_at - at for name, field in fields.items()}
+    column = next((_column(text, place) or 0 for place in places.values()), 0)
+    begins = [place - column for place in places.values()]
+    if not begins:
+        return [(None, text)]
+    found: list[tuple[str | None, str]] = [(None, text[: begins[0]])]
+    for name, begin, end in zip(places, begins, [*begins[1:], len(text)], strict=True):
+        lines = text[begin:end].splitlines(keepends=True)
+        kept = len(lines)
+        while kept > 1 and _is_between(lines[kept - 1], column):
+            kept -= 1
+        found += [(name, "".join(lines[:kept])), (None, "".join(lines[kept:]))]
+    return found
+
+
+def _is_between(line: str, column: int) -> bool:
+    """Whether a line behind a field is none of its own: blank, or a comment as far to the left as the field."""
+    bare = line.lstrip()
+    return not bare or (bare.startswith("#") and len(line) - len(bare) <= column)
+
+
+def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
+    """Where a new field goes: behind the last one that goes before it by custom."""
+    order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
+    before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
+    return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
+
+
+class _Writer:
+    """Writes values as the YAML around them is written: its line breaks, and how far its lists are indented.
+
+    Args:
+        text: The YAML.
+        safe: What a text is written as.
+    """
+
+    def __init__(self, text: str, safe: Callable[[str], str]) -> None:
+        from ruamel.yaml import YAML, scalarstring  # noqa: PLC0415 - only changes need it
+        from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
+        from ruamel.yaml.nodes import ScalarNode  # noqa: PLC0415 - as above
+        from ruamel.yaml.resolver import VersionedResolver  # noqa: PLC0415 - as above
+
+        class AsWritten(VersionedResolver):
+            """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
+
+            def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - ruamel.yaml's own
+                own: Any = super()
+                return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
+
+        self._fault: type[Exception] = YAMLError
+        self._lines: Callable[[str], str] = scalarstring.LiteralScalarString
+        # A text that is no more than text would get the quotes of the one before it.
+        self._bare: Callable[[str], str] = scalarstring.PlainScalarString
+        self._quoted: Callable[[str], str] = scalarstring.DoubleQuotedScalarString
+        self._break = "\r\n" if "\r\n" in text else "\n"
+        self._safe = safe
+        self._yaml: Any = YAML()  # its own hints are incomplete
+        self._yaml.Resolver = AsWritten
+        self._yaml.preserve_quotes = True
+        self._yaml.width = _WIDTH
+        plain_text = _BREAK.sub("\n", text)
+        listed, nested = _LISTED.search(plain_text), _NESTED.search(plain_text)
+        offset = len(listed[2]) - len(listed[1]) if listed else 2
+        mapping = max(len(nested[2]) - len(nested[1]), 2) if nested else 2
+        self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
+
+    def as_written(self, lines: str) -> str:
+        """Lines with the line breaks of the file."""
+        return lines.replace("\n", self._break)
+
+    def rewritten(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
+        """YAML with fields changed, its lines ended by newlines."""
+        lines = _BREAK.sub("\n", text)
+        indent = " " * (len(lines) - len(lines.lstrip(" ")))
+        try:
+            tree: Any = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
+        except self._fault as error:
+            fault = " ".join(str(error).split())
+            raise PromptFileError(
+                f"{', '.join(changes)}: the YAML that stands there can be read, but not changed: {fault}; put texts "
+                "with signs in them into quotes"
+            ) from error
+        tree = {} if tree is None else _without_gaps(tree)
+        for name, new in changes.items():
+            if new is None:
+                tree.pop(name, None)
+            else:
+                tree[name] = self._changed(tree[name], fields[name], new) if name in fields else self._new(new)
+        if not tree:
+            return ""
+        out = StringIO()
+        self._yaml.dump(tree, out)
+        return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE)
+
+    def _changed(self, tree: Any, field: Field, new: Json) -> Any:  # noqa: ANN401 - ruamel.yaml's own values
+        """A value as it is to be written: what is not changed stays in the tree, with its comments."""
+        seen = plain(field.seen)
+        if _same(seen, new):
+            return tree
+        raw, value = field.raw.value, field.seen.value
+        if isinstance(raw, dict) and isinstance(value, dict) and isinstance(new, dict):
+            self._change_fields(tree, {key: Field(raw[key], value[key]) for key in raw}, new)
+            return tree
+        if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
+            self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
+            return tree
+        if isinstance(raw, str) and isinstance(value, dict | list) and _texts(cast("Json", seen)) & _texts(new):
+            raise PromptFileError(
+                f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
+                "has nothing of it"
+            )
+        return self._new(new)
+
+    def _change_fields(self, tree: Any, fields: Mapping[str, Field], new: JsonObject) -> None:  # noqa: ANN401 - as above
+        for key in [key for key in tree if key not in new]:
+            del tree[key]
+        for key, value in new.items():
+            tree[key if key in fields else self._key(key)] = (
+                self._changed(tree[key], fields[key], value) if key in fields else self._new(value)
+            )
+
+    def _change_items(self, tree: Any, items: list[Field], new: list[Json]) -> None:  # noqa: ANN401 - as above
+        """Items with names are those of the same names; others, those at the same places."""
+        names, wanted = _paired([plain(item.seen) for item in items], new)
+        by_name: dict[str | int, Field] = dict(zip(names, items, strict=True))
+        for index in reversed(range(len(items))):
+            if names[index] not in wanted:
+                del tree[index]
+        for index, (name, value) in enumerate(zip(wanted, new, strict=True)):
+            if name in names:
+                tree[index] = self._changed(tree[index], by_name[name], value)
+            else:
+                tree.insert(index, self._new(value))
+
+    def _new(self, value: Json) -> Any:  # noqa: ANN401 - as above
+        """A value that was not there."""
+        if isinstance(value, str):
+            text = self._safe(value)
+            return self._lines(text) if _BLOCK.fullmatch(text) else self._key(text)
+        if isinstance(value, list):
+            return [self._new(item) for item in value]
+        if isinstance(value, dict):
+            return {self._key(key): self._new(item) for key, item in value.items()}
+        # The resolver takes all for text, and so this is no text in quotes.
+        return self._bare(json.dumps(value))
+
+    def _key(self, text: str) -> str:
+        """Text in one line, as keys are: in quotes where some reader would take it for something else without."""
+        return self._bare(text) if is_text(text) and not _is_odd(text) else self._quoted(text)
+
+
+def _is_odd(text: str) -> bool:
+    """Whether other readers take a text that is not in quotes for a date, a truth or a key."""
+    readings = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
+    return _ESCAPED.search(text) is not None or any(pattern.match(text) for _, pattern in readings)
+
+
+def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
+    """A tree in which what is empty says so: within braces nothing would be an empty text."""
+    items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
+    for key, item in items:
+        if isinstance(item, dict | list):
+            _without_gaps(item)
+        elif type(item) is str and not item:
+            tree[key] = "null"
+    return tree
+
+
+def _paired(old: Sequence[object], new: Sequence[object]) -> tuple[Sequence[str | int], Sequence[str | int]]:
+    """What old and new items are called: by their names where each has one, in one order; else by their places."""
+    names, wanted = _names(old), _names(new)
+    if (
+        names is None
+        or wanted is None
+        or [each for each in names if each in wanted] != [each for each in wanted if each in names]
+    ):
+        return [*range(len(old))], [*range(len(new))]
+    return names, wanted
+
+
+def _names(items: Sequence[object]) -> list[str] | None:
+    """The names of items; None where one has none, or two have the same."""
+    fields = [cast("dict[str, object]", item) if isinstance(item, dict) else {} for item in items]
+    names = [name for each in fields if isinstance(name := each.get(_NAME), str)]
+    return names if len({*names}) == len(items) else None
+
+
+def _same(old: object, new: object) -> bool:
+    """Whether two values are the same in JSON, to which true is no 1."""
+    return old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+
+
+def _texts(value: Json) -> set[str]:
+    """All texts in a value."""
+    if isinstance(value, str):
+        return {value}
+    within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set[str]().union(*map(_texts, within))
 
 
 class Changes(TypedDict, total=False):
@@ -142,22 +437,22 @@ def _secrets(fields: Mapping[str, Field]) -> dict[str, str]:
     found = {
         seen: raw
         for field in fields.values()
-        for raw, seen in _texts(field.raw, field.seen)
+        for raw, seen in _text_pairs(field.raw, field.seen)
         if "${env:" in raw.lower() and len(seen) >= _SECRET and seen not in raw
     }
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
 
-def _texts(raw: Node, seen: Node) -> Iterator[tuple[str, str]]:
+def _text_pairs(raw: Node, seen: Node) -> Iterator[tuple[str, str]]:
     """Each text as it is written and as it was read."""
     if isinstance(raw.value, str) and isinstance(seen.value, str):
         yield raw.value, seen.value
     elif isinstance(raw.value, dict) and isinstance(seen.value, dict):
         for key, node in raw.value.items():
-            yield from _texts(node, seen.value[key])
+            yield from _text_pairs(node, seen.value[key])
     elif isinstance(raw.value, list) and isinstance(seen.value, list):
         for pair in zip(raw.value, seen.value, strict=True):
-            yield from _texts(*pair)
+            yield from _text_pairs(*pair)
 
 
 def _text(name: str) -> Callable[[object, Mapping[str, Field]], dict[str, Json]]:

@@ -9,9 +9,8 @@ from lazyprompt.errors import FormatError
 from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
-from lazyprompt.files.writing.portable import Shown, Tag, portable
-from lazyprompt.files.writing.told_sections import runs, told_sections
-from lazyprompt.files.writing.yaml_edit import written
+from lazyprompt.files.writing.portable import Shown, Tag, portable, runs, told_sections
+from lazyprompt.files.writing.rewriting import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,8 +13,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.files.inputs import MEDIA
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
-from lazyprompt.files.writing.portable import Shown, Tag, portable
-from lazyprompt.files.writing.told_sections import runs, told_sections
+from lazyprompt.files.writing.portable import Shown, Tag, portable, runs, told_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.files.writing.conversion import Original
-    from lazyprompt.files.writing.portable import Piece
-    from lazyprompt.files.writing.told_sections import Told
+    from lazyprompt.files.writing.portable import Piece, Told
 
 _CHAT: Final = ("langchain", "prompts", "chat")
 _CLASSES: Final = {

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
-from lazyprompt.files.roles import role_lines, sections
-from lazyprompt.files.scanned import PLACE, Scanned
+from lazyprompt.files.roles import PLACE, Scanned, role_lines, sections
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ import lazyprompt.files
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.check.front_matter_schema import front_matter_schema, schema_text
 from lazyprompt.files.check.subject import Subject
-from lazyprompt.files.front_matter import split
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.yaml_nodes import Source, plain
+from lazyprompt.files.yaml_nodes import Source, plain, split
 from support.paths import LIBRARY, SPECIFICATIONS
 
 FILE = Path(lazyprompt.files.__file__).with_name("prompty.schema.json")

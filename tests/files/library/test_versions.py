@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.library.versions import Range, Version
+from lazyprompt.files.library.names import Range, Version
 
 # semver.org, section 11: each is before the next.
 ORDER = [

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.front_matter import split
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.writing.convert import convert
+from lazyprompt.files.writing.rewriting import Field, edited, written
 from lazyprompt.files.writing.targets import TARGETS
-from lazyprompt.files.writing.yaml_edit import Field, edited, written
-from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.files.yaml_nodes import Reader, Source, plain, split
 from support.paths import GOLDEN
 
 if TYPE_CHECKING:
