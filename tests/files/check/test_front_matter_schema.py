@@ -3,39 +3,70 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 import pytest
 
-import lazyprompt.files
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.check.front_matter_schema import front_matter_schema, schema_text
+from lazyprompt.files.check.front_matter_schema import schema_text
 from lazyprompt.files.check.subject import Subject
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.properties import ALSO_CALLED, FIELDS_OF_PROPERTY, KINDS_OF_PROPERTY
+from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
 from lazyprompt.files.yaml_nodes import Source, plain, split
 from support.paths import LIBRARY, SPECIFICATIONS
 
-FILE = Path(lazyprompt.files.__file__).with_name("prompty.schema.json")
-VALIDATOR: Any = jsonschema.Draft7Validator(front_matter_schema())
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+SCHEMA: Any = json.loads(schema_text())
+VALIDATOR: Any = jsonschema.Draft7Validator(SCHEMA)
+# What JSON calls the types of options.
+TYPES: dict[type, str] = {int: "integer", float: "number", list: "array", bool: "boolean", str: "string"}
 
 
 def fields_of(text: str) -> dict[str, Any]:
     return {name: plain(node) for name, node in (split(Source(text, "p")).fields or {}).items()}
 
 
-def test_the_file_is_what_the_function_gives() -> None:
-    assert FILE.read_text(encoding="utf-8") == schema_text()
-
-
 def test_the_schema_is_one() -> None:
-    jsonschema.Draft7Validator.check_schema(front_matter_schema())
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("part", "fields"),
+    [
+        (SCHEMA, FIELDS),
+        (SCHEMA["definitions"]["property"], FIELDS_OF_PROPERTY),
+        (SCHEMA["definitions"]["model"], FIELDS_OF_MODEL),
+        (SCHEMA["definitions"]["options"], (*OPTIONS, OTHERS)),
+        (SCHEMA["definitions"]["tool"], FIELDS_OF_TOOL),
+        (SCHEMA["definitions"]["template"], ("format", "parser")),
+    ],
+)
+def test_it_has_the_fields_that_the_reader_knows(part: Any, fields: Iterable[str]) -> None:
+    assert [*part["properties"]] == [*fields]
+
+
+def test_it_has_the_values_that_the_reader_knows() -> None:
+    kinds, definitions = [*KINDS_OF_PROPERTY, *ALSO_CALLED], SCHEMA["definitions"]
+    assert definitions["property"]["properties"]["kind"]["enum"] == [*kinds, None]
+    assert definitions["property"]["properties"]["items"]["anyOf"][0]["enum"] == kinds
+    assert definitions["choices"]["items"]["anyOf"][0]["enum"] == kinds
+    alone, by_kind = definitions["template"]["properties"]["format"]["anyOf"]
+    assert alone["enum"] == by_kind["properties"]["kind"]["enum"] == [*ENGINES, None]
+    options = definitions["options"]["properties"]
+    for name, types in OPTIONS.items():
+        # One text that stops an answer is as good as a list of one.
+        wanted = [TYPES[each] for each in types] + (["string"] if name == "stopSequences" else [])
+        assert options[name]["anyOf"][0]["type"] == [*wanted, "null"]
 
 
 def test_each_field_has_a_description() -> None:
-    schema: Any = front_matter_schema()
-    parts = [schema, *(schema["definitions"][name] for name in ("property", "model", "options", "tool", "template"))]
+    parts = [SCHEMA, *(SCHEMA["definitions"][name] for name in ("property", "model", "options", "tool", "template"))]
     told = [field["description"] for part in parts for field in part["properties"].values()]
     assert len(told) > 40
     assert all(len(each) > 9 for each in told)
