@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt.errors import FormatError
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.messages.msg import TextBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.json import Fields, Json
     from lazyprompt.files.targets import Target
 
-Fields: TypeAlias = "Mapping[str, object]"
+# What an item of an answer's data holds.
+_ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
+_RESPONSES_EVENTS = {"response.output_text.delta": "text", "response.refusal.delta": "refusal"}
 
 
 def read_answer(
@@ -49,75 +51,50 @@ def read_answer(
     message = target.own_profile().form.parse(answer, target.profile)
     calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
     if calls:
-        written = [*_WRITTEN[target.api](answer)]
+        written = _written(answer)
         return [_call(call, written[at] if at < len(written) else None) for at, call in enumerate(calls)]
     text = "".join(block.text for block in message.blocks if isinstance(block, TextBlock))
     if not text and target.api == "responses":
         given = answer.get("output_text")
         text = given if isinstance(given, str) else ""
-    return _value(text) if structured else text
-
-
-def _value(text: str) -> Json:
     try:
-        return cast("Json", json.loads(text))
+        return cast("Json", json.loads(text)) if structured else text
     except (ValueError, RecursionError):
         return text
 
 
-def _call(call: ToolUseBlock, written: str | None) -> JsonObject:
+def _call(call: ToolUseBlock, written: object) -> Json:
     """A call, its arguments as they were written where they were text."""
-    if written is None:
+    if not isinstance(written, str):
         compact = json.dumps(call.input, ensure_ascii=False, separators=(",", ":"))
         written = compact if call.raw_input is None else call.raw_input
     return {"id": call.id, "name": call.name, "arguments": written}
 
 
-def _of_chat(answer: Fields) -> Iterator[str | None]:
-    """The arguments of the calls of a chat answer."""
-    message = _fields(_fields(next(iter(_list(answer.get("choices"))), None)).get("message"))
-    for call in _list(message.get("tool_calls")):
-        yield _text(_fields(_fields(call).get("function")).get("arguments"))
-
-
-def _of_responses(answer: Fields) -> Iterator[str | None]:
-    """The arguments of the calls among the items of an answer."""
-    for item in map(_fields, _list(answer.get("output"))):
-        if item.get("type") == "function_call":
-            yield _text(item.get("arguments"))
-
-
-_WRITTEN = {"chat": _of_chat, "responses": _of_responses}
-
-
-def _vector(item: Fields) -> Json:
-    return cast("Json", item.get("embedding"))
-
-
-def _picture(item: Fields) -> Json:
-    return cast("Json", item.get("url") or item.get("b64_json"))
-
-
-_ITEMS: dict[str, Callable[[Fields], Json]] = {"embedding": _vector, "image": _picture}
+def _written(answer: Fields) -> list[object]:
+    """The arguments of calls as they stand in an answer of OpenAI's; text, as a rule."""
+    calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
+    items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
+    return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
 
 
 def _items(answer: Fields, target: Target) -> Json:
     """The vectors or pictures of an answer; one alone is not in a list."""
     fault = answer.get("error")
     if fault:
-        raise FormatError(f"{target.profile} answered with an error: {_fields(fault).get('message') or fault}")
-    given = [_fields(item) for item in _list(answer.get("data"))]
+        raise FormatError(f"{target.profile} answered with an error: {fields_of(fault).get('message') or fault}")
+    given = [*map(fields_of, _list(answer.get("data")))]
     # Vectors tell their place: they are put in the order of what was embedded.
     given.sort(key=lambda item: at if isinstance(at := item.get("index"), int) else 0)
-    found = [_ITEMS[target.api](item) for item in given]
+    found = [next(filter(None, map(item.get, _ITEMS[target.api])), None) for item in given]
     if not found or None in found:
         raise FormatError(f"this is no answer to a request of the interface {target.api!r}: there is none in its data")
-    return found[0] if len(found) == 1 else found
+    return cast("Json", found[0] if len(found) == 1 else found)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a stream failed.
+    """The failure of a stream.
 
     Args:
         outcome: ``determinate`` where the model refused: it will not say more; ``indeterminate`` where the connection
@@ -129,54 +106,10 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """What a stream said.
-
-    Args:
-        chunks: Pieces of text, and failures, in turn.
-    """
-
-    chunks: tuple[str | Failure, ...] = ()
-
-    @property
-    def partial_text(self) -> str:
-        """The text as far as it came."""
-        return "".join(each for each in self.chunks if isinstance(each, str))
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """How it failed; empty where it did not."""
-        return tuple(each for each in self.chunks if isinstance(each, Failure))
-
-    @property
-    def requires_reconciliation(self) -> bool:
-        """Whether someone must find out what the provider did."""
-        return any(each.outcome == "indeterminate" for each in self.failures)
-
-    @property
-    def completion_committed(self) -> bool:
-        """Whether the text is the whole answer."""
-        return not self.failures
-
-    def to_dict(self) -> JsonObject:
-        """The same as a dict, in Prompty's names."""
-        chunks: list[Json] = [
-            {"kind": "text", "value": each}
-            if isinstance(each, str)
-            else {"kind": "failure", "failure": {"outcome": each.outcome, "message": each.message}}
-            for each in self.chunks
-        ]
-        return {
-            "chunks": chunks,
-            "partialText": self.partial_text,
-            "requiresReconciliation": self.requires_reconciliation,
-            "completionCommitted": self.completion_committed,
-        }
-
-
-def read_stream(events: Iterable[object], provider: str | None = None, api: str | None = None) -> Streamed:
-    """What a stream says, and how it fails if it does.
+def read_stream(
+    events: Iterable[object], provider: str | None = None, api: str | None = None
+) -> tuple[str | Failure, ...]:
+    """Read a stream: pieces of text, and how it fails if it does.
 
     Args:
         events: The provider's events: dicts, or objects of its official client. An exception among them is a connection
@@ -190,56 +123,35 @@ def read_stream(events: Iterable[object], provider: str | None = None, api: str 
     target = target_of(provider, api)
     if target.api not in ("chat", "responses") or target.profile in ("gemini", "ollama"):
         raise FormatError(f"streams of {target.profile} ({target.api}) are not read here; a module reads all")
-    read = {"anthropic": _anthropic_event, "openai-responses": _responses_event}.get(target.profile, _chat_event)
-    chunks: list[str | Failure] = []
-    refusal: list[str] = []
-    broken: BaseException | None = None
+    said: dict[str, list[str]] = {"text": [], "refusal": []}
+    failures: list[Failure] = []
     for event in events:
         if isinstance(event, BaseException):
-            broken = event
+            failures.append(Failure("indeterminate", str(event) or type(event).__name__))
             break
-        for kind, text in read(as_dict(event)):
-            (refusal if kind == "refusal" else chunks).append(text)
+        for kind, text in _deltas(as_dict(event)):
+            said[kind] += [text] if isinstance(text, str) else []
     # A refusal comes in pieces, too: it is one.
-    if refusal:
-        chunks.append(Failure("determinate", f"Model refused: {''.join(refusal)}"))
-    if broken is not None:
-        chunks.append(Failure("indeterminate", str(broken) or type(broken).__name__))
-    return Streamed(tuple(chunks))
+    if said["refusal"]:
+        failures.insert(0, Failure("determinate", f"Model refused: {''.join(said['refusal'])}"))
+    return (*said["text"], *failures)
 
 
-def _chat_event(event: Fields) -> Iterator[tuple[str, str]]:
-    delta = _fields(_fields(next(iter(_list(event.get("choices"))), None)).get("delta"))
-    for kind, key in (("text", "content"), ("refusal", "refusal")):
-        text = _text(delta.get(key))
-        if text is not None:
-            yield kind, text
-
-
-_RESPONSES_EVENTS = {"response.output_text.delta": "text", "response.refusal.delta": "refusal"}
-
-
-def _responses_event(event: Fields) -> Iterator[tuple[str, str]]:
-    kind = _RESPONSES_EVENTS.get(str(event.get("type")))
-    if kind:
-        yield kind, _text(event.get("delta")) or ""
-
-
-def _anthropic_event(event: Fields) -> Iterator[tuple[str, str]]:
-    delta = _fields(event.get("delta"))
-    if delta.get("type") == "text_delta":
-        yield "text", _text(delta.get("text")) or ""
-    elif delta.get("stop_reason") == "refusal":
-        yield "refusal", _text(_fields(delta.get("stop_details")).get("explanation")) or "stop_reason is refusal"
-
-
-def _fields(value: object) -> Fields:
-    return cast("Fields", value) if isinstance(value, Mapping) else {}
+def _deltas(event: Fields) -> Iterator[tuple[str, object]]:
+    """What an event adds, in the chat form, of the Responses, or of Anthropic."""
+    chat, own = fields_of(_first(event.get("choices")).get("delta")), fields_of(event.get("delta"))
+    yield from (("text", chat.get("content")), ("refusal", chat.get("refusal")))
+    if own.get("type") == "text_delta":
+        yield "text", own.get("text")
+    elif own.get("stop_reason") == "refusal":
+        yield "refusal", fields_of(own.get("stop_details")).get("explanation") or "stop_reason is refusal"
+    if kind := _RESPONSES_EVENTS.get(str(event.get("type"))):
+        yield kind, event.get("delta")
 
 
 def _list(value: object) -> Sequence[object]:
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _first(value: object) -> Fields:
+    return fields_of(next(iter(_list(value)), None))

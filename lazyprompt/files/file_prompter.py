@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filling
+    from lazyprompt.files.spec import Template
     from lazyprompt.files.turns import Step
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt

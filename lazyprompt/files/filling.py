@@ -12,9 +12,9 @@ from jinja2 import ChainableUndefined
 
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError
 from lazyprompt.files.dialects.dotprompt import shown_mark
-from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
 from lazyprompt.files.roles import layout_of
+from lazyprompt.files.spec import ENGINES
 from lazyprompt.files.turns import place_of_history, with_history
 from lazyprompt.messages.history import History
 from lazyprompt.templates.instruction import INPUT, dict_form
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.files.dialects.table import Dialect
-    from lazyprompt.files.engines import Template
     from lazyprompt.files.roles import Layout, Section
-    from lazyprompt.files.spec import Spec
+    from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
     from lazyprompt.messages.history import HistoryLike
 

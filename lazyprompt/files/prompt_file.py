@@ -103,7 +103,7 @@ def _fields(source: Source) -> dict[str, Node]:
     if node is None or node.value is None:
         raise source.pointed(0, f"the file is empty; {known}")
     if not isinstance(node.value, dict):
-        raise source.pointed(node.at, f"a prompt file is a mapping, not {KINDS[type(node.value)]}; {known}")
+        raise source.refused(node, "a prompt file is a mapping, not", f"; {known}")
     for name, field in node.value.items():
         if name not in FIELDS:
             raise source.pointed(field.key_at, f"unknown field {name!r}{did_you_mean(name, FIELDS)}; {known}")
@@ -154,7 +154,7 @@ def _text_of(source: Source, node: Node, where: str) -> str:
         advice = "; text that begins with { or [ goes into quotes"
     elif not isinstance(node.value, list | dict):
         advice = "; put it in quotes"
-    raise source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}, but must be text{advice}")
+    raise source.refused(node, f"{where} is", f", but must be text{advice}")
 
 
 def _items_of(source: Source, node: Node, where: str, what: str) -> list[Node]:
@@ -216,7 +216,7 @@ def _examples(source: Source, node: Node) -> list[tuple[str, str]]:
             elif isinstance(item.value, list):
                 has = f" of {len(item.value)}"
             form = "an example is {input: ..., output: ...} or [input, output]"
-            raise source.pointed(item.at, f"{where} is {KINDS[type(item.value)]}{has}; {form}")
+            raise source.refused(item, f"{where} is", f"{has}; {form}")
         pairs.append((_text_of(source, input_node, f"{where} input"), _text_of(source, output_node, f"{where} output")))
     return pairs
 

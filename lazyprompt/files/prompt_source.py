@@ -11,10 +11,9 @@ from lazyprompt.errors import PromptFileError, SlotError, TemplateError
 from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
 from lazyprompt.files.dialects.translation import Reading
-from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.includes import expanded, place_in
 from lazyprompt.files.inputs import checked_inputs
-from lazyprompt.files.spec import read_spec
+from lazyprompt.files.spec import ENGINES, read_spec
 from lazyprompt.files.yaml_nodes import split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.dialects.translation import Note
-    from lazyprompt.files.engines import Template
     from lazyprompt.files.includes import Expanded
     from lazyprompt.files.properties import Property
     from lazyprompt.files.references import References
-    from lazyprompt.files.spec import Spec
+    from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.yaml_nodes import Node, Source
 
 

@@ -14,7 +14,6 @@ from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.answer import read_answer
 from lazyprompt.files.dialects.table import dialect_named
-from lazyprompt.files.engines import ENGINES
 from lazyprompt.files.file_prompter import FilePrompter
 from lazyprompt.files.filling import Filling, shown
 from lazyprompt.files.inputs import checked_inputs
@@ -22,6 +21,7 @@ from lazyprompt.files.prompt_source import content_hash, read
 from lazyprompt.files.references import References
 from lazyprompt.files.segments import check_strict, segments_of
 from lazyprompt.files.sent import neutral
+from lazyprompt.files.spec import ENGINES
 from lazyprompt.files.turns import messages_of
 from lazyprompt.files.wire import request, sent_to
 from lazyprompt.files.yaml_nodes import Source, text_of_file
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.files.dialects.translation import Note
-    from lazyprompt.files.engines import Template
     from lazyprompt.files.filling import Filled
     from lazyprompt.files.prompt_source import Undefined
     from lazyprompt.files.properties import Property
     from lazyprompt.files.segments import TemplateSegment
-    from lazyprompt.files.spec import Spec, ToolSpec
+    from lazyprompt.files.spec import Spec, Template, ToolSpec
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.files.yaml_nodes import Node
     from lazyprompt.formatters.providers import OtherProvider

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.yaml_nodes import KINDS, Node, plain
+from lazyprompt.files.yaml_nodes import Node, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.yaml_nodes import Source
+    from lazyprompt.files.yaml_nodes import Source, Value
 
 SCALARS: Final[Mapping[str, str]] = {"string": "string", "integer": "integer", "float": "number", "boolean": "boolean"}
 """The kinds of plain values, and what JSON Schema calls them."""
@@ -27,17 +27,24 @@ RICH: Final = ("thread", "image", "file", "audio")
 KINDS_OF_PROPERTY: Final = (*SCALARS, "array", "object", "union", *RICH)
 """All kinds."""
 
-_TEXTS = ("name", "description")
-_FLAGS = ("required", "nullable")
 FIELDS_OF_PROPERTY: Final = (
-    *(*_TEXTS, *_FLAGS, "kind", "default", "example", "enumValues", "items", "properties", "oneOf", "anyOf"),
+    *("name", "description", "required", "nullable", "kind", "default", "example", "enumValues", "items"),
+    *("properties", "oneOf", "anyOf"),
 )
 """The fields of a property."""
 
 ALSO_CALLED: Final[Mapping[str, str]] = {"number": "float"}
 """Kinds by other names, as JSON Schema has them."""
 
-_OF_VALUE = {bool: "boolean", int: "integer", float: "float", list: "array", dict: "object"}
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_HasName)
+_ReadOne: TypeAlias = "Callable[[Source, Node, str, str], Named]"
+_OF_VALUE: dict[type, str] = {bool: "boolean", int: "integer", float: "float", list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,140 +159,110 @@ def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> Json
     return made
 
 
-class PropertyReader:
-    """Reads properties out of a front matter.
+def read_named(source: Source, node: Node, where: str, read: _ReadOne[Named], of_name: _ReadOne[Named]) -> list[Named]:
+    """Read what is written as a list of mappings with names, or as a mapping by names.
 
     Args:
         source: The file.
+        node: What is written.
+        where: How errors call it.
+        read: Reads an item of the list, given how errors call it and no name.
+        of_name: Reads an item of the mapping, given how errors call it and its name.
+
+    Raises:
+        PromptFileError: It is neither, an item has no name, or two have the same.
     """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def listed(self, node: Node, where: str) -> tuple[Property, ...]:
-        """Properties as a list of mappings with names, or as a mapping by names.
-
-        Args:
-            node: What is written.
-            where: How errors call it.
-
-        Raises:
-            PromptFileError: It is neither, or two have one name.
-        """
-        found: dict[str, Property] = {}
-        if isinstance(node.value, dict):
-            return tuple(self._of_name(name, item, f"{where}.{name}") for name, item in node.value.items())
-        if node.value is None:
-            return ()
-        if not isinstance(node.value, list):
-            what = f"{where} are {KINDS[type(node.value)]}; they are a list, or a mapping by their names"
-            raise self._source.pointed(node.at, what)
-        for index, item in enumerate(node.value):
-            made = self.one(item, f"{where}[{index}]")
-            if not made.name:
-                raise self._source.pointed(item.at, f"{where}[{index}] has no name")
-            if made.name in found:
-                raise self._source.pointed(
-                    item.at, f"{where}[{index}]: there is a second one of the name {made.name!r}"
-                )
-            found[made.name] = made
-        return tuple(found.values())
-
-    def one(self, node: Node, where: str, name: str = "") -> Property:
-        """A property that is written as a mapping.
-
-        Args:
-            node: What is written.
-            where: How errors call it.
-            name: Its name, where that stands before it.
-
-        Raises:
-            PromptFileError: It is no property.
-        """
-        if not isinstance(node.value, dict):
-            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}; a property is a mapping")
-        fields = node.value
-        for key, item in fields.items():
-            if key not in FIELDS_OF_PROPERTY:
-                known = f"a property has {', '.join(FIELDS_OF_PROPERTY)}"
-                what = f"{where} has the field {key!r}{did_you_mean(key, FIELDS_OF_PROPERTY)}; {known}"
-                raise self._source.pointed(item.key_at, what)
-        kind = self._text(fields.get("kind"), f"{where}.kind") or "string"
-        kind = ALSO_CALLED.get(kind, kind)
-        if kind not in KINDS_OF_PROPERTY:
-            known = f"{did_you_mean(kind, KINDS_OF_PROPERTY)}; the kinds are {', '.join(KINDS_OF_PROPERTY)}"
-            raise self._source.pointed(fields["kind"].at, f"{where}.kind is {kind!r}{known}")
-        texts = {key: self._text(fields.get(key), f"{where}.{key}") for key in _TEXTS}
-        flags = {key: self._flag(fields.get(key), f"{where}.{key}") for key in _FLAGS}
-        enum = fields.get("enumValues")
-        return Property(
-            name or texts["name"] or "",
-            kind,
-            texts["description"],
-            flags["required"],
-            _json(fields.get("default")),
-            _json(fields.get("example")),
-            () if enum is None else tuple(cast("list[Json]", self._list(enum, f"{where}.enumValues"))),
-            flags["nullable"],
-            self._items(fields.get("items"), f"{where}.items"),
-            self.listed(fields["properties"], f"{where}.properties") if "properties" in fields else (),
-            self._choices(fields, where),
-            one_of="oneOf" in fields,
-        )
-
-    def _of_name(self, name: str, node: Node, where: str) -> Property:
-        """A property under its name: a mapping with fields of one, or a value, which is its default."""
-        if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
-            return self.one(node, where, name)
-        if node.value is None:
-            return Property(name)
-        kind = "string" if isinstance(node.value, str) else _OF_VALUE[type(node.value)]
-        return Property(name, kind, default=_json(node))
-
-    def _items(self, node: Node | None, where: str) -> Property | None:
-        if node is None:
-            return None
-        if isinstance(node.value, str):  # the kind alone
-            node = Node({"kind": node}, node.at, node.key_at)
-        return self.one(node, where)
-
-    def _choices(self, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
-        """What a union may be: a list, or a mapping by names that tell the choices apart."""
-        if "oneOf" in fields and "anyOf" in fields:
-            what = f"{where} has oneOf and anyOf; take out oneOf, or anyOf if never more than one choice fits"
-            raise self._source.pointed(fields["anyOf"].key_at, what)
-        name = "oneOf" if "oneOf" in fields else "anyOf"
-        node = fields.get(name)
-        if node is None:
-            return ()
-        if isinstance(node.value, dict):
-            return self.listed(node, f"{where}.{name}")
-        if not isinstance(node.value, list):
-            what = f"{where}.{name} is {KINDS[type(node.value)]}, and must be a list of the choices"
-            raise self._source.pointed(node.at, what)
-        return tuple(
-            self._items(item, f"{where}.{name}[{index}]") or Property("") for index, item in enumerate(node.value)
-        )
-
-    def _text(self, node: Node | None, where: str) -> str | None:
-        if node is None or node.value is None:
-            return None
-        if not isinstance(node.value, str):
-            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}, and must be text")
-        return node.value
-
-    def _flag(self, node: Node | None, where: str) -> bool:
-        if node is None or node.value is None:
-            return False
-        if not isinstance(node.value, bool):
-            raise self._source.pointed(node.at, f"{where} is true or false, not {KINDS[type(node.value)]}")
-        return node.value
-
-    def _list(self, node: Node, where: str) -> list[Any]:
-        if not isinstance(node.value, list):
-            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}, and must be a list")
-        return [plain(item) for item in node.value]
+    if node.value is None:
+        return []
+    if isinstance(node.value, dict):
+        return [of_name(source, item, f"{where}.{name}", name) for name, item in node.value.items()]
+    if not isinstance(node.value, list):
+        raise source.refused(node, f"{where} are", "; they are a list, or a mapping by their names")
+    found: dict[str, Named] = {}
+    for index, item in enumerate(node.value):
+        made = read(source, item, f"{where}[{index}]", "")
+        if not made.name:
+            raise source.pointed(item.at, f"{where}[{index}] has no name")
+        if made.name in found:
+            raise source.pointed(item.at, f"{where}[{index}]: there is a second one of the name {made.name!r}")
+        found[made.name] = made
+    return [*found.values()]
 
 
-def _json(node: Node | None) -> Json:
-    return None if node is None else cast("Json", plain(node))
+def read_properties(source: Source, node: Node | None, where: str) -> tuple[Property, ...]:
+    """Read properties; none where nothing is written.
+
+    Args:
+        source: The file.
+        node: What is written.
+        where: How errors call it.
+
+    Raises:
+        PromptFileError: They are wrong; see :func:`read_named`.
+    """
+    return () if node is None else tuple(read_named(source, node, where, _property, _of_name))
+
+
+def _property(source: Source, node: Node, where: str, name: str) -> Property:
+    """A property that is written as a mapping."""
+    if not isinstance(node.value, dict):
+        raise source.refused(node, f"{where} is", "; a property is a mapping")
+    fields = node.value
+    for key, item in fields.items():
+        if key not in FIELDS_OF_PROPERTY:
+            known = f"{did_you_mean(key, FIELDS_OF_PROPERTY)}; a property has {', '.join(FIELDS_OF_PROPERTY)}"
+            raise source.pointed(item.key_at, f"{where} has the field {key!r}{known}")
+    kind = source.text_of(fields.get("kind"), f"{where}.kind") or "string"
+    kind = ALSO_CALLED.get(kind, kind)
+    if kind not in KINDS_OF_PROPERTY:
+        known = f"{did_you_mean(kind, KINDS_OF_PROPERTY)}; the kinds are {', '.join(KINDS_OF_PROPERTY)}"
+        raise source.pointed(fields["kind"].at, f"{where}.kind is {kind!r}{known}")
+    enum, items = fields.get("enumValues"), fields.get("items")
+    own_name = source.text_of(fields.get("name"), f"{where}.name")
+    return Property(
+        name or own_name or "",
+        kind,
+        source.text_of(fields.get("description"), f"{where}.description"),
+        source.flag_of(fields.get("required"), f"{where}.required") or False,
+        plain(fields.get("default")),
+        plain(fields.get("example")),
+        () if enum is None else tuple(map(plain, source.list_of(enum, f"{where}.enumValues"))),
+        source.flag_of(fields.get("nullable"), f"{where}.nullable") or False,
+        None if items is None else _kind_or_property(source, items, f"{where}.items"),
+        read_properties(source, fields.get("properties"), f"{where}.properties"),
+        _choices(source, fields, where),
+        one_of="oneOf" in fields,
+    )
+
+
+def _of_name(source: Source, node: Node, where: str, name: str) -> Property:
+    """A property under its name: a mapping with fields of one, or a value, which is its default."""
+    if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
+        return _property(source, node, where, name)
+    return Property(name, kind_of(node.value), default=plain(node))
+
+
+def kind_of(value: Value) -> str:
+    """The kind of a property that a value has."""
+    return _OF_VALUE.get(type(value), "string")
+
+
+def _kind_or_property(source: Source, node: Node, where: str) -> Property:
+    """A property without a name; its kind alone will do."""
+    if isinstance(node.value, str):
+        node = Node({"kind": node}, node.at, node.key_at)
+    return _property(source, node, where, "")
+
+
+def _choices(source: Source, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
+    """What a union may be: a list, or a mapping by names that tell the choices apart."""
+    if "oneOf" in fields and "anyOf" in fields:
+        what = f"{where} has oneOf and anyOf; take out oneOf, or anyOf if never more than one choice fits"
+        raise source.pointed(fields["anyOf"].key_at, what)
+    name = "oneOf" if "oneOf" in fields else "anyOf"
+    node = fields.get(name)
+    if node is None or isinstance(node.value, dict):
+        return read_properties(source, node, f"{where}.{name}")
+    if not isinstance(node.value, list):
+        raise source.refused(node, f"{where}.{name} is", ", and must be a list of the choices")
+    return tuple(_kind_or_property(source, item, f"{where}.{name}[{at}]") for at, item in enumerate(node.value))

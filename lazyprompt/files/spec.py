@@ -8,20 +8,55 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from jinja2 import ChainableUndefined
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.properties import Property, PropertyReader, schema_of
-from lazyprompt.files.yaml_nodes import KINDS, Node, plain
+from lazyprompt.files.properties import read_named, read_properties, schema_of
+from lazyprompt.files.yaml_nodes import plain
+from lazyprompt.templates.handlebars import HandlebarsTemplate
+from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.mustache import MustacheTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.yaml_nodes import Source
+    from lazyprompt.files.properties import Property
+    from lazyprompt.files.yaml_nodes import Node, Source
 
-ENGINES: Final = ("jinja2", "mustache", "handlebars")
-"""The syntaxes of templates."""
+Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate
+
+
+class Engine(NamedTuple):
+    """A syntax of templates.
+
+    Attributes:
+        parse: What reads a template.
+        absent: What stands for an input, by its name, that is declared and not given.
+    """
+
+    parse: Callable[..., Template]
+    absent: Callable[[str], object]
+
+
+def _undefined(name: str) -> object:
+    """Empty, and undefined to Jinja's tests, so that ``is defined`` and ``default`` know it."""
+    return ChainableUndefined(name=name)
+
+
+def _empty(_: str) -> object:
+    return ""
+
+
+ENGINES: Final[Mapping[str, Engine]] = {
+    "jinja2": Engine(partial(JinjaTemplate, is_portable=True), _undefined),
+    "mustache": Engine(MustacheTemplate, _empty),
+    "handlebars": Engine(HandlebarsTemplate, _empty),
+}
+"""The syntaxes by the names that ``template.format`` has for them."""
 
 _TEXTS = ("name", "displayName", "description")
 FIELDS: Final = (*_TEXTS, "metadata", "model", "inputs", "outputs", "tools", "template", "instructions", "kind")
@@ -157,135 +192,100 @@ def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:
     Raises:
         PromptFileError: A field is not what it must be; the message has its place.
     """
-    reader = _Reader(source)
-    properties = PropertyReader(source)
-    texts = {name: reader.text(fields.get(name), name) for name in (*_TEXTS, "instructions")}
-    others = {name: _json(node) for name, node in fields.items() if name not in FIELDS}
-    template = reader.mapping(fields.get("template"), "template", "Invalid template format: ")
-    template = {name: _of_kind(each) for name, each in template.items()}
-    tools = fields.get("tools")
+    texts = {name: _text(source, fields.get(name), name) for name in (*_TEXTS, "instructions")}
+    others = {name: plain(node) for name, node in fields.items() if name not in FIELDS}
+    template, tools = fields.get("template"), fields.get("tools")
+    if template is not None and not isinstance(template.value, dict | None):
+        raise source.refused(template, "Invalid template format: template is", ", and must be a mapping")
     return Spec(
         texts["name"],
         texts["displayName"],
         texts["description"],
-        {**others, **reader.mapping(fields.get("metadata"), "metadata")},
-        reader.model(fields.get("model")),
-        properties.listed(fields["inputs"], "inputs") if "inputs" in fields else (),
-        properties.listed(fields["outputs"], "outputs") if "outputs" in fields else (),
-        () if tools is None else tuple(reader.tools(tools, properties)),
-        reader.engine(fields.get("template")),
-        template,
+        {**others, **_values(source, fields.get("metadata"), "metadata")},
+        _model(source, fields.get("model")),
+        read_properties(source, fields.get("inputs"), "inputs"),
+        read_properties(source, fields.get("outputs"), "outputs"),
+        () if tools is None else tuple(read_named(source, tools, "tools", _tool, _tool)),
+        _engine(source, template),
+        {name: _of_kind(each) for name, each in _values(source, template, "template").items()},
         texts["instructions"],
     )
 
 
-class _Reader:
-    """Reads fields, and says where they are not what they must be."""
+def _text(source: Source, node: Node | None, where: str) -> str | None:
+    """A field that is text, or a number or word, which counts as the text that it is written as."""
+    if node is not None and isinstance(node.value, int | float):
+        return str(node.value)
+    return source.text_of(node, where)
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
 
-    def text(self, node: Node | None, where: str) -> str | None:
-        if node is None or node.value is None:
-            return None
-        if isinstance(node.value, list | dict):
-            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}, and must be text")
-        return node.value if isinstance(node.value, str) else str(_json(node))
+def _values(source: Source, node: Node | None, where: str) -> dict[str, Json]:
+    return {name: plain(item) for name, item in source.mapping_of(node, where).items()}
 
-    def mapping(self, node: Node | None, where: str, says: str = "") -> dict[str, Json]:
-        if node is None or node.value is None:
-            return {}
-        if not isinstance(node.value, dict):
-            raise self._source.pointed(node.at, f"{says}{where} is {KINDS[type(node.value)]}, and must be a mapping")
-        return {name: _json(item) for name, item in node.value.items()}
 
-    def model(self, node: Node | None) -> dict[str, Json]:
-        """The model; a name alone is its ``id``."""
-        if node is not None and isinstance(node.value, str):
-            return {"id": node.value}
-        made = self.mapping(node, "model")
-        fields = node.value if node is not None and isinstance(node.value, dict) else {}
-        for part in ("connection", "options"):
-            self.mapping(fields.get(part), f"model.{part}")
-        return made | {part: self.text(fields[part], f"model.{part}") for part in _TEXTS_OF_MODEL if part in fields}
+def _model(source: Source, node: Node | None) -> dict[str, Json]:
+    """The model; a name alone is its ``id``."""
+    if node is not None and isinstance(node.value, str):
+        return {"id": node.value}
+    fields = source.mapping_of(node, "model")
+    for part in ("connection", "options"):
+        source.mapping_of(fields.get(part), f"model.{part}")
+    texts = {part: _text(source, fields[part], f"model.{part}") for part in _TEXTS_OF_MODEL if part in fields}
+    return {**_values(source, node, "model"), **texts}
 
-    def engine(self, node: Node | None) -> str:
-        """The syntax of the template: ``template.format``, as text or as a mapping with ``kind``."""
-        if node is None or not isinstance(node.value, dict) or "format" not in node.value:
-            return ENGINES[0]
-        form = node.value["format"]
-        kind = form.value.get("kind") if isinstance(form.value, dict) else form
-        name = None if kind is None else kind.value
-        if name is None:
-            return ENGINES[0]
-        if not isinstance(name, str) or name not in ENGINES:
-            known = f"{did_you_mean(str(name), ENGINES)}; the formats are {', '.join(ENGINES)}"
-            raise self._source.pointed(form.at, f"Invalid template format: {name!r} is none{known}")
-        return name
 
-    def tools(self, node: Node, properties: PropertyReader) -> list[ToolSpec]:
-        """Tools as a list of mappings with names, or as a mapping by names."""
-        if node.value is None:
-            return []
-        if isinstance(node.value, dict):
-            return [self._tool(item, properties, f"tools.{name}", name) for name, item in node.value.items()]
-        if not isinstance(node.value, list):
-            what = f"tools are {KINDS[type(node.value)]}; they are a list, or a mapping by their names"
-            raise self._source.pointed(node.at, what)
-        found: dict[str, ToolSpec] = {}
-        for index, item in enumerate(node.value):
-            made = self._tool(item, properties, f"tools[{index}]")
-            if made.name in found:
-                raise self._source.pointed(item.at, f"tools[{index}]: there is a second one of the name {made.name!r}")
-            found[made.name] = made
-        return [*found.values()]
+def _engine(source: Source, template: Node | None) -> str:
+    """The syntax of the template: ``template.format``, as text or as a mapping with ``kind``."""
+    form = source.mapping_of(template, "template").get("format")
+    kind = form.value.get("kind") if form is not None and isinstance(form.value, dict) else form
+    name = None if kind is None else kind.value
+    if form is not None and name is not None and (not isinstance(name, str) or name not in ENGINES):
+        known = f"{did_you_mean(str(name), ENGINES)}; the formats are {', '.join(ENGINES)}"
+        raise source.pointed(form.at, f"Invalid template format: {name!r} is none{known}")
+    return name if isinstance(name, str) else "jinja2"
 
-    def _tool(self, node: Node, properties: PropertyReader, where: str, name: str = "") -> ToolSpec:
-        if not isinstance(node.value, dict):
-            raise self._source.pointed(node.at, f"{where} is {KINDS[type(node.value)]}; a tool is a mapping")
-        fields = node.value
-        own = name or self.text(fields.get("name"), f"{where}.name")
-        if not own:
-            raise self._source.pointed(node.at, f"{where} has no name")
-        parameters = fields.get("parameters")
-        schema = None
-        if parameters is not None and _is_schema(parameters):
-            schema, parameters = cast("JsonObject", _json(parameters)), None
-        strict = fields.get("strict")
-        if strict is not None and not isinstance(strict.value, bool):
-            raise self._source.pointed(strict.at, f"{where}.strict is true or false")
-        return ToolSpec(
-            own,
-            self.text(fields.get("kind"), f"{where}.kind") or "function",
-            self.text(fields.get("description"), f"{where}.description"),
-            () if parameters is None else properties.listed(parameters, f"{where}.parameters"),
-            None if strict is None else cast("bool", strict.value),
-            self._bindings(fields.get("bindings"), f"{where}.bindings"),
-            {
-                key: _of_kind(_json(item)) if key == "approvalMode" else _json(item)
-                for key, item in fields.items()
-                if key not in FIELDS_OF_TOOL
-            },
-            schema,
-        )
 
-    def _bindings(self, node: Node | None, where: str) -> dict[str, str]:
-        """Which parameters are filled from which inputs: ``param: input``, or ``param: {input: name}``."""
-        if node is None or node.value is None:
-            return {}
-        if not isinstance(node.value, dict):
-            raise self._source.pointed(node.at, f"{where} are a mapping of parameters to inputs")
-        found: dict[str, str] = {}
-        for name, item in node.value.items():
-            given = item.value.get("input") if isinstance(item.value, dict) else item
-            if given is None or not isinstance(given.value, str):
-                raise self._source.pointed(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
-            found[name] = given.value
-        return found
+def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
+    if not isinstance(node.value, dict):
+        raise source.refused(node, f"{where} is", "; a tool is a mapping")
+    fields = node.value
+    parameters, strict = fields.get("parameters"), fields.get("strict")
+    schema = parameters is not None and _is_schema(parameters)
+    if strict is not None and not isinstance(strict.value, bool):
+        raise source.pointed(strict.at, f"{where}.strict is true or false")
+    return ToolSpec(
+        name or _text(source, fields.get("name"), f"{where}.name") or "",
+        _text(source, fields.get("kind"), f"{where}.kind") or "function",
+        _text(source, fields.get("description"), f"{where}.description"),
+        () if schema else read_properties(source, parameters, f"{where}.parameters"),
+        None if strict is None else bool(strict.value),
+        _bindings(source, fields.get("bindings"), f"{where}.bindings"),
+        {
+            key: _of_kind(plain(item)) if key == "approvalMode" else plain(item)
+            for key, item in fields.items()
+            if key not in FIELDS_OF_TOOL
+        },
+        _values(source, parameters, f"{where}.parameters") if schema else None,
+    )
+
+
+def _bindings(source: Source, node: Node | None, where: str) -> dict[str, str]:
+    """Which parameters are filled from which inputs: ``param: input``, or ``param: {input: name}``."""
+    if node is None or node.value is None:
+        return {}
+    if not isinstance(node.value, dict):
+        raise source.pointed(node.at, f"{where} are a mapping of parameters to inputs")
+    found: dict[str, str] = {}
+    for name, item in node.value.items():
+        given = item.value.get("input") if isinstance(item.value, dict) else item
+        if given is None or not isinstance(given.value, str):
+            raise source.pointed(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
+        found[name] = given.value
+    return found
 
 
 def _is_schema(node: Node) -> bool:
-    """Whether parameters are JSON Schema, and not a mapping by their names."""
+    """True if parameters are JSON Schema, and not a mapping by their names."""
     fields = node.value if isinstance(node.value, dict) else {}
     return "properties" in fields or ("type" in fields and fields["type"].value == "object")
 
@@ -293,7 +293,3 @@ def _is_schema(node: Node) -> bool:
 def _of_kind(value: Json) -> Json:
     """A mapping with a ``kind``, where its kind alone is written."""
     return {"kind": value} if isinstance(value, str) else value
-
-
-def _json(node: Node) -> Json:
-    return cast("Json", plain(node))

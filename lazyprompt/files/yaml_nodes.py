@@ -10,7 +10,7 @@ file that does not begin with one is all body, and none of it is ever read as YA
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -19,6 +19,9 @@ from lazyprompt._base.files import read_regular
 from lazyprompt._base.json import well_formed
 from lazyprompt._base.signs import visible
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
+
+if TYPE_CHECKING:
+    from lazyprompt._base.json import Json
 
 MAX_BYTES = 5_000_000
 """The largest file, and the most text it may hold once its aliases are written out."""
@@ -98,26 +101,66 @@ class Source:
         indent = " " * sum(map(_cells, visible(line[start : column - 1])))
         return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
 
-    def syntax_error(self, error: yaml.MarkedYAMLError) -> PromptFileError:
-        """What the parser found wrong, with the line it found it in."""
-        # What is never closed is shown where it was opened, not where the file ends.
-        unclosed = "unexpected end of stream" in (error.problem or "") or "document separator" in (error.problem or "")
-        mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-        # The end of the file is better shown behind the last thing in it.
-        at = min(mark.index if mark else 0, len(self.text.rstrip()))
-        what = ", ".join(filter(None, (error.context, error.problem)))
-        return self.pointed(at, f"{what}{self._advice(at, what)}")
+    def refused(self, node: Node, before: str, behind: str) -> PromptFileError:
+        """The error for a value of a wrong kind, which stands between two texts."""
+        return self.pointed(node.at, f"{before} {KINDS[type(node.value)]}{behind}")
 
-    def _advice(self, at: int, what: str) -> str:
-        """What to do about the mistakes that people make most."""
-        line = _LINE_BREAK.split(self.text[:at])[-1] + self.text[at : at + 1]
-        if "\t" in line[: len(line) - len(line.lstrip())]:
-            return "; YAML is indented with spaces, not with tabs"
-        if "mapping values" in what:
-            return "; text that holds ': ' goes into quotes, or behind a |"
-        if "cannot start" in what:
-            return f"; text that begins with {self.text[at : at + 1]!r} goes into quotes"
-        return ""
+    def text_of(self, node: Node | None, where: str) -> str | None:
+        """A field that is text; None where it is empty or not there.
+
+        Args:
+            node: The field.
+            where: How errors call it.
+
+        Raises:
+            PromptFileError: It is something else.
+        """
+        if node is None or node.value is None:
+            return None
+        if not isinstance(node.value, str):
+            raise self.refused(node, f"{where} is", ", and must be text")
+        return node.value
+
+    def flag_of(self, node: Node | None, where: str) -> bool | None:
+        """A field that is true or false, as :meth:`text_of` reads it."""
+        if node is None or node.value is None:
+            return None
+        if not isinstance(node.value, bool):
+            raise self.refused(node, f"{where} is true or false, not", "")
+        return node.value
+
+    def list_of(self, node: Node, where: str, verb: str = "is") -> list[Node]:
+        """A field that is a list, as :meth:`text_of` reads it."""
+        if not isinstance(node.value, list):
+            raise self.refused(node, f"{where} {verb}", ", and must be a list")
+        return node.value
+
+    def mapping_of(self, node: Node | None, where: str) -> dict[str, Node]:
+        """A field that is a mapping, as :meth:`text_of` reads it; an empty one where it is not there."""
+        if node is None or node.value is None:
+            return {}
+        if not isinstance(node.value, dict):
+            raise self.refused(node, f"{where} is", ", and must be a mapping")
+        return dict(node.value)
+
+
+def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileError:
+    """What the parser found wrong, with the line it found it in."""
+    # What is never closed is shown where it was opened, not where the file ends.
+    unclosed = "unexpected end of stream" in (error.problem or "") or "document separator" in (error.problem or "")
+    mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
+    # The end of the file is better shown behind the last thing in it.
+    at = min(mark.index if mark else 0, len(source.text.rstrip()))
+    what = ", ".join(filter(None, (error.context, error.problem)))
+    line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
+    # Advice for the mistakes that people make most.
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        what += "; YAML is indented with spaces, not with tabs"
+    elif "mapping values" in what:
+        what += "; text that holds ': ' goes into quotes, or behind a |"
+    elif "cannot start" in what:
+        what += f"; text that begins with {source.text[at : at + 1]!r} goes into quotes"
+    return source.pointed(at, what)
 
 
 def _cells(sign: str) -> int:
@@ -196,7 +239,7 @@ class Reader:
             next(self._events)  # the document ends
             event = next(self._events)
         except yaml.MarkedYAMLError as error:
-            raise self._source.syntax_error(error) from error
+            raise _syntax_error(self._source, error) from error
         if not isinstance(event, yaml.StreamEndEvent):
             raise self._source.pointed(_index(event), "a second YAML document begins; a prompt file is one")
         return node
@@ -296,13 +339,14 @@ def is_text(plain_scalar: str) -> bool:
     return plain_scalar not in _WORDS and _NUMBER.fullmatch(plain_scalar) is None and plain_scalar != "<<"
 
 
-def plain(node: Node) -> object:
-    """The value of a node, without places; what an alias repeats is made anew."""
-    if isinstance(node.value, list):
-        return [plain(item) for item in node.value]
-    if isinstance(node.value, dict):
-        return {name: plain(item) for name, item in node.value.items()}
-    return node.value
+def plain(node: Node | None) -> Json:
+    """The value of a node, without places; what an alias repeats is made anew. No node is None."""
+    value = None if node is None else node.value
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return value
 
 
 def text_of_file(name: str) -> str:
@@ -404,6 +448,5 @@ def _front_matter(source: Source, begin: int, end: int) -> dict[str, Node]:
     if node is None or node.value is None:
         return {}
     if not isinstance(node.value, dict):
-        what = f"invalid frontmatter: it is a mapping of fields, not {KINDS[type(node.value)]}"
-        raise source.pointed(node.at, what)
+        raise source.refused(node, "invalid frontmatter: it is a mapping of fields, not", "")
     return node.value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
 from lazyprompt.errors import SafetyError
-from lazyprompt.files.answer import read_answer, read_stream
+from lazyprompt.files.answer import Failure, read_answer, read_stream
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
@@ -86,9 +86,21 @@ class Adapter:
     def process_stream(self, provider: str, events: Sequence[Data]) -> Data:
         """What a stream says."""
         broken = "transportError"
-        return read_stream(
+        read = read_stream(
             (ConnectionError(each["message"]) if each["kind"] == broken else each["value"] for each in events), provider
-        ).to_dict()
+        )
+        failures = [each for each in read if isinstance(each, Failure)]
+        return {
+            "chunks": [
+                {"kind": "failure", "failure": {"outcome": each.outcome, "message": each.message}}
+                if isinstance(each, Failure)
+                else {"kind": "text", "value": each}
+                for each in read
+            ],
+            "partialText": "".join(each for each in read if isinstance(each, str)),
+            "requiresReconciliation": any(each.outcome == "indeterminate" for each in failures),
+            "completionCommitted": not failures,
+        }
 
     processStream = process_stream  # noqa: N815 - the name of the operation
 

@@ -12,7 +12,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lazyprompt import TemplateError
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.files.engines import ENGINES
+from lazyprompt.files.spec import ENGINES
 from lazyprompt.templates.bounds import MAX_SECONDS
 from lazyprompt.templates.jinja import JinjaTemplate
 from support.paths import ROOT
@@ -21,7 +21,7 @@ MEASURE = """
 import re, sys
 from pathlib import Path
 from lazyprompt.errors import LazyPromptError
-from lazyprompt.files.engines import ENGINES
+from lazyprompt.files.spec import ENGINES
 from lazyprompt.templates import bounds
 
 bounds.MAX_SECONDS = float(sys.argv[1])

@@ -51,8 +51,7 @@ def slotted_yaml(parts: Sequence[str], name: str) -> Json:
             pieces.append(sign)
         else:
             pieces.append(part)
-    node = Reader(Source("".join(pieces), name)).read()
-    read = None if node is None else cast("Json", plain(node))
+    read = plain(Reader(Source("".join(pieces), name)).read())
     return _filled(read, re.compile(rf"{word}\d+x"), values, name)
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.dialects.picoschema import properties_of
-from lazyprompt.files.dialects.translation import Translated, fits, kind_of, written
+from lazyprompt.files.dialects.translation import Translated, fits, written
 from lazyprompt.files.inputs import MEDIA, Medium, Thread
+from lazyprompt.files.properties import kind_of
 from lazyprompt.files.roles import Section
-from lazyprompt.files.yaml_nodes import KINDS, Node
+from lazyprompt.files.yaml_nodes import Node
 from lazyprompt.messages.msg import URLSource
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.templates.handlebars import HistoryMark, MediaMark, RoleMark, SectionMark
@@ -142,8 +143,7 @@ def _inputs(reading: Reading) -> dict[str, Node]:
         fields = reading.mapping(made.get(name), name) or {"kind": written(kind_of(node.value), node)}
         kind = str(fields["kind"].value)
         if not fits(node, kind):
-            what = f"input.default.{name} is {KINDS[type(node.value)]}, and by input.schema of the kind {kind}"
-            raise reading.fault(node, what)
+            raise reading.source.refused(node, f"input.default.{name} is", f", and by input.schema of the kind {kind}")
         made[name] = written({**fields, "default": node}, node)
     return made
 
@@ -172,9 +172,8 @@ def _tools(reading: Reading, part: str) -> list[Node]:
     node = reading.fields.get(part)
     if node is None or node.value is None:
         return []
-    if not isinstance(node.value, list):
-        raise reading.fault(node, f"{part} are {KINDS[type(node.value)]}, and must be a list")
-    return [_tool(item, reading, f"{part}[{index}]") for index, item in enumerate(node.value)]
+    items = reading.source.list_of(node, part, "are")
+    return [_tool(item, reading, f"{part}[{index}]") for index, item in enumerate(items)]
 
 
 def _tool(item: Node, reading: Reading, where: str) -> Node:

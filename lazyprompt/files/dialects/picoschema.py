@@ -11,8 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.dialects.translation import kind_of, written
-from lazyprompt.files.yaml_nodes import KINDS, Node
+from lazyprompt.files.dialects.translation import written
+from lazyprompt.files.properties import kind_of
+from lazyprompt.files.yaml_nodes import Node
 
 if TYPE_CHECKING:
     from lazyprompt.files.dialects.translation import Reading
@@ -79,7 +80,7 @@ def properties_of(node: Node, reading: Reading, where: str) -> dict[str, Node]:
 def _of_object(node: Node, reading: Reading, where: str) -> dict[str, Node]:
     """The properties of an object in Picoschema."""
     if not isinstance(node.value, dict):
-        raise reading.fault(node, f"{where} is {KINDS[type(node.value)]}; a schema is a mapping of names to types")
+        raise reading.source.refused(node, f"{where} is", "; a schema is a mapping of names to types")
     made: dict[str, Node] = {}
     for key, item in node.value.items():
         if key == _WILDCARD:
@@ -110,13 +111,13 @@ def _of_key(kind: str | None, item: Node, reading: Reading, where: str) -> dict[
     if kind == "enum":
         return {**_of_enum(item, reading, where)}
     if kind == "object" and not isinstance(item.value, dict):
-        raise reading.fault(item, f"{where} is {KINDS[type(item.value)]}; an object has its properties in a mapping")
+        raise reading.source.refused(item, f"{where} is", "; an object has its properties in a mapping")
     return _of_value(item, reading, where)
 
 
 def _of_enum(item: Node, reading: Reading, where: str) -> dict[str, Node]:
     if not isinstance(item.value, list) or not item.value:
-        raise reading.fault(item, f"{where} is {KINDS[type(item.value)]}; an enum is a list of its values")
+        raise reading.source.refused(item, f"{where} is", "; an enum is a list of its values")
     values = [each for each in item.value if each.value is not None]
     found = {kind_of(each.value) for each in values}
     made = {"kind": written(found.pop() if len(found) == 1 else "union", item), "enumValues": written(values, item)}
@@ -130,8 +131,7 @@ def _of_value(item: Node, reading: Reading, where: str) -> dict[str, Node]:
         made = {"kind": written("object", item)}
         return {**made, "properties": written(properties, item)} if properties else made
     if not isinstance(item.value, str):
-        what = f"{where} is {KINDS[type(item.value)]}; a type is one of {', '.join(_KINDS)}, or a mapping"
-        raise reading.fault(item, what)
+        raise reading.source.refused(item, f"{where} is", f"; a type is one of {', '.join(_KINDS)}, or a mapping")
     kind, _, description = item.value.partition(",")
     kind = kind.strip()
     if kind not in _KINDS:
@@ -206,7 +206,7 @@ def _of_type(given: dict[str, Node], node: Node, reading: Reading, where: str) -
 def _of_properties(given: dict[str, Node], reading: Reading, where: str) -> dict[str, Node]:
     required = given.get("required")
     if required is not None and not isinstance(required.value, list):
-        raise reading.fault(required, f"{where}.required is {KINDS[type(required.value)]}, and must be a list of names")
+        raise reading.source.refused(required, f"{where}.required is", ", and must be a list of names")
     names = required.value if required is not None and isinstance(required.value, list) else []
     needed = [each.value for each in names]
     made: dict[str, Node] = {}

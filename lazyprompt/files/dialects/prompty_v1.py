@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.dialects.agent_schema import result_turn, with_media
-from lazyprompt.files.dialects.translation import OTHERS, Translated, fits, kind_of, written
+from lazyprompt.files.dialects.translation import OTHERS, Translated, fits, written
 from lazyprompt.files.inputs import Thread
-from lazyprompt.files.properties import KINDS_OF_PROPERTY
+from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.turns import Shown, Turn, steps_of
-from lazyprompt.files.yaml_nodes import KINDS, Node
+from lazyprompt.files.yaml_nodes import Node
 from lazyprompt.messages.msg import ImageBlock
 from lazyprompt.messages.openai_form import source_of
 
@@ -160,7 +160,7 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> 
             reading.note(given[name], "model.parameters are model.options now")
         if "tools" in part:
             reading.note(part["tools"], f"model.{name}.tools are tools now")
-            tools += _list(part.pop("tools"), f"model.{name}.tools", reading)
+            tools += reading.source.list_of(part.pop("tools"), f"model.{name}.tools", "are")
         others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
         made |= reading.options(part, _OF_OPTIONS, f"model.{name}")
         if others:
@@ -319,16 +319,10 @@ def _kind(node: Node, where: str, reading: Reading) -> Node:
     return node._replace(value=V1_KINDS.get(name, name))
 
 
-def _list(node: Node, where: str, reading: Reading) -> list[Node]:
-    if not isinstance(node.value, list):
-        raise reading.fault(node, f"{where} are {KINDS[type(node.value)]}, and must be a list")
-    return node.value
-
-
 def _tools(of_model: Sequence[Node], reading: Reading) -> Node:
     """The tools of the front matter and of the model's parameters, in the form of Prompty v2."""
     node = reading.fields.get("tools")
-    every = [*(_list(node, "tools", reading) if node is not None else ()), *of_model]
+    every = [*(reading.source.list_of(node, "tools", "are") if node is not None else ()), *of_model]
     return written([_tool(item, reading) for item in every], node if node is not None else every[0])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from lazyprompt.files.properties import kind_of
 from lazyprompt.files.yaml_nodes import KINDS, Node
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
 OTHERS: Final = "additionalProperties"
 """The option that holds what has no name in Prompty v2."""
 
-_KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "float", list: "array", dict: "object"}
 # How much alike two names are of which one is taken for a mistake.
 _ALIKE = 0.75
 
@@ -90,23 +90,11 @@ class Reading:
         return self.source.pointed(node.at, what)
 
     def mapping(self, node: Node | None, where: str) -> dict[str, Node]:
-        """A field that is a mapping; none where it is not there.
-
-        Args:
-            node: The field.
-            where: How errors call it.
-
-        Raises:
-            PromptFileError: It is something else.
-        """
-        if node is None or node.value is None:
-            return {}
-        if not isinstance(node.value, dict):
-            raise self.fault(node, f"{where} is {KINDS[type(node.value)]}, and must be a mapping")
-        return dict(node.value)
+        """A field that is a mapping; see :meth:`Source.mapping_of`."""
+        return self.source.mapping_of(node, where)
 
     def text(self, node: Node, where: str) -> str:
-        """A field that is text.
+        """A field that is text, and not empty.
 
         Args:
             node: The field.
@@ -116,7 +104,7 @@ class Reading:
             PromptFileError: It is something else, or empty.
         """
         if not isinstance(node.value, str) or not node.value:
-            raise self.fault(node, f"{where} is {KINDS[type(node.value)]}, and must be text")
+            raise self.source.refused(node, f"{where} is", ", and must be text")
         return node.value
 
     def options(self, given: Mapping[str, Node], names: Mapping[str, str], where: str) -> dict[str, Node]:
@@ -154,8 +142,7 @@ class Reading:
             return node._replace(value=[node])
         fits = isinstance(node.value, OPTIONS[option])
         if node.value is not None and (not fits or (isinstance(node.value, bool) and bool not in OPTIONS[option])):
-            wanted = KINDS[OPTIONS[option][0]]
-            raise self.fault(node, f"{where} is {KINDS[type(node.value)]}, and must be {wanted}")
+            raise self.source.refused(node, f"{where} is", f", and must be {KINDS[OPTIONS[option][0]]}")
         return node
 
 
@@ -178,11 +165,6 @@ def written(value: Value | Mapping[str, Node], place: Node) -> Node:
         place: Where that is said.
     """
     return Node(cast("Value", value), place.at, place.key_at)
-
-
-def kind_of(value: Value) -> str:
-    """The kind of a property that a value has."""
-    return _KINDS.get(type(value), "string")
 
 
 def fits(node: Node, kind: str) -> bool:

@@ -249,8 +249,7 @@ def yaml_fields(text: str, name: str) -> JsonObject:
     Raises:
         PromptFileError: It is wrong.
     """
-    node = Reader(Source(text, name)).read()
-    return cast("JsonObject", {} if node is None else plain(node))
+    return cast("JsonObject", plain(Reader(Source(text, name)).read()) or {})
 
 
 _TEXTS: Final = ("instruction", "system")

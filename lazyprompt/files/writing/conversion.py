@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.agent_schema import AGENT_ROLES, medium_named
@@ -149,7 +149,7 @@ class Original(OriginalText):
 
 def told(fields: Mapping[str, Node]) -> dict[str, Json]:
     """Fields as values."""
-    return {name: cast("Json", plain(node)) for name, node in fields.items()}
+    return {name: plain(node) for name, node in fields.items()}
 
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")

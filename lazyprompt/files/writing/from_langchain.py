@@ -60,7 +60,7 @@ def langchain_data(text: str, name: str) -> JsonObject | None:
     is_json = text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
     try:
         # JSON may write a character as two escapes, which YAML does not read.
-        data = json.loads(text.removeprefix("\ufeff")) if is_json else _yaml(text, name)
+        data = json.loads(text.removeprefix("\ufeff")) if is_json else plain(Reader(Source(text, name)).read())
     except (ValueError, RecursionError):
         if name.lower().endswith(".json"):
             raise FormatError(f"{name}: this is neither JSON nor YAML that can be read") from None
@@ -70,11 +70,6 @@ def langchain_data(text: str, name: str) -> JsonObject | None:
     if is_json or name.lower().endswith(".json"):
         raise FormatError(f"{name}: this is JSON, and no prompt that LangChain saved: it has neither 'lc' nor '_type'")
     return None
-
-
-def _yaml(text: str, name: str) -> object:
-    node = Reader(Source(text, name)).read()
-    return None if node is None else plain(node)
 
 
 def from_langchain(data: Mapping[str, Json], name: str) -> Converted:

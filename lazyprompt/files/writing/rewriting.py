@@ -17,7 +17,7 @@ import yaml
 from lazyprompt._base.json import checked
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.prompt_source import name_of
-from lazyprompt.files.properties import Property, PropertyReader
+from lazyprompt.files.properties import Property, read_properties
 from lazyprompt.files.spec import FIELDS
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, is_text, plain, split
 
@@ -225,7 +225,7 @@ class _Writer:
         if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
             self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
             return tree
-        if isinstance(raw, str) and isinstance(value, dict | list) and _texts(cast("Json", seen)) & _texts(new):
+        if isinstance(raw, str) and isinstance(value, dict | list) and _texts(seen) & _texts(new):
             raise PromptFileError(
                 f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
                 "has nothing of it"
@@ -486,17 +486,16 @@ def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
     made = None if value is None else _listed(value, node)
     if not isinstance(schema, dict) or not within:
         return {"inputs": made or None}
-    rest = {name: cast("Json", plain(item)) for name, item in schema.items() if name != "properties"}
+    rest = {name: plain(item) for name, item in schema.items() if name != "properties"}
     return {_SCHEMA: {**rest, "properties": made or []}}
 
 
 def _listed(value: object, node: Node | None) -> Json:
     old: dict[str, tuple[Property, Json]] = {}
     if node is not None and node.value is not None:
-        reader = PropertyReader(Source("", "inputs"))
         items = node.value.values() if isinstance(node.value, dict) else cast("list[Node]", node.value)
-        for each, item in zip(reader.listed(node, "inputs"), items, strict=True):
-            old[each.name] = each, cast("Json", plain(item))
+        for each, item in zip(read_properties(Source("", "inputs"), node, "inputs"), items, strict=True):
+            old[each.name] = each, plain(item)
     mapped = node is not None and isinstance(node.value, dict)
     found: dict[str, Json] = {}
     for each in _properties(value):
@@ -519,8 +518,7 @@ def _properties(value: object) -> tuple[Property, ...]:
         items = cast("Iterable[object]", value)
         told = [item.to_dict() if isinstance(item, Property) else item for item in items]
     source = Source(written({"inputs": checked(told, "inputs", PromptFileError)}), "inputs")
-    read = Reader(source).read()
-    return PropertyReader(source).listed(cast("dict[str, Node]", cast("Node", read).value)["inputs"], "inputs")
+    return read_properties(source, source.mapping_of(Reader(source).read(), "inputs")["inputs"], "inputs")
 
 
 _MAKERS: Final[Mapping[str, Callable[[object, Mapping[str, Field]], dict[str, Json]]]] = {
