@@ -22,8 +22,8 @@ from lazyprompt.files.references import References
 from lazyprompt.files.segments import check_strict, segments_of
 from lazyprompt.files.sent import neutral
 from lazyprompt.files.spec import ENGINES
+from lazyprompt.files.targets import request, sent_to
 from lazyprompt.files.turns import messages_of
-from lazyprompt.files.wire import request, sent_to
 from lazyprompt.files.yaml_nodes import Source, text_of_file
 from lazyprompt.messages.history import History
 

@@ -1,27 +1,49 @@
-"""Where whole requests go: what each provider's interface calls the options of a prompt file, and what else it has.
+"""Whole requests of prompt files: the model, the messages, its options, its tools, and the form of the answer.
 
-A target is data. Messages and answers are the formatters' own: a target only names the profile, and the few rules in
-which Prompty's specification (section 7) differs from it.
+A target is data: what an interface of a provider calls the options of a prompt file, and what else it has. Messages and
+tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's specification
+(section 7) differs from it. What a request cannot carry is in the payload's report.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from binascii import a2b_base64
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from hashlib import blake2s
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.properties import schema_of
+from lazyprompt.files.sent import functions_of, named_functions, note_attributes
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
+from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.profile import PDF, Media
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.messages.msg import FileBlock, URLSource
+from lazyprompt.formatters.report import Notes, Payload
+from lazyprompt.messages.msg import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    URLSource,
+    VideoBlock,
+)
 from lazyprompt.messages.openai_form import write_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
+    from lazyprompt.files.spec import Spec
     from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.messages.msg import Block
 
@@ -31,33 +53,19 @@ Place: TypeAlias = tuple[str, ...]
 APIS: Final = ("chat", "responses", "embedding", "image")
 """The kinds of interfaces."""
 
-OPTIONS: Final = (
-    "temperature",
-    "maxOutputTokens",
-    "topP",
-    "topK",
-    "frequencyPenalty",
-    "presencePenalty",
-    "seed",
-    "stopSequences",
-    "allowMultipleToolCalls",
-    "reasoningEffort",
-)
-"""The options that Prompty names; ``additionalProperties`` are those of the provider."""
+_URLSAFE = str.maketrans("-_", "+/")
 
-_SAME = {"temperature": ("temperature",), "topP": ("top_p",)}
-_SAMPLING = {
-    **_SAME,
-    "frequencyPenalty": ("frequency_penalty",),
-    "presencePenalty": ("presence_penalty",),
-    "seed": ("seed",),
-    "stopSequences": ("stop",),
-}
-_CHAT: Mapping[str, Place] = {
-    **_SAMPLING,
-    "allowMultipleToolCalls": ("parallel_tool_calls",),
-    "reasoningEffort": ("reasoning_effort",),
-}
+
+def _places(holder: str = "", /, **names: str) -> dict[str, Place]:
+    """Where options stand, by their names in Prompty: under what the provider calls them, which may be a path."""
+    within = (holder,) if holder else ()
+    return {option: (*within, *name.split(".")) for option, name in names.items()}
+
+
+_SAME = {"temperature": "temperature", "topP": "top_p"}
+_PENALTIES = {"frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty"}
+_SAMPLING = {**_SAME, **_PENALTIES, "seed": "seed", "stopSequences": "stop"}
+_CHAT = {**_SAMPLING, "allowMultipleToolCalls": "parallel_tool_calls", "reasoningEffort": "reasoning_effort"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class Target:
         options: Where the options of a prompt file stand in a request; one that is not named has no place.
         defaults: What a request must have, where the file does not say it.
         changes: The rules of the profile that are others here.
-        structured: The part of a request that asks for an answer of some properties; None where there is none.
+        structured: The part of a request that asks for an answer of some properties; ``""`` where there is none.
         text_content: Whether a content that is text alone is one text; else all content is a list of blocks.
         strict_tools: Whether tools are asked to keep strict schemas, where the provider can.
     """
@@ -80,7 +88,7 @@ class Target:
     options: Mapping[str, Place] = field(default_factory=dict[str, Place])
     defaults: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
     changes: Mapping[str, object] = field(default_factory=dict[str, object])
-    structured: Callable[[tuple[Property, ...]], JsonObject] | None = None
+    structured: str = ""
     text_content: bool = True
     strict_tools: bool = True
 
@@ -120,101 +128,81 @@ def _named(outputs: tuple[Property, ...]) -> dict[str, Json]:
     return {"name": "structured_output", "strict": True, "schema": schema_of(outputs, strict=True)}
 
 
-def _response_format(outputs: tuple[Property, ...]) -> JsonObject:
-    return {"response_format": {"type": "json_schema", "json_schema": _named(outputs)}}
-
-
-def _text_format(outputs: tuple[Property, ...]) -> JsonObject:
-    return {"text": {"format": {"type": "json_schema", **_named(outputs)}}}
-
-
-def _output_config(outputs: tuple[Property, ...]) -> JsonObject:
-    return {"output_config": {"format": {"type": "json_schema", "schema": _closed(schema_of(outputs))}}}
-
-
-def _generation_config(outputs: tuple[Property, ...]) -> JsonObject:
-    return {"generation_config": {"response_mime_type": "application/json", "response_json_schema": schema_of(outputs)}}
-
-
-def _ollama_format(outputs: tuple[Property, ...]) -> JsonObject:
-    return {"format": schema_of(outputs)}
-
-
-_OPENAI = Target(
-    "openai",
-    options={**_CHAT, "maxOutputTokens": ("max_completion_tokens",)},
-    changes={
-        "form": ChatForm(parts={"file": _FilePart("file")}),
-        "media": {
-            "image": Media(("image/*",)),
-            # Which formats a model hears changes from model to model: the format is told by its own name.
-            "audio": Media(("audio/*",), url=False),
-            "file": Media(PDF),
-        },
+_STRUCTURED: Final[Mapping[str, Callable[[tuple[Property, ...]], JsonObject]]] = {
+    "response_format": lambda outputs: {"response_format": {"type": "json_schema", "json_schema": _named(outputs)}},
+    "text": lambda outputs: {"text": {"format": {"type": "json_schema", **_named(outputs)}}},
+    "output_config": lambda outputs: {
+        "output_config": {"format": {"type": "json_schema", "schema": _closed(schema_of(outputs))}}
     },
-    structured=_response_format,
-)
-_RESPONSES = Target(
-    "openai-responses",
-    "responses",
-    options={
-        **_SAME,
-        "maxOutputTokens": ("max_output_tokens",),
-        "allowMultipleToolCalls": ("parallel_tool_calls",),
-        "reasoningEffort": ("reasoning", "effort"),
+    "generation_config": lambda outputs: {
+        "generation_config": {"response_mime_type": "application/json", "response_json_schema": schema_of(outputs)}
     },
-    # All that the developer says is one text: the instructions.
-    changes={"system": "first", "developer": False},
-    structured=_text_format,
-)
-_ANTHROPIC = Target(
-    "anthropic",
-    options={
-        **_SAME,
-        "topK": ("top_k",),
-        "maxOutputTokens": ("max_tokens",),
-        "stopSequences": ("stop_sequences",),
-        "reasoningEffort": ("output_config", "effort"),
-    },
-    defaults={"max_tokens": 4096},
-    structured=_output_config,
-    text_content=False,
-    # Anthropic takes them, but Prompty's specification has none there.
-    strict_tools=False,
-)
-_GEMINI = Target(
-    "gemini",
-    options={
-        name: ("generation_config", *place)
-        for name, place in {
-            **_SAMPLING,
-            "topK": ("top_k",),
-            "stopSequences": ("stop_sequences",),
-            "maxOutputTokens": ("max_output_tokens",),
-        }.items()
-    },
-    structured=_generation_config,
-)
-_OLLAMA = Target(
-    "ollama",
-    options={
-        name: ("options", *place)
-        for name, place in {**_SAMPLING, "topK": ("top_k",), "maxOutputTokens": ("num_predict",)}.items()
-    },
-    structured=_ollama_format,
-)
-_LIKE_OPENAI = Target("", options={**_CHAT, "maxOutputTokens": ("max_tokens",)}, structured=_response_format)
+    "format": lambda outputs: {"format": schema_of(outputs)},
+}
+_LIKE_OPENAI = Target("", options=_places(**_CHAT, maxOutputTokens="max_tokens"), structured="response_format")
 
 _TARGETS: Final[Mapping[tuple[str, str], Target]] = {
-    ("openai", "chat"): _OPENAI,
-    ("openai", "responses"): _RESPONSES,
+    ("openai", "chat"): Target(
+        "openai",
+        options=_places(**_CHAT, maxOutputTokens="max_completion_tokens"),
+        changes={
+            "form": ChatForm(parts={"file": _FilePart("file")}),
+            "media": {
+                "image": Media(("image/*",)),
+                # Which formats a model hears changes from model to model: the format is told by its own name.
+                "audio": Media(("audio/*",), url=False),
+                "file": Media(PDF),
+            },
+        },
+        structured="response_format",
+    ),
+    ("openai", "responses"): Target(
+        "openai-responses",
+        "responses",
+        options=_places(
+            **_SAME,
+            maxOutputTokens="max_output_tokens",
+            allowMultipleToolCalls="parallel_tool_calls",
+            reasoningEffort="reasoning.effort",
+        ),
+        # All that the developer says is one text: the instructions.
+        changes={"system": "first", "developer": False},
+        structured="text",
+    ),
     ("openai", "embedding"): Target("openai", "embedding"),
     ("openai", "image"): Target("openai", "image"),
-    ("anthropic", "chat"): _ANTHROPIC,
-    ("gemini", "chat"): _GEMINI,
-    ("ollama", "chat"): _OLLAMA,
+    ("anthropic", "chat"): Target(
+        "anthropic",
+        options=_places(
+            **_SAME,
+            topK="top_k",
+            maxOutputTokens="max_tokens",
+            stopSequences="stop_sequences",
+            reasoningEffort="output_config.effort",
+        ),
+        defaults={"max_tokens": 4096},
+        structured="output_config",
+        text_content=False,
+        # Anthropic takes them, but Prompty's specification has none there.
+        strict_tools=False,
+    ),
+    ("gemini", "chat"): Target(
+        "gemini",
+        options=_places(
+            "generation_config",
+            **{**_SAMPLING, "stopSequences": "stop_sequences"},
+            topK="top_k",
+            maxOutputTokens="max_output_tokens",
+        ),
+        structured="generation_config",
+    ),
+    ("ollama", "chat"): Target(
+        "ollama",
+        options=_places("options", **_SAMPLING, topK="top_k", maxOutputTokens="num_predict"),
+        structured="format",
+    ),
     # DeepSeek answers in JSON, but keeps to no schema.
-    ("deepseek", "chat"): replace(_LIKE_OPENAI, profile="deepseek", structured=None),
+    ("deepseek", "chat"): replace(_LIKE_OPENAI, profile="deepseek", structured=""),
     **{
         (name, "chat"): replace(_LIKE_OPENAI, profile=name)
         for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")
@@ -264,3 +252,236 @@ def target_of(provider: str | None = None, api: str | None = None) -> Target:
         raise FormatError(f"provider {name!r} {what}{near}; prompt files are sent to {', '.join(known)}")
     kinds = [each for owner, each in _TARGETS if owner == family]
     raise FormatError(f"{name} has no interface {kind!r}{did_you_mean(kind, kinds)}; it has {', '.join(kinds)}")
+
+
+def request(
+    spec: Spec,
+    messages: Sequence[Msg],
+    provider: str | None = None,
+    api: str | None = None,
+    *,
+    tools: Sequence[Mapping[str, Json]] = (),
+) -> Payload:
+    """The request of a prompt file.
+
+    Args:
+        spec: What the file says.
+        messages: Its messages.
+        provider: Who it goes to; None is the provider of the file, or else ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is what the file says, or else ``chat``.
+        tools: Tools beside those of the front matter.
+
+    Returns:
+        The body of the request, with a report of what is not in it: options and tools that have no place there, and
+        what the formatter could not carry.
+
+    Raises:
+        FormatError: The provider is unknown or has no such interface; or the messages have no form there.
+        MediaError: A picture or the like may not be sent.
+    """
+    model = spec.model
+    target = target_of(*sent_to(spec, provider, api))
+    notes = Notes()
+    body: dict[str, Any] = {"model": model["id"]} if model.get("id") else {}
+    if not body:
+        notes.add("model", "model", "left out", "the file names no model: it is model.id")
+    asked = _Asked(spec, messages, target, tools, notes)
+    body |= {"embedding": asked.embed, "image": asked.draw}.get(target.api, asked.talk)()
+    options = model.get("options")
+    _put_options(body, options if isinstance(options, dict) else {}, target, notes)
+    for name, value in target.defaults.items():
+        body.setdefault(name, deepcopy(value))
+    return Payload(cast("dict[str, Any]", revealed(body)), tuple(notes))
+
+
+def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
+    """The provider and the interface of a prompt file.
+
+    Args:
+        spec: What the file says.
+        provider: The provider that goes before the file's.
+        api: The interface that goes before the file's.
+    """
+    own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
+    # Only OpenAI has a second interface for chats: a file that names it can be sent to others all the same.
+    own = None if own == "responses" and provider and not takes(provider, own) else own
+    return provider or named, api or own
+
+
+class _Asked(NamedTuple):
+    """What a request asks for, and where what it cannot carry is written down."""
+
+    spec: Spec
+    messages: Sequence[Msg]
+    target: Target
+    tools: Sequence[Mapping[str, Json]]
+    notes: Notes
+
+    def talk(self) -> dict[str, Any]:
+        """The messages, the tools and the form of the answer."""
+        spec, target, notes = self.spec, self.target, self.notes
+        held: dict[str, str] = {}
+        shown = [_as_sent(message, at, target, held, notes) for at, message in enumerate(self.messages)]
+        made = ChatFormatter(target.own_profile()).format(shown, tools=self._functions() or None)
+        notes += made.report
+        body: dict[str, Any] = dict(made)
+        if held:
+            body = cast("dict[str, Any]", _put_back(body, held))
+        if not target.text_content:
+            for message in body["messages"]:
+                if isinstance(message["content"], str):
+                    message["content"] = [{"type": "text", "text": message["content"]}]
+        silent = {each.name for each in spec.tools if each.strict is None}
+        for tool in body.get("tools", ()):
+            # The Responses formatter says strict for all; here the file's silence stays silence.
+            if tool.get("strict") is False and tool.get("name") in silent:
+                del tool["strict"]
+        if spec.outputs and not target.structured:
+            notes.add("outputs", "outputs", "left out", f"{target.profile} takes no schema of an answer")
+        elif spec.outputs:
+            body |= _STRUCTURED[target.structured](spec.outputs)
+        return body
+
+    def _functions(self) -> list[JsonObject]:
+        """The tools that are functions."""
+        specs = self.spec.tools
+        if not self.target.strict_tools:
+            for index, each in enumerate(specs):
+                if each.strict:
+                    why = f"{self.target.profile} is sent no strict tools"
+                    self.notes.add(f"tools[{index}]", "strict", "left out", why)
+            specs = tuple(replace(each, strict=None) for each in specs)
+        elif self.target.api == "chat":
+            # There, what asks for nothing is not strict; the Responses API takes it for strict.
+            specs = tuple(replace(each, strict=each.strict or None) for each in specs)
+        return [*functions_of(specs, self.notes), *named_functions(self.tools, self.notes)]
+
+    def embed(self) -> dict[str, Any]:
+        """What is to be embedded: a text, or the texts of several messages."""
+        self._note_unused()
+        texts = self._texts(range(len(self.messages)))
+        return {"input": texts[0] if len(texts) == 1 else texts}
+
+    def draw(self) -> dict[str, Any]:
+        """What is to be drawn: what the user says last; the last message where the user says nothing."""
+        self._note_unused()
+        users = [at for at, message in enumerate(self.messages) if message.role == "user"]
+        last = users[-1] if users else len(self.messages) - 1
+        for at, message in enumerate(self.messages):
+            if at != last:
+                why = "an image has one prompt: the last message"
+                self.notes.add(f"messages[{at}]", "text", "left out", why, message.text)
+        return {"prompt": "".join(self._texts([last] if self.messages else []))}
+
+    def _note_unused(self) -> None:
+        """Note tools and outputs for an interface that has neither."""
+        for name, has in (("tools", self.spec.tools or self.tools), ("outputs", self.spec.outputs)):
+            if has:
+                self.notes.add(name, name, "left out", f"the interface {self.target.api!r} knows no {name}")
+
+    def _texts(self, places: Sequence[int]) -> list[str]:
+        """The texts of some messages, for an interface that takes text alone."""
+        for at in places:
+            for index, block in enumerate(self.messages[at].blocks):
+                if not isinstance(block, TextBlock):
+                    why = f"the interface {self.target.api!r} takes text alone"
+                    self.notes.add(f"messages[{at}].content[{index}]", block.kind, "left out", why)
+        return [_joined(self.messages[at].blocks) for at in places]
+
+
+def _joined(blocks: Sequence[Block]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def _as_sent(message: Msg, at: int, target: Target, held: dict[str, str], notes: Notes) -> Msg:
+    """A message as a formatter is to see it: a name that is only the role is none, texts alone are one."""
+    content = message.content
+    if not isinstance(content, str):
+        joins = target.text_content or message.role in SYSTEM_ROLES
+        if joins and all(isinstance(block, TextBlock) and not block.signature for block in content):
+            content = _joined(content)
+        else:
+            content = tuple(
+                _sent_block(block, f"messages[{at}].content[{index}]", target, held, notes)
+                for index, block in enumerate(content)
+            )
+    note_attributes(message.metadata, at, notes)
+    name = "" if message.name == message.role else message.name
+    return Msg(name, content, message.role, url=message.url)
+
+
+def _sent_block(block: Block, where: str, target: Target, held: dict[str, str], notes: Notes) -> Block:
+    """A block; data that is no base64 is sent as the caller gave it, so something holds its place until then."""
+    if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
+        inner = [
+            _sent_block(each, f"{where}.output[{at}]", target, held, notes) for at, each in enumerate(block.output)
+        ]
+        return replace(block, output=tuple(inner))
+    if not isinstance(block, (ImageBlock, AudioBlock, VideoBlock, FileBlock)):
+        return block
+    source = block.source
+    if not isinstance(source, Base64Source):
+        if target.passes_on(block):
+            why = f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
+            notes.add(where, block.kind, "changed", why, source.url)
+        return block
+    if _is_base64(source.data):
+        return block
+    place = b64encode(blake2s(f"{where}\0{source.data}".encode()).hexdigest().encode()).decode()
+    held[place] = source.data
+    notes.add(where, block.kind, "changed", "its data is no base64, and is sent as it was given")
+    return replace(block, source=Base64Source(source.media_type, place))
+
+
+def _is_base64(data: str) -> bool:
+    if not data or data.startswith("data:"):
+        return True  # the formatter says what is wrong with it
+    try:
+        a2b_base64("".join(data.split()).translate(_URLSAFE), strict_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _put_back(value: Json, held: Mapping[str, str]) -> Json:
+    """A body with the data that something held the place of."""
+    if isinstance(value, list):
+        return [_put_back(each, held) for each in value]
+    if isinstance(value, dict):
+        return {name: _put_back(each, held) for name, each in value.items()}
+    if isinstance(value, str):
+        for place, data in held.items():
+            value = value.replace(place, data)
+    return value
+
+
+def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Target, notes: Notes) -> None:
+    """Put options where the target has them; those of the provider's own never take the place of anything."""
+
+    def note(name: str, why: str) -> None:
+        notes.add(f"model.options.{name}", "option", "left out", why)
+
+    for name, value in options.items():
+        if name == OTHERS or value is None or value == []:
+            continue
+        if name in target.options:
+            _put(body, target.options[name], deepcopy(value))
+        else:
+            known = "" if name in OPTIONS else f" and is no option{did_you_mean(name, OPTIONS)}"
+            note(name, f"a request to {target.profile} ({target.api}) has no place for it{known}; see {OTHERS}")
+    others = options.get(OTHERS) or {}
+    if not isinstance(others, dict):
+        note(OTHERS, "it is to be a mapping: the provider's own options, by their names")
+        return
+    for name, value in others.items():
+        if name in body:
+            note(f"{OTHERS}.{name}", f"the request has {name!r} already")
+        else:
+            body[name] = deepcopy(value)
+
+
+def _put(body: dict[str, Any], place: Place, value: Json) -> None:
+    *above, last = place
+    for key in above:
+        body = body.setdefault(key, {})
+    body[last] = value

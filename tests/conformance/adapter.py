@@ -10,8 +10,8 @@ from lazyprompt.files.answer import Failure, read_answer, read_stream
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
+from lazyprompt.files.targets import request
 from lazyprompt.files.turns import messages_from_text
-from lazyprompt.files.wire import request
 from lazyprompt.messages.openai_form import address_of, source_of
 
 if TYPE_CHECKING:
