@@ -34,9 +34,30 @@ if TYPE_CHECKING:
     from lazyprompt.files.yaml_nodes import Parts
 
 
+MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")
+"""A medium in Markdown: what stands in the brackets, and the address, which may be a slot."""
+
+_ROLES: Final = {"agentschema": AGENT_ROLES, "v1": V1_ROLES}
+_SLOT: Final = re.compile(r"\{\{-?\s*([^\W\d]\w*)\s*-?\}\}")
+_TAG: Final = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
+_RENAMED: Final = {"id": "name", "type": "kind"}
+
+
+class Converted(NamedTuple):
+    """A prompt in another form.
+
+    Attributes:
+        text: The text.
+        notes: What that form cannot say, or says otherwise.
+    """
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
-class OriginalText:
-    """The text of a prompt file that is converted.
+class Original:
+    """A prompt file that is converted.
 
     Args:
         prompty: The file.
@@ -102,31 +123,18 @@ class OriginalText:
             body = body.replace("\n", "\r\n")
         return put_together(self.source, self.parts, own, {**fields, **gone}, body)
 
-
-class Converted(NamedTuple):
-    """A prompt in another form.
-
-    Attributes:
-        text: The text.
-        notes: What that form cannot say, or says otherwise.
-    """
-
-    text: str
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Original(OriginalText):
-    """A prompt file that is converted, as Prompty v2 says it."""
-
     @cached_property
     def as_v2(self) -> Translated:
         """The same as Prompty v2 says all of it.
 
         Raises:
-            FormatError: It has turns of tools, which Prompty v2 has not.
+            FormatError: It has turns of tools, which Prompty v2 has not, or its tools are none; with the place.
         """
-        return in_fields(self)
+        if self.prompty.dialect not in _ROLES:
+            return self.in_v2
+        making = _Making(self)
+        body = making.with_inputs(making.without_sections(self.in_v2.body))
+        return Translated(making.fields, body, tuple(sorted(making.notes)))
 
     @cached_property
     def spec(self) -> Spec:
@@ -152,32 +160,6 @@ def told(fields: Mapping[str, Node]) -> dict[str, Json]:
     return {name: plain(node) for name, node in fields.items()}
 
 
-MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")
-"""A medium in Markdown: what stands in the brackets, and the address, which may be a slot."""
-
-_ROLES: Final = {"agentschema": AGENT_ROLES, "v1": V1_ROLES}
-_SLOT: Final = re.compile(r"\{\{-?\s*([^\W\d]\w*)\s*-?\}\}")
-_TAG: Final = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
-_RENAMED: Final = {"id": "name", "type": "kind"}
-
-
-def in_fields(original: OriginalText) -> Translated:
-    """A file whose text is said by fields where Prompty v2 does so.
-
-    Args:
-        original: The file.
-
-    Raises:
-        FormatError: It has turns of tools, which Prompty v2 has not, or its tools are none; the message has the place.
-    """
-    given, dialect = original.in_v2, original.prompty.dialect
-    if dialect not in _ROLES:
-        return given
-    making = _Making(original)
-    body = making.with_inputs(making.without_sections(given.body))
-    return Translated(making.fields, body, tuple(sorted(making.notes)))
-
-
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:
     """Of which kind a medium is, and what else is said of it; None where Markdown is text.
 
@@ -193,7 +175,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
 class _Making:
     """The fields that are made, and the notes on them."""
 
-    def __init__(self, original: OriginalText) -> None:
+    def __init__(self, original: Original) -> None:
         self._original = original
         self._dialect = original.prompty.dialect
         self.fields = dict(original.in_v2.fields)

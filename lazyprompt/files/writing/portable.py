@@ -6,8 +6,9 @@ an error that names its line. Sections are found as in a filled template: in its
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
@@ -16,7 +17,7 @@ from lazyprompt.files.roles import PLACE, Scanned, attributes_in, role_lines
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json
 
@@ -52,39 +53,34 @@ class Tag(NamedTuple):
 
 
 Piece: TypeAlias = "str | Shown | Tag"
+Names: TypeAlias = "tuple[str, ...]"
 
 
-class Syntax(Protocol):
-    """How a syntax says things. Where it cannot, it says None, or ``""`` for a tag."""
+def _nothing(*_: object) -> None:
+    """Say nothing: there is no such tag."""
 
-    @property
-    def name(self) -> str:
-        """What errors call it."""
-        ...
 
-    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
-        """A value: its names, and the variables of the loops around it, the innermost last."""
-        ...
+@dataclass(frozen=True)
+class Syntax:
+    """A syntax of templates. What it cannot say is None, or ``""``.
 
-    def literal(self, text: str) -> str | None:
-        """Text that is a value, and not the template's own."""
-        ...
+    Args:
+        name: What errors call it.
+        shown: A value, of its names, and of the variables of the loops around it, the innermost last.
+        literal: Text that is a value, and not the template's own.
+        asked: What begins an ``if``, or one that is negated, of the same.
+        each: What begins a ``for``, of its variable and of the same.
+        otherwise: ``else``.
+        ends: What ends an ``if``, an ``if`` that is negated, and a ``for``.
+    """
 
-    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:
-        """What begins an ``if``."""
-        ...
-
-    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:
-        """What begins a ``for``."""
-        ...
-
-    def otherwise(self) -> str:
-        """``else``."""
-        ...
-
-    def end(self, block: str) -> str:
-        """What ends a block: ``if``, ``unless`` or ``for``."""
-        ...
+    name: str
+    shown: Callable[[Names, Names], str | None]
+    literal: Callable[[str], str]
+    asked: Callable[[Names, Names, bool], str | None] = _nothing
+    each: Callable[[str, Names, Names], str | None] = _nothing
+    otherwise: str = ""
+    ends: tuple[str, str, str] = ("", "", "")
 
 
 _WHAT: Final[Mapping[type[nodes.Node], str]] = {
@@ -174,16 +170,16 @@ class _Walk:
     def _if(self, node: nodes.If, scope: tuple[str, ...]) -> Iterator[Piece]:
         negated = isinstance(node.test, nodes.Not)
         path = self._path(node.test.node if isinstance(node.test, nodes.Not) else node.test)
-        yield Tag(self._said(self._syntax.asked(path, scope, negated=negated), node), ends=False, line=node.lineno)
+        yield Tag(self._said(self._syntax.asked(path, scope, negated), node), ends=False, line=node.lineno)
         yield from self.body(node.body, scope)
         otherwise: Sequence[nodes.Node] = node.else_
         if node.elif_:
             first, *others = node.elif_
             otherwise = [nodes.If(first.test, first.body, others, node.else_, lineno=first.lineno)]
         if otherwise:
-            yield Tag(self._syntax.otherwise(), ends=True, line=node.lineno)
+            yield Tag(self._syntax.otherwise, ends=True, line=node.lineno)
             yield from self.body(otherwise, scope)
-        yield Tag(self._syntax.end("unless" if negated else "if"), ends=True, line=node.lineno)
+        yield Tag(self._syntax.ends[negated], ends=True, line=node.lineno)
 
     def _for(self, node: nodes.For, scope: tuple[str, ...]) -> Iterator[Piece]:
         if not isinstance(node.target, nodes.Name) or node.test is not None or node.recursive:
@@ -192,9 +188,9 @@ class _Walk:
         yield Tag(self._said(self._syntax.each(variable, path, scope), node), ends=False, line=node.lineno)
         yield from self.body(node.body, (*scope, variable))
         if node.else_:
-            yield Tag(self._syntax.otherwise(), ends=True, line=node.lineno)
+            yield Tag(self._syntax.otherwise, ends=True, line=node.lineno)
             yield from self.body(node.else_, scope)
-        yield Tag(self._syntax.end("for"), ends=True, line=node.lineno)
+        yield Tag(self._syntax.ends[2], ends=True, line=node.lineno)
 
     def _path(self, node: nodes.Node) -> tuple[str, ...]:
         """The names that an expression is made of."""

@@ -13,6 +13,11 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar, cast
 
 import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.resolver import VersionedResolver
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, PlainScalarString
 
 from lazyprompt._base.json import checked
 from lazyprompt.errors import PromptFileError, did_you_mean
@@ -84,9 +89,9 @@ def edited(
     if not wanted:
         return text
     writer = _Writer(text, safe)
-    if not _has_own_lines(text, at, fields):
-        return writer.as_written(writer.rewritten(text, fields, wanted))
     pieces = _pieces(text, at, fields)
+    if pieces is None:
+        return writer.as_written(writer.rewritten(text, fields, wanted))
     for name, new in wanted.items():
         place = next((index for index, piece in enumerate(pieces) if piece[0] == name), None)
         if new is None:
@@ -103,29 +108,25 @@ def written(value: JsonObject) -> str:
     return _Writer("", str).rewritten("", {}, value)
 
 
-def _has_own_lines(text: str, at: int, fields: Mapping[str, Field]) -> bool:
-    """Whether each field begins a line of its own, and none holds what another refers to."""
+def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
+    """The YAML in pieces: the lines of each field with its name, and what stands between them with none.
+
+    None where a field does not begin a line of its own, or holds what another refers to.
+    """
     if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=_LOADER)):
-        return False
-    columns = {_column(text, field.raw.key_at - at) for field in fields.values()}
-    return len(columns) < 2 and None not in columns  # noqa: PLR2004 - one column, or no field at all
-
-
-def _column(text: str, place: int) -> int | None:
-    """How far a field is indented; None where it does not begin its line."""
-    line = text[max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1 : place]
-    return None if line.strip(" ") else len(line)
-
-
-def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]]:
-    """The YAML in pieces: the lines of each field with its name, and what stands between them with none."""
-    places = {name: field.raw.key_at - at for name, field in fields.items()}
-    column = next((_column(text, place) or 0 for place in places.values()), 0)
-    begins = [place - column for place in places.values()]
+        return None
+    begins = [
+        max(text.rfind("\n", 0, field.raw.key_at - at), text.rfind("\r", 0, field.raw.key_at - at)) + 1
+        for field in fields.values()
+    ]
+    indents = {text[begin : field.raw.key_at - at] for begin, field in zip(begins, fields.values(), strict=True)}
+    if len(indents) > 1 or "".join(indents).strip(" "):
+        return None
     if not begins:
         return [(None, text)]
+    column = len(indents.pop())
     found: list[tuple[str | None, str]] = [(None, text[: begins[0]])]
-    for name, begin, end in zip(places, begins, [*begins[1:], len(text)], strict=True):
+    for name, begin, end in zip(fields, begins, [*begins[1:], len(text)], strict=True):
         lines = text[begin:end].splitlines(keepends=True)
         kept = len(lines)
         while kept > 1 and _is_between(lines[kept - 1], column):
@@ -147,6 +148,14 @@ def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
     return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
 
 
+class _AsWritten(VersionedResolver):
+    """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - ruamel.yaml's own
+        own: Any = super()
+        return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
+
+
 class _Writer:
     """Writes values as the YAML around them is written: its line breaks, and how far its lists are indented.
 
@@ -156,27 +165,10 @@ class _Writer:
     """
 
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
-        from ruamel.yaml import YAML, scalarstring  # noqa: PLC0415 - only changes need it
-        from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
-        from ruamel.yaml.nodes import ScalarNode  # noqa: PLC0415 - as above
-        from ruamel.yaml.resolver import VersionedResolver  # noqa: PLC0415 - as above
-
-        class AsWritten(VersionedResolver):
-            """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
-
-            def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - ruamel.yaml's own
-                own: Any = super()
-                return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
-
-        self._fault: type[Exception] = YAMLError
-        self._lines: Callable[[str], str] = scalarstring.LiteralScalarString
-        # A text that is no more than text would get the quotes of the one before it.
-        self._bare: Callable[[str], str] = scalarstring.PlainScalarString
-        self._quoted: Callable[[str], str] = scalarstring.DoubleQuotedScalarString
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._safe = safe
         self._yaml: Any = YAML()  # its own hints are incomplete
-        self._yaml.Resolver = AsWritten
+        self._yaml.Resolver = _AsWritten
         self._yaml.preserve_quotes = True
         self._yaml.width = _WIDTH
         plain_text = _BREAK.sub("\n", text)
@@ -195,7 +187,7 @@ class _Writer:
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
         try:
             tree: Any = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
-        except self._fault as error:
+        except YAMLError as error:
             fault = " ".join(str(error).split())
             raise PromptFileError(
                 f"{', '.join(changes)}: the YAML that stands there can be read, but not changed: {fault}; put texts "
@@ -236,7 +228,7 @@ class _Writer:
         for key in [key for key in tree if key not in new]:
             del tree[key]
         for key, value in new.items():
-            tree[key if key in fields else self._key(key)] = (
+            tree[key if key in fields else _key(key)] = (
                 self._changed(tree[key], fields[key], value) if key in fields else self._new(value)
             )
 
@@ -257,17 +249,19 @@ class _Writer:
         """A value that was not there."""
         if isinstance(value, str):
             text = self._safe(value)
-            return self._lines(text) if _BLOCK.fullmatch(text) else self._key(text)
+            return LiteralScalarString(text) if _BLOCK.fullmatch(text) else _key(text)
         if isinstance(value, list):
             return [self._new(item) for item in value]
         if isinstance(value, dict):
-            return {self._key(key): self._new(item) for key, item in value.items()}
+            return {_key(key): self._new(item) for key, item in value.items()}
         # The resolver takes all for text, and so this is no text in quotes.
-        return self._bare(json.dumps(value))
+        return PlainScalarString(json.dumps(value))
 
-    def _key(self, text: str) -> str:
-        """Text in one line, as keys are: in quotes where some reader would take it for something else without."""
-        return self._bare(text) if is_text(text) and not _is_odd(text) else self._quoted(text)
+
+def _key(text: str) -> Any:  # noqa: ANN401 - as above
+    """Text in one line, as keys are: in quotes where some reader would take it for something else without."""
+    # A text that is no more than text would get the quotes of the one before it.
+    return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
 def _is_odd(text: str) -> bool:
@@ -287,23 +281,14 @@ def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
     return tree
 
 
-def _paired(old: Sequence[object], new: Sequence[object]) -> tuple[Sequence[str | int], Sequence[str | int]]:
+def _paired(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
     """What old and new items are called: by their names where each has one, in one order; else by their places."""
-    names, wanted = _names(old), _names(new)
-    if (
-        names is None
-        or wanted is None
-        or [each for each in names if each in wanted] != [each for each in wanted if each in names]
-    ):
-        return [*range(len(old))], [*range(len(new))]
-    return names, wanted
-
-
-def _names(items: Sequence[object]) -> list[str] | None:
-    """The names of items; None where one has none, or two have the same."""
-    fields = [cast("dict[str, object]", item) if isinstance(item, dict) else {} for item in items]
-    names = [name for each in fields if isinstance(name := each.get(_NAME), str)]
-    return names if len({*names}) == len(items) else None
+    names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
+    own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
+    named = len({*own}) == len(names) and len({*asked}) == len(wanted)
+    if named and [each for each in own if each in asked] == [each for each in asked if each in own]:
+        return own, asked
+    return [*range(len(old))], [*range(len(new))]
 
 
 def _same(old: object, new: object) -> bool:
@@ -455,10 +440,6 @@ def _text_pairs(raw: Node, seen: Node) -> Iterator[tuple[str, str]]:
             yield from _text_pairs(*pair)
 
 
-def _text(name: str) -> Callable[[object, Mapping[str, Field]], dict[str, Json]]:
-    return lambda value, _: {name: _json(value, name)}
-
-
 def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
     made = _json(value, "model")
     old = fields.get("model")
@@ -522,8 +503,8 @@ def _properties(value: object) -> tuple[Property, ...]:
 
 
 _MAKERS: Final[Mapping[str, Callable[[object, Mapping[str, Field]], dict[str, Json]]]] = {
-    "name": _text("name"),
-    "description": _text("description"),
+    "name": lambda value, _: {"name": _json(value, "name")},
+    "description": lambda value, _: {"description": _json(value, "description")},
     "model": _model,
     "inputs": _inputs,
     "metadata": _metadata,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
-from lazyprompt.files.writing.portable import Shown, Tag, portable, runs, told_sections
+from lazyprompt.files.writing.portable import Shown, Syntax, Tag, portable, runs, told_sections
 from lazyprompt.files.writing.rewriting import written
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.spec import Spec, ToolSpec
     from lazyprompt.files.writing.conversion import Original
-    from lazyprompt.files.writing.portable import Piece
+    from lazyprompt.files.writing.portable import Names, Piece
 
 _ROLES: Final = {"": "system", "system": "system", "user": "user", "assistant": "model"}
 _HELPERS: Final = ("history", "media", "role", "section", "json", "if", "unless", "each", "with", "else", "this", "log")
@@ -30,40 +30,7 @@ _UNSAYABLE: Final = re.compile(r"[{\\]\{\{|\{\0")
 _TRIMMED: Final = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 
 
-class Handlebars(NamedTuple):
-    """How Handlebars says things."""
-
-    name: str = "Handlebars"
-
-    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
-        """``{{name}}``, ``{{this.name}}`` in a loop, ``{{../name}}`` for what is outside of it."""
-        found = _path(path, scope)
-        return f"{{{{{found}}}}}" if found else None
-
-    def literal(self, text: str) -> str | None:
-        """The text itself: roles are no lines here."""
-        return _escaped(text, ends=False)
-
-    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:
-        """``{{#if x}}`` or ``{{#unless x}}``."""
-        found = _path(path, scope)
-        return f"{{{{#{'unless' if negated else 'if'} {found}}}}}" if found else None
-
-    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - it is this
-        """``{{#each x}}``."""
-        found = _path(path, scope)
-        return f"{{{{#each {found}}}}}" if found else None
-
-    def otherwise(self) -> str:
-        """``{{else}}``."""
-        return "{{else}}"
-
-    def end(self, block: str) -> str:
-        """``{{/if}}``."""
-        return f"{{{{/{'each' if block == 'for' else block}}}}}"
-
-
-def _path(path: Sequence[str], scope: Sequence[str]) -> str | None:
+def _path(path: Names, scope: Names) -> str | None:
     """A path in Handlebars; None where there is none."""
     first, *rest = path
     if first == "loop" and scope:
@@ -76,6 +43,33 @@ def _path(path: Sequence[str], scope: Sequence[str]) -> str | None:
     if scope:
         return f"../{'.'.join(path)}"
     return ".".join(("this", *path) if first in _HELPERS else path)
+
+
+def _shown(path: Names, scope: Names) -> str | None:
+    """``{{name}}``, ``{{this.name}}`` in a loop, ``{{../name}}`` for what is outside of it."""
+    found = _path(path, scope)
+    return f"{{{{{found}}}}}" if found else None
+
+
+def _block(helper: str, path: Names, scope: Names) -> str | None:
+    found = _path(path, scope)
+    return f"{{{{#{helper} {found}}}}}" if found else None
+
+
+def _literal(text: str) -> str:
+    """The text itself: roles are no lines here."""
+    return _escaped(text, ends=False)
+
+
+_HANDLEBARS: Final = Syntax(
+    "Handlebars",
+    _shown,
+    _literal,
+    lambda path, scope, negated: _block("unless" if negated else "if", path, scope),
+    lambda _, path, scope: _block("each", path, scope),
+    "{{else}}",
+    ("{{/if}}", "{{/unless}}", "{{/each}}"),
+)
 
 
 def to_dotprompt(original: Original) -> Converted:
@@ -166,7 +160,7 @@ def _tools(tools: Sequence[ToolSpec], notes: list[str]) -> Iterator[JsonObject]:
 
 def _body(original: Original, notes: list[str]) -> Iterator[str]:
     """The template in Handlebars."""
-    pieces = portable(original.as_v2.body, Handlebars())
+    pieces = portable(original.as_v2.body, _HANDLEBARS)
     kinds = {each.name: each.kind for each in original.spec.inputs}
     threads = [name for name, kind in kinds.items() if kind == "thread"]
     between, was_tight = "", False

@@ -7,13 +7,13 @@ reads only where it is told that the file is trusted.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.inputs import MEDIA
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
-from lazyprompt.files.writing.portable import Shown, Tag, portable, runs, told_sections
+from lazyprompt.files.writing.portable import Shown, Syntax, Tag, portable, runs, told_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,89 +34,31 @@ _LEFT_OUT: Final = ("displayName", "description", "metadata", "model", "outputs"
 _JINJA_SIGNS: Final = ("{{", "{%", "{#")
 
 
-class FString(NamedTuple):
-    """How an f-string says things: nothing but names."""
-
-    name: str = "an f-string"
-
-    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:
-        """``{name}``."""
-        return f"{{{path[0]}}}" if len(path) == 1 and not scope else None
-
-    def literal(self, text: str) -> str | None:
-        """The text."""
-        return fstring_text(text)
-
-    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:  # noqa: ARG002 - as of Syntax
-        """There is none."""
-        return None
-
-    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - as of Syntax
-        """There is none."""
-        return None
-
-    def otherwise(self) -> str:
-        """There is none."""
-        return ""
-
-    def end(self, block: str) -> str:  # noqa: ARG002 - as of Syntax
-        """There is none."""
-        return ""
-
-
-class Jinja(NamedTuple):
-    """How Jinja says things: the same, without what LangChain would not allow."""
-
-    name: str = "the LangChain templates that are written here"
-
-    def shown(self, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - as of Syntax
-        """``{{ name }}``."""
-        return f"{{{{ {'.'.join(path)} }}}}"
-
-    def literal(self, text: str) -> str | None:
-        """The text."""
-        return jinja_text(text)
-
-    def asked(self, path: Sequence[str], scope: Sequence[str], *, negated: bool) -> str | None:  # noqa: ARG002 - as of Syntax
-        """``{% if x %}``."""
-        return f"{{% if {'not ' if negated else ''}{'.'.join(path)} %}}"
-
-    def each(self, variable: str, path: Sequence[str], scope: Sequence[str]) -> str | None:  # noqa: ARG002 - as of Syntax
-        """``{% for x in xs %}``."""
-        return f"{{% for {variable} in {'.'.join(path)} %}}"
-
-    def otherwise(self) -> str:
-        """``{% else %}``."""
-        return "{% else %}"
-
-    def end(self, block: str) -> str:
-        """``{% endif %}``."""
-        return f"{{% end{'for' if block == 'for' else 'if'} %}}"
-
-
-def fstring_text(text: str) -> str:
-    """Text as an f-string has it."""
+def _fstring_text(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def jinja_text(text: str) -> str:
-    """Text as Jinja has it."""
+def _jinja_text(text: str) -> str:
     return "".join(
         '{{ "{" }}' if sign == "{" and (text[at : at + 2] in _JINJA_SIGNS or at + 1 == len(text)) else sign
         for at, sign in enumerate(text)
     )
 
 
-class _Form(NamedTuple):
-    """In which syntax the templates are written.
-
-    Attributes:
-        name: What LangChain calls it.
-        sections: The sections.
-    """
-
-    name: str
-    sections: list[Told]
+# It has nothing but names.
+_F_STRING: Final = Syntax(
+    "an f-string", lambda path, scope: f"{{{path[0]}}}" if len(path) == 1 and not scope else None, _fstring_text
+)
+# The same as the file has, without what LangChain would not allow.
+_JINJA: Final = Syntax(
+    "the LangChain templates that are written here",
+    lambda path, _: f"{{{{ {'.'.join(path)} }}}}",
+    _jinja_text,
+    lambda path, _, negated: f"{{% if {'not ' if negated else ''}{'.'.join(path)} %}}",
+    lambda variable, path, _: f"{{% for {variable} in {'.'.join(path)} %}}",
+    "{% else %}",
+    ("{% endif %}", "{% endif %}", "{% endfor %}"),
+)
 
 
 def to_langchain(original: Original) -> Converted:
@@ -135,28 +77,22 @@ def to_langchain(original: Original) -> Converted:
         )
     told = spec.to_dict()
     notes += [f"{name} is left out: a ChatPromptTemplate is messages alone" for name in _LEFT_OUT if name in told]
-    form = _form(original, notes)
+    try:
+        # The simplest syntax that can say it.
+        form, pieces = "f-string", portable(original.as_v2.body, _F_STRING)
+    except FormatError:
+        form, pieces = "jinja2", portable(original.as_v2.body, _JINJA)
+        notes.append("the template is Jinja: load it with init_validator=None, which says that you trust it")
     inputs = {each.name: each for each in spec.inputs}
     messages: list[Json] = []
     used: dict[str, None] = {}
-    for section in form.sections:
-        messages += _messages(section, form.name, inputs, used, notes)
+    for section in told_sections(pieces, ROLES, "LangChain"):
+        messages += _messages(section, form, inputs, used, notes)
     threads = [each for each in spec.inputs if each.kind == "thread" and each.name not in used]
     messages += [_placeholder(each, used) for each in threads]
     kwargs: JsonObject = {**_variables(spec.inputs, used, notes), "messages": messages}
     text = json.dumps(_made(_CHAT, "ChatPromptTemplate", kwargs, named=True), ensure_ascii=False, indent=2)
     return Converted(f"{text}\n", tuple(notes))
-
-
-def _form(original: Original, notes: list[str]) -> _Form:
-    """The template in the simplest syntax that can say it."""
-    body = original.as_v2.body
-    try:
-        pieces = portable(body, FString())
-    except FormatError:
-        notes.append("the template is Jinja: load it with init_validator=None, which says that you trust it")
-        return _Form("jinja2", told_sections(portable(body, Jinja()), ROLES, "LangChain"))
-    return _Form("f-string", told_sections(pieces, ROLES, "LangChain"))
 
 
 def _variables(inputs: Sequence[Property], used: dict[str, None], notes: list[str]) -> dict[str, Json]:
@@ -224,7 +160,7 @@ def _message(role: str, kept: Sequence[Piece], form: str, used: dict[str, None])
                 opened.append(piece)
     if opened:
         raise _divided(opened[-1])
-    escape = fstring_text if form == "f-string" else jinja_text
+    escape = _fstring_text if form == "f-string" else _jinja_text
     template = "".join(piece.text if not isinstance(piece, str) else escape(piece) for piece in kept)
     ends = isinstance(kept[0], Tag) or isinstance(kept[-1], Tag) if kept else False
     if ends and any(isinstance(piece, str) and piece != piece.strip("\n") for piece in kept):
