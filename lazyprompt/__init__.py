@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.library.prompt_diff import PromptDiff
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
-    from lazyprompt.files.segments import TemplateSegment
+    from lazyprompt.files.roles import TemplateSegment
     from lazyprompt.files.writing.conversion import Converted
     from lazyprompt.files.writing.convert import convert
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
@@ -218,7 +218,7 @@ _HOMES = {
     "files.library.prompt_diff": "PromptDiff",
     "files.prompt_file": "PromptFile",
     "files.prompty": "Prompty",
-    "files.segments": "TemplateSegment",
+    "files.roles": "TemplateSegment",
     "files.writing.conversion": "Converted",
     "files.writing.convert": "convert",
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",

@@ -50,7 +50,7 @@ def _read(options: Options) -> tuple[Prompty, tuple[str, ...]]:
     """Read a prompt from its file, a prompter's YAML or LangChain's; and list the parts that this loses."""
     from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - as above
     from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - as above
-    from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data  # noqa: PLC0415 - as above
+    from lazyprompt.files.writing.langchain import from_langchain, langchain_data  # noqa: PLC0415 - as above
     from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - as above
 
     path = Path(options["file"])

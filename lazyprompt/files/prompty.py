@@ -14,16 +14,14 @@ from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.answer import read_answer
 from lazyprompt.files.dialects.table import dialect_named
-from lazyprompt.files.file_prompter import FilePrompter
-from lazyprompt.files.filling import Filling, shown
+from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.prompt_source import content_hash, read
 from lazyprompt.files.references import References
-from lazyprompt.files.segments import check_strict, segments_of
-from lazyprompt.files.sent import neutral
+from lazyprompt.files.roles import check_strict, segments_of
 from lazyprompt.files.spec import ENGINES
 from lazyprompt.files.targets import request, sent_to
-from lazyprompt.files.turns import messages_of
+from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import Source, text_of_file
 from lazyprompt.messages.history import History
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.filling import Filled
     from lazyprompt.files.prompt_source import Undefined
     from lazyprompt.files.properties import Property
-    from lazyprompt.files.segments import TemplateSegment
+    from lazyprompt.files.roles import TemplateSegment
     from lazyprompt.files.spec import Spec, Template, ToolSpec
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.files.yaml_nodes import Node

@@ -19,7 +19,7 @@ from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.properties import schema_of
-from lazyprompt.files.sent import functions_of, named_functions, note_attributes
+from lazyprompt.files.turns import functions_of, named_functions, note_attributes
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.profile import PDF, Media

@@ -52,7 +52,7 @@ class Tag(NamedTuple):
     line: int
 
 
-Piece: TypeAlias = "str | Shown | Tag"
+Part: TypeAlias = "str | Shown | Tag"
 Names: TypeAlias = "tuple[str, ...]"
 
 
@@ -105,7 +105,7 @@ _WHAT: Final[Mapping[type[nodes.Node], str]] = {
 }
 
 
-def portable(template: str, syntax: Syntax) -> list[Piece]:
+def portable(template: str, syntax: Syntax) -> list[Part]:
     """A template in Jinja, said in another syntax.
 
     Args:
@@ -136,7 +136,7 @@ class _Walk:
         self._syntax = syntax
         self._texts: dict[str, str] = {}
 
-    def body(self, body: Sequence[nodes.Node], scope: tuple[str, ...]) -> Iterator[Piece]:
+    def body(self, body: Sequence[nodes.Node], scope: tuple[str, ...]) -> Iterator[Part]:
         for node in body:
             if isinstance(node, nodes.Output):
                 for each in node.nodes:
@@ -152,7 +152,7 @@ class _Walk:
             else:
                 raise self._fault(node)
 
-    def _output(self, node: nodes.Node, scope: tuple[str, ...]) -> Iterator[Piece]:
+    def _output(self, node: nodes.Node, scope: tuple[str, ...]) -> Iterator[Part]:
         if isinstance(node, nodes.TemplateData):
             yield node.data
             return
@@ -167,7 +167,7 @@ class _Walk:
         said = self._said(self._syntax.shown(path, scope), node)
         yield Shown(said, name if len(path) == 1 else "", ".".join(path), node.lineno)
 
-    def _if(self, node: nodes.If, scope: tuple[str, ...]) -> Iterator[Piece]:
+    def _if(self, node: nodes.If, scope: tuple[str, ...]) -> Iterator[Part]:
         negated = isinstance(node.test, nodes.Not)
         path = self._path(node.test.node if isinstance(node.test, nodes.Not) else node.test)
         yield Tag(self._said(self._syntax.asked(path, scope, negated), node), ends=False, line=node.lineno)
@@ -181,7 +181,7 @@ class _Walk:
             yield from self.body(otherwise, scope)
         yield Tag(self._syntax.ends[negated], ends=True, line=node.lineno)
 
-    def _for(self, node: nodes.For, scope: tuple[str, ...]) -> Iterator[Piece]:
+    def _for(self, node: nodes.For, scope: tuple[str, ...]) -> Iterator[Part]:
         if not isinstance(node.target, nodes.Name) or node.test is not None or node.recursive:
             raise self._fault(node, "a 'for' with more than one variable, an 'if' or 'recursive'")
         path, variable = self._path(node.iter), node.target.name
@@ -235,12 +235,12 @@ class Told(NamedTuple):
 
     role: str
     attributes: dict[str, Json]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Part, ...]
     lead: tuple[Tag, ...] = ()
     line: int = 1
 
 
-def told_sections(pieces: Sequence[Piece], roles: Sequence[str], target: str) -> list[Told]:
+def told_sections(pieces: Sequence[Part], roles: Sequence[str], target: str) -> list[Told]:
     """Take a template apart by its roles.
 
     Args:
@@ -279,7 +279,7 @@ def told_sections(pieces: Sequence[Piece], roles: Sequence[str], target: str) ->
 class _Placed:
     """Pieces with their places in the text that is searched."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[Part]) -> None:
         lengths = [len(_scanned(piece) or "") if isinstance(piece, str) else _width(piece) for piece in pieces]
         self._pieces = list(zip([0, *accumulate(lengths)], pieces, strict=False))
 
@@ -297,9 +297,9 @@ class _Placed:
             line = line + piece[: place - at].count("\n") if isinstance(piece, str) else max(line, piece.line)
         return line
 
-    def between(self, begin: int, end: int) -> tuple[tuple[Piece, ...], tuple[Tag, ...]]:
+    def between(self, begin: int, end: int) -> tuple[tuple[Part, ...], tuple[Tag, ...]]:
         """The pieces between two places; and the tags at the end of it, from the first that begins a block."""
-        found: list[Piece] = []
+        found: list[Part] = []
         opened: list[Tag] = []
         for at, piece in self._pieces:
             if isinstance(piece, Tag):
@@ -319,14 +319,14 @@ def _width(piece: Shown | Tag) -> int:
     return 0 if isinstance(piece, Tag) else 1
 
 
-def _scanned(piece: Piece) -> str | None:
+def _scanned(piece: Part) -> str | None:
     """A piece as a part of a filled template; None where it is nothing there."""
     if isinstance(piece, Tag):
         return None
     return piece if isinstance(piece, str) else Value(piece.text, piece.path)
 
 
-def runs(pieces: Sequence[Piece], threads: Collection[str]) -> Iterator[tuple[tuple[Piece, ...], Shown | None]]:
+def runs(pieces: Sequence[Part], threads: Collection[str]) -> Iterator[tuple[tuple[Part, ...], Shown | None]]:
     """What a section says, divided by its threads.
 
     Args:
@@ -336,7 +336,7 @@ def runs(pieces: Sequence[Piece], threads: Collection[str]) -> Iterator[tuple[tu
     Yields:
         What stands before each thread, and the thread; then what stands behind the last one, if it says anything.
     """
-    run: list[Piece] = []
+    run: list[Part] = []
     before: str | None = _BREAKS
     for piece in pieces:
         if isinstance(piece, Shown) and piece.name in threads:
@@ -349,7 +349,7 @@ def runs(pieces: Sequence[Piece], threads: Collection[str]) -> Iterator[tuple[tu
         yield rest, None
 
 
-def stripped(pieces: Sequence[Piece], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> tuple[Piece, ...]:
+def stripped(pieces: Sequence[Part], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> tuple[Part, ...]:
     """Pieces without the template's own white space around them; what is in a block stays as it is.
 
     Args:

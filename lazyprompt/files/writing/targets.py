@@ -9,8 +9,8 @@ from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
 from lazyprompt.files.dialects.translation import Note
 from lazyprompt.files.roles import ROLES, Scanned, role_lines
 from lazyprompt.files.writing.conversion import MEDIUM, Converted, Original, medium_in, told
+from lazyprompt.files.writing.langchain import to_langchain
 from lazyprompt.files.writing.to_dotprompt import to_dotprompt
-from lazyprompt.files.writing.to_langchain import to_langchain
 
 if TYPE_CHECKING:
     import re

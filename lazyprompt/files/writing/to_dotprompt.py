@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.spec import Spec, ToolSpec
     from lazyprompt.files.writing.conversion import Original
-    from lazyprompt.files.writing.portable import Names, Piece
+    from lazyprompt.files.writing.portable import Names, Part
 
 _ROLES: Final = {"": "system", "system": "system", "user": "user", "assistant": "model"}
 _HELPERS: Final = ("history", "media", "role", "section", "json", "if", "unless", "each", "with", "else", "this", "log")
@@ -198,18 +198,18 @@ def _body(original: Original, notes: list[str]) -> Iterator[str]:
         yield "{{history}}"
 
 
-def _own(run: Sequence[Piece]) -> str:
+def _own(run: Sequence[Part]) -> str:
     """Text with the template's own white space around it."""
     return "".join(piece if isinstance(piece, str) else "x" for piece in run)
 
 
-def _is_within(run: Sequence[Piece]) -> bool:
+def _is_within(run: Sequence[Part]) -> bool:
     """Whether a block is open behind some pieces."""
     tags = [piece.text for piece in run if isinstance(piece, Tag)]
     return sum(text.startswith("{{#") - text.startswith("{{/") for text in tags) != 0
 
 
-def _told(run: Sequence[Piece], kinds: Mapping[str, str]) -> Iterator[str]:
+def _told(run: Sequence[Part], kinds: Mapping[str, str]) -> Iterator[str]:
     """A run of text and values in Handlebars."""
     for index, piece in enumerate(run):
         behind = run[index + 1] if index + 1 < len(run) else ""
@@ -227,7 +227,7 @@ def _told(run: Sequence[Piece], kinds: Mapping[str, str]) -> Iterator[str]:
             yield piece.text
 
 
-def _ends_line(piece: Piece) -> bool:
+def _ends_line(piece: Part) -> bool:
     return isinstance(piece, str) and not piece.rpartition("\n")[2].strip()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import Prompty
 from lazyprompt.errors import FormatError, LazyPromptError
-from lazyprompt.files.writing.from_langchain import from_langchain, langchain_data
+from lazyprompt.files.writing.langchain import from_langchain, langchain_data
 from lazyprompt.messages.openai_form import to_openai
 
 # Written by langchain-core 1.7.2 with dumps() and save(), with the messages that it makes of the values.
