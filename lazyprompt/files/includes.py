@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, TemplateError
 from lazyprompt.files.references import file_text
@@ -48,6 +48,7 @@ _CURLY = {
 }
 _MUSTACHE_OPENS = re.compile(r"\{\{")
 _NAME = re.compile(r"\s*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s{}()|=\"'@]+))\s*")
+_SPACE = re.compile(r"\s*+")
 _PROMPTS = (".prompty", ".prompt")
 _DELIMITER = re.compile(r"\s*(?:---|\+\+\+)[^\S\n]*\n")
 
@@ -83,7 +84,7 @@ def _jinja_tags(text: str) -> Iterator[_Tag]:
             closes = what[-1:] if what[-1:] in ("-", "+") else ""
             literal = _LITERAL.fullmatch(what.removesuffix(closes))
             begin = _space_before(text, opens.start()) if found["open"].endswith("-") else opens.start()
-            end = _space_behind(text, end) if closes == "-" else end
+            end = cast("re.Match[str]", _SPACE.match(text, end)).end() if closes == "-" else end
             yield _Tag(begin, end, opens.start(), None if literal is None else literal[1] or literal[2])
 
 
@@ -102,7 +103,7 @@ def _curly_tags(text: str, engine: str) -> Iterator[_Tag]:
         name = _NAME.fullmatch(what.removesuffix("~"))
         path = None if name is None or "{{#" in found[0] or "{{*" in found[0] else name[1] or name[2] or name[3]
         begin = _space_before(text, at) if found["open"] else at
-        end = _space_behind(text, end) if what.endswith("~") else end
+        end = cast("re.Match[str]", _SPACE.match(text, end)).end() if what.endswith("~") else end
         before = text[text.rfind("\n", 0, at) + 1 : at]
         alone = not before.strip() and not text[end : (text.find("\n", end) + 1 or len(text) + 1) - 1].strip()
         yield _Tag(begin, end, at, path, before if alone else "")
@@ -112,13 +113,6 @@ def _space_before(text: str, at: int) -> int:
     """Where the white space before a place begins."""
     while at and text[at - 1].isspace():
         at -= 1
-    return at
-
-
-def _space_behind(text: str, at: int) -> int:
-    """Where the white space behind a place ends."""
-    while at < len(text) and text[at].isspace():
-        at += 1
     return at
 
 

@@ -70,14 +70,14 @@ class References:
         Args:
             directory: The directory of the file that includes it.
         """
-        layers = self.layers
-        holding = next((each for each in layers if directory is not None and _lies_in(directory, each)), None)
-        if holding is None or directory is None:
+        place = None if directory is None else Path(os.path.realpath(directory))
+        real = [os.path.realpath(each) for each in self.layers]
+        holding = next((each for each in real if place is not None and place.is_relative_to(each)), None)
+        if holding is None or place is None:
             yield directory
         else:
-            within = os.path.relpath(os.path.realpath(directory), os.path.realpath(holding))
-            yield from (layer / within for layer in layers)
-        yield from (*layers, self.base, *self.roots)
+            yield from (layer / place.relative_to(holding) for layer in self.layers)
+        yield from (*self.layers, self.base, *self.roots)
 
     def path_of(self, given: str, start: Path | None = None) -> Path:
         """The file of a path, if it may be read.
@@ -104,10 +104,6 @@ class References:
         if self.trace is not None:
             self.trace.file(path)
         return path
-
-
-def _lies_in(directory: Path, root: Path) -> bool:
-    return Path(os.path.realpath(directory)).is_relative_to(os.path.realpath(root))
 
 
 class _Looking:
@@ -164,10 +160,11 @@ class _Looking:
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
         # What is referred to often counts as often: files that hold each other ten times over would fill the memory.
-        self._left -= _weight(found)
+        weight, depth = _measured(found)
+        self._left -= weight
         if self._left < 0:
             raise ValueError(f"the references make more than {MAX_BYTES} characters")
-        self._check_depth(_depth(found))
+        self._check_depth(depth)
         return found
 
     def _check_depth(self, more: int) -> None:
@@ -265,19 +262,12 @@ def _content(path: Path, given: str) -> tuple[Node, Source]:
     return Node(text, 0, 0), source
 
 
-def _weight(value: Value) -> int:
-    """How much a value holds, in characters and values."""
+def _measured(value: Value) -> tuple[int, int]:
+    """How much a value holds, in characters and values, and how deep it is nested."""
     if isinstance(value, list | dict):
-        return 1 + sum(_weight(item.value) for item in (value if isinstance(value, list) else value.values()))
-    return len(value) if isinstance(value, str) else 1
-
-
-def _depth(value: Value) -> int:
-    """How deep a value is nested."""
-    if isinstance(value, list | dict):
-        items = value if isinstance(value, list) else value.values()
-        return 1 + max((_depth(item.value) for item in items), default=0)
-    return 0
+        items = [_measured(item.value) for item in (value if isinstance(value, list) else value.values())]
+        return 1 + sum(weight for weight, _ in items), 1 + max((depth for _, depth in items), default=0)
+    return len(value) if isinstance(value, str) else 1, 0
 
 
 def _at(value: Value, at: int) -> Value:

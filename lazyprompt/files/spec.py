@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from jinja2 import ChainableUndefined
 
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate
 
 
-class Engine(NamedTuple):
+@dataclass(frozen=True)
+class Engine:
     """A syntax of templates.
 
-    Attributes:
+    Args:
         parse: What reads a template.
         absent: What stands for an input, by its name, that is declared and not given.
     """
@@ -42,19 +43,11 @@ class Engine(NamedTuple):
     absent: Callable[[str], object]
 
 
-def _undefined(name: str) -> object:
-    """Empty, and undefined to Jinja's tests, so that ``is defined`` and ``default`` know it."""
-    return ChainableUndefined(name=name)
-
-
-def _empty(_: str) -> object:
-    return ""
-
-
 ENGINES: Final[Mapping[str, Engine]] = {
-    "jinja2": Engine(partial(JinjaTemplate, is_portable=True), _undefined),
-    "mustache": Engine(MustacheTemplate, _empty),
-    "handlebars": Engine(HandlebarsTemplate, _empty),
+    # Empty, and undefined to Jinja's tests, so that ``is defined`` and ``default`` know it.
+    "jinja2": Engine(partial(JinjaTemplate, is_portable=True), lambda name: ChainableUndefined(name=name)),
+    "mustache": Engine(MustacheTemplate, lambda _: ""),
+    "handlebars": Engine(HandlebarsTemplate, lambda _: ""),
 }
 """The syntaxes by the names that ``template.format`` has for them."""
 

@@ -56,31 +56,13 @@ class Source:
     def __init__(self, text: str, name: str, *, whole: bool = True) -> None:
         self.text = text.removeprefix("\ufeff")
         self.name = name
-        if whole:
-            self._check()
-
-    def _check(self) -> None:
+        if not whole:
+            return
         if alone := _SURROGATE.search(self.text):
-            raise self.pointed(
-                alone.start(), f"the character U+{ord(alone[0]):04X} is half of a pair, which no UTF-8 has"
-            )
+            what = f"the character U+{ord(alone[0]):04X} is half of a pair, which no UTF-8 has"
+            raise self.pointed(alone.start(), what)
         if len(self.text.encode()) > MAX_BYTES:
             raise self.error(0, TOO_LARGE)
-
-    def check_yaml(self, begin: int = 0, end: int | None = None) -> None:
-        """Refuse characters that no YAML has.
-
-        Args:
-            begin: Where the YAML begins.
-            end: Where it ends; None is the end of the text.
-
-        Raises:
-            PromptFileError: There is one.
-        """
-        stop = len(self.text) if end is None else end
-        if alien := _NOT_IN_YAML.search(self.text, begin, stop):
-            what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
-            raise self.pointed(alien.start(), what)
 
     def place(self, at: int) -> tuple[int, int]:
         """The line and column of an index, both from 1, as editors count them."""
@@ -221,7 +203,9 @@ class Reader:
 
     def __init__(self, source: Source, begin: int = 0, end: int | None = None) -> None:
         self._source = source
-        source.check_yaml(begin, end)
+        if alien := _NOT_IN_YAML.search(source.text, begin, len(source.text) if end is None else end):
+            what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
+            raise source.pointed(alien.start(), what)
         # What stands before it is blanked, so that places are those of the whole text.
         text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
         self._events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

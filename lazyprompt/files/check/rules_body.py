@@ -152,17 +152,16 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
     own = subject.own
     if own is None or not subject.spoken.roles or next(_lines_of_roles(subject), None) is not None:
         return
-    named = [(match, role) for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text) if (role := _role_of(match[1]))]
+    named = [
+        (match, role)
+        for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text)
+        if (role := _ALIASES.get(word := match[1].lower(), word if word in ROLES else ""))
+    ]
     # One capital word before a colon may be text of any kind; two speakers are a dialogue.
     is_dialogue = len({role for _, role in named}) > 1
     if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES), None):
         what = f"'{found[1]}:' has text behind it: the line is text, and begins no section"
         yield Hit(subject.in_body(own.in_body(found.start(1))), what, "write what is said below it")
-
-
-def _role_of(word: str) -> str | None:
-    """Return the role of a word in any case, or of a common other name."""
-    return word.lower() if word.lower() in ROLES else _ALIASES.get(word.lower())
 
 
 def empty_sections(subject: Subject) -> Iterator[Hit]:
@@ -300,48 +299,36 @@ def _is_any_number(node: nodes.Expr) -> bool:
 
 def unknown_models(subject: Subject) -> Iterator[Hit]:
     """Long prompts for models of which it is not known how much they take."""
-    name = _model(subject)
-    if name and context_of(name) is None and (needed := _needed(subject)).tokens > _SHORT:
-        what = f"{needed}; how much {name!r} takes is not known here, so whether it fits is not checked"
-        yield Hit(_place_of_model(subject), what, "look it up, or name a model that is known")
+    for name, context, needed, told in _length(subject):
+        if context is None and needed > _SHORT:
+            what = f"{told}; how much {name!r} takes is not known here, so whether it fits is not checked"
+            yield Hit(_place_of_model(subject), what, "look it up, or name a model that is known")
 
 
 def too_long(subject: Subject) -> Iterator[Hit]:
     """A prompt that is longer than its model takes, before anything is given to it."""
-    name = _model(subject)
-    context = context_of(name) if name else None
-    if context is not None and (needed := _needed(subject)).tokens > context:
-        what = f"{needed}; {name} takes {context}"
-        yield Hit(_place_of_model(subject), what, "shorten it, or take a model that takes more")
+    for name, context, needed, told in _length(subject):
+        if context is not None and needed > context:
+            yield Hit(
+                _place_of_model(subject),
+                f"{told}; {name} takes {context}",
+                "shorten it, or take a model that takes more",
+            )
 
 
-class _Needed(NamedTuple):
-    """How many tokens a prompt needs: its own, and those that are kept for the answer."""
+def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
+    """The model that a file names, the tokens that it takes and that the prompt needs, and a sentence on the latter.
 
-    own: int
-    answer: int
-
-    @property
-    def tokens(self) -> int:
-        return self.own + self.answer
-
-    def __str__(self) -> str:
-        kept = f", and {self.answer} are kept for the answer" if self.answer else ""
-        return f"with defaults and examples the prompt has about {self.own} tokens{kept}"
-
-
-def _needed(subject: Subject) -> _Needed:
-    options = subject.spec.model.get("options")
-    answer = options.get("maxOutputTokens") if isinstance(options, dict) else None
-    return _Needed(tokens_of(subject), answer if isinstance(answer, int) else 0)
-
-
-def _model(subject: Subject) -> str:
-    """The model that a file names; nothing where it is known only where the prompt is loaded."""
-    if subject.prompt_file is not None:
-        return subject.prompt_file.model or ""
-    name = subject.spec.model.get("id")
-    return name if isinstance(name, str) and "${" not in name else ""
+    Nothing where the model is known only where the prompt is loaded.
+    """
+    given = subject.spec.model.get("id") if subject.prompt_file is None else subject.prompt_file.model
+    if isinstance(given, str) and given and "${" not in given:
+        options = subject.spec.model.get("options")
+        limit = options.get("maxOutputTokens") if isinstance(options, dict) else None
+        own, answer = tokens_of(subject), limit if isinstance(limit, int) else 0
+        kept = f", and {answer} are kept for the answer" if answer else ""
+        told = f"with defaults and examples the prompt has about {own} tokens{kept}"
+        yield given, context_of(given), own + answer, told
 
 
 def _place_of_model(subject: Subject) -> Place:

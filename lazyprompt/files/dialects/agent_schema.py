@@ -6,6 +6,7 @@ Source: the prompt section of the specification of agent definitions (AgentSchem
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import PromptFileError
@@ -98,12 +99,7 @@ def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
             attributes = {key: value for key, value in section.attributes.items() if key != "type"}
             yield Turn(section.role, tuple(_calls(section)), attributes)
         else:
-            for step in steps_of(section):
-                yield (
-                    step
-                    if isinstance(step, Thread)
-                    else Turn(step.role, tuple(with_media(step, _medium)), step.attributes)
-                )
+            yield from steps_with_media(section, _medium)
 
 
 def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
@@ -158,24 +154,25 @@ def _calls(section: Section) -> Iterator[Called]:
 def result_turn(section: Section) -> Turn:
     """The turn of a section that holds what a tool gave back."""
     attributes = {key: value for key, value in section.attributes.items() if key != "type"}
-    return Turn("tool", (Returned(_all_said(section)),), attributes)
+    items = [item for item in said(section.parts) if isinstance(item, Said)]
+    return Turn("tool", (Returned(items[0] if items else Said(())),), attributes)
 
 
-def _all_said(section: Section) -> Said:
-    items = said(section.parts)
-    return items[0] if items and isinstance(items[0], Said) else Said(())
-
-
-def with_media(turn: Turn, medium: Callable[[re.Match[str], Scanned], Shown | None]) -> Iterator[Item]:
-    """The items of a turn, with the media that its own text has in Markdown; what is in a value is text.
+def steps_with_media(section: Section, medium: Callable[[re.Match[str], Scanned], Shown | None]) -> Iterator[Step]:
+    """The steps of a section, with the media that its own text has in Markdown; what is in a value is text.
 
     Args:
-        turn: The turn.
+        section: The section.
         medium: What is shown for a match (the words in brackets, the address) in a filled text; None where it is text.
 
     Yields:
-        The items.
+        Turns and threads.
     """
+    for step in steps_of(section):
+        yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium)))
+
+
+def _with_media(turn: Turn, medium: Callable[[re.Match[str], Scanned], Shown | None]) -> Iterator[Item]:
     for item in turn.items:
         if not isinstance(item, Said):
             yield item

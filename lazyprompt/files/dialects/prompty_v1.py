@@ -12,12 +12,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.dialects.agent_schema import result_turn, with_media
+from lazyprompt.files.dialects.agent_schema import result_turn, steps_with_media
 from lazyprompt.files.dialects.translation import OTHERS, Translated, fits, written
-from lazyprompt.files.inputs import Thread
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES
-from lazyprompt.files.turns import Shown, Turn, steps_of
+from lazyprompt.files.turns import Shown
 from lazyprompt.files.yaml_nodes import Node
 from lazyprompt.messages.msg import ImageBlock
 from lazyprompt.messages.openai_form import source_of
@@ -271,13 +270,10 @@ def _declared(part: str, reading: Reading) -> dict[str, Node]:
     else:
         given = reading.mapping(node, part)
     made = {name: _property(item, f"{part}.{name}", reading) for name, item in given.items()}
-    if node is not None and any(_is_old(item) for item in given.values()):
+    old = {"type", "sample", "is_required"}
+    if node is not None and any(isinstance(item.value, dict) and old & item.value.keys() for item in given.values()):
         reading.note(node, f"{part}: type is kind now, with the names of Prompty v2, and sample is default")
     return made
-
-
-def _is_old(node: Node) -> bool:
-    return isinstance(node.value, dict) and bool({"type", "sample", "is_required"} & node.value.keys())
 
 
 def _property(node: Node, where: str, reading: Reading) -> Node:
@@ -351,13 +347,8 @@ def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
     for section in sections:
         if section.role == "function":
             yield result_turn(section)
-            continue
-        for step in steps_of(section):
-            yield (
-                step
-                if isinstance(step, Thread)
-                else Turn(step.role, tuple(with_media(step, _picture)), step.attributes)
-            )
+        else:
+            yield from steps_with_media(section, _picture)
 
 
 def _picture(match: re.Match[str], filled: Scanned) -> Shown | None:

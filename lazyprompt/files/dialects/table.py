@@ -126,11 +126,6 @@ def dialect_of(fields: Mapping[str, Node], body: str, name: str = "") -> Dialect
     return next((DIALECTS[each] for each, has_signs in _SIGNS if has_signs(fields, body)), DIALECTS["v2"])
 
 
-def _is_agents(fields: Mapping[str, Node], _: str) -> bool:
-    """Whether a file has the fields that only agent definitions have."""
-    return "inputSchema" in fields or "outputSchema" in fields
-
-
 def _is_dotprompt(fields: Mapping[str, Node], body: str) -> bool:
     """Whether a file has what only dotprompt has: schemas in ``input`` or ``output``, or Handlebars with no name."""
     if not _V2_ONLY.isdisjoint(fields):
@@ -159,7 +154,7 @@ def _keys(node: Node | None) -> set[str]:
 
 # In this order: a section of the first version may have the name that one of agent definitions has.
 _SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
-    ("agentschema", _is_agents),
+    ("agentschema", lambda fields, _: "inputSchema" in fields or "outputSchema" in fields),
     ("dotprompt", _is_dotprompt),
     ("v1", _is_v1),
     ("agentschema", lambda _, body: _OF_AGENTS.search(body) is not None),

@@ -146,13 +146,19 @@ class PromptLibrary:
         wanted = None if version is None else Range.read(version)
         entries = self.entries(key)
         languages = fallbacks(lang)
+
+        def fits(version: Version | None) -> bool:
+            if version is None or wanted is None:
+                return wanted is None and (version is None or not version.pre)
+            return wanted.holds(version)
+
         for tag in languages:
             for layer in self._layers.paths:
                 found = [
                     # Each entry holds the path of its layer itself: to compare two paths takes as long as all the rest.
                     each
                     for each in entries
-                    if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
+                    if each.layer is layer and each.lang == tag and fits(each.version)
                 ]
                 if found:
                     return max(found, key=_age) if len(found) > 1 else found[0]
@@ -347,12 +353,6 @@ def _text_and_name(entry: Entry) -> tuple[str, str]:
 def _age(entry: Entry) -> tuple[bool, Version]:
     """What files are sorted by; one without a version is the oldest."""
     return entry.version is not None, entry.version or Version((0, 0, 0))
-
-
-def _fits(version: Version | None, wanted: Range | None) -> bool:
-    if wanted is None:
-        return version is None or not version.pre
-    return version is not None and wanted.holds(version)
 
 
 def _called(entry: Entry) -> str:

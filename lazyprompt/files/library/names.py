@@ -21,6 +21,7 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, total_ordering
+from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
@@ -71,7 +72,7 @@ class Version:
         """
         found = _VERSION.fullmatch(text)
         pre = tuple((found[4] or "").split(".")) if found and found[4] else ()
-        if found is None or any(_leads(each) for each in pre):
+        if found is None or any(each.isdigit() and len(each) > 1 and each.startswith("0") for each in pre):
             near = f"; write it without the {text[0]!r}" if text[:1] in ("v", "V") else ""
             raise PromptFileError(f"{text!r} is no version; a version is as 1.2.0 or 2.0.0-rc.1{near}")
         return cls((int(found[1]), int(found[2] or 0), int(found[3] or 0)), pre)
@@ -89,19 +90,8 @@ class Version:
         return ".".join(map(str, self.numbers)) + ("-" + ".".join(self.pre) if self.pre else "")
 
 
-def _leads(mark: str) -> bool:
-    """Whether a number begins with a 0 that it must not have."""
-    return mark.isdigit() and len(mark) > 1 and mark.startswith("0")
-
-
 _Bound: TypeAlias = tuple[str, Version]
-_HOLDS: dict[str, Callable[[Version, Version], bool]] = {
-    ">=": lambda given, bound: given >= bound,
-    ">": lambda given, bound: given > bound,
-    "<=": lambda given, bound: given <= bound,
-    "<": lambda given, bound: given < bound,
-    "=": lambda given, bound: given == bound,
-}
+_HOLDS: dict[str, Callable[[Version, Version], bool]] = {">=": ge, ">": gt, "<=": le, "<": lt, "=": eq}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +121,11 @@ class Range:
 
     def holds(self, version: Version) -> bool:
         """Whether a version is in it. One before a release is only where a bound names that same release so."""
-        return any(self._all_hold(choice, version) for choice in self.choices)
-
-    @staticmethod
-    def _all_hold(choice: tuple[_Bound, ...], version: Version) -> bool:
-        named = any(bound.pre and bound.pre != _LOWEST and bound.numbers == version.numbers for _, bound in choice)
-        return (not version.pre or named) and all(_HOLDS[sign](version, bound) for sign, bound in choice)
+        for choice in self.choices:
+            named = any(bound.pre and bound.pre != _LOWEST and bound.numbers == version.numbers for _, bound in choice)
+            if (not version.pre or named) and all(_HOLDS[sign](version, bound) for sign, bound in choice):
+                return True
+        return False
 
 
 # Before all else of its numbers: what is below 2.0.0 so is not 2.0.0-rc.1.
@@ -283,16 +272,13 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     except PromptFileError as error:
         raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version]: {error}") from error
     key, _, tag = said.rpartition(".")
-    if not key or not _is_language(tag):
+    # Any other word behind a dot is part of the key.
+    is_language = _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
+    if not key or not is_language:
         key, tag = said, ""
     if not key:
         raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version], and this one has no key")
     return Entry(directory + key, language(tag) if tag else "", version, path, layer)
-
-
-def _is_language(tag: str) -> bool:
-    """Whether what stands behind a dot is a language, and no part of the key."""
-    return _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
 
 
 def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[Entry, ...]:

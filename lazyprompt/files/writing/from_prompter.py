@@ -88,7 +88,9 @@ def text_of(
     if takes_input:
         inputs.append({"name": _INPUT, "kind": "string", "description": "What the user says."})
     if all(_is_plain(message) for message in past.messages):
-        turns += [turn(_role_of(message), [safe([message.text])]) for message in past.messages]
+        for each in past.messages:
+            named = "" if each.name == each.role else f'[name="{each.name}"]'
+            turns.append(turn(f"{each.role}{named}", [safe([each.text])]))
     else:
         default: list[Json] = [*past.to_openai()]
         check_references(default, "the history")
@@ -182,10 +184,6 @@ def _is_plain(message: Msg) -> bool:
     """Whether a message is text under a role, which a section can say."""
     named = message.name == message.role or bool(_LABEL.fullmatch(message.name))
     return message.role in ROLES and isinstance(message.content, str) and not message.metadata and named
-
-
-def _role_of(message: Msg) -> str:
-    return message.role if message.name == message.role else f'{message.role}[name="{message.name}"]'
 
 
 def _tool(tool: JsonObject, index: int) -> JsonObject:

@@ -56,15 +56,11 @@ def _block(helper: str, path: Names, scope: Names) -> str | None:
     return f"{{{{#{helper} {found}}}}}" if found else None
 
 
-def _literal(text: str) -> str:
-    """The text itself: roles are no lines here."""
-    return _escaped(text, ends=False)
-
-
 _HANDLEBARS: Final = Syntax(
     "Handlebars",
     _shown,
-    _literal,
+    # Roles are no lines here.
+    lambda text: _escaped(text, ends=False),
     lambda path, scope, negated: _block("unless" if negated else "if", path, scope),
     lambda _, path, scope: _block("each", path, scope),
     "{{else}}",
@@ -88,7 +84,8 @@ def to_dotprompt(original: Original) -> Converted:
         )
     fields: dict[str, Json] = {"name": spec.name, "description": spec.description}
     fields |= _model(spec, notes)
-    fields["input"], fields["output"] = _input(spec, notes), _output(spec)
+    fields["input"] = _input(spec, notes)
+    fields["output"] = {"format": "json", "schema": schema_of(spec.outputs)} if spec.outputs else None
     fields["tools"] = [*_tools(spec.tools, notes)]
     metadata: JsonObject = {"displayName": spec.display_name} if spec.display_name else {}
     fields["metadata"] = {**metadata, **spec.metadata}
@@ -142,10 +139,6 @@ def _input(spec: Spec, notes: list[str]) -> JsonObject:
     return {**made, "default": defaults} if defaults else made
 
 
-def _output(spec: Spec) -> JsonObject | None:
-    return {"format": "json", "schema": schema_of(spec.outputs)} if spec.outputs else None
-
-
 def _tools(tools: Sequence[ToolSpec], notes: list[str]) -> Iterator[JsonObject]:
     for tool in tools:
         if tool.kind != "function":
@@ -184,7 +177,7 @@ def _body(original: Original, notes: list[str]) -> Iterator[str]:
                 notes.append(f"line {section.line} of the template: an empty turn of {role} is none in dotprompt")
             if run or not thread:
                 text = "".join(_told(run, kinds))
-                tight = not _TRIMMED.fullmatch(_own(run))
+                tight = not _TRIMMED.fullmatch("".join(part if isinstance(part, str) else "x" for part in run))
                 # White space that is the text's own must not go with that of the mark behind it.
                 opening = f'{{{{role "{role}"' if tight or was_tight else f'{between}{{{{~role "{role}"'
                 yield f"{opening}}}}}{text}" if tight else f"{opening}~}}}}\n{text}"
@@ -196,11 +189,6 @@ def _body(original: Original, notes: list[str]) -> Iterator[str]:
         raise FormatError(f"the threads {', '.join(sorted(named))} would all be the history: dotprompt has one")
     if threads and not named:
         yield "{{history}}"
-
-
-def _own(run: Sequence[Part]) -> str:
-    """Text with the template's own white space around it."""
-    return "".join(piece if isinstance(piece, str) else "x" for piece in run)
 
 
 def _is_within(run: Sequence[Part]) -> bool:
