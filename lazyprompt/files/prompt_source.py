@@ -165,14 +165,9 @@ def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: 
             try:
                 checked_inputs({each.name: each.default}, (each,))
             except SlotError as error:
-                raise source.pointed(_place_of_item(written, place), f"a default is wrong: {error}") from error
-
-
-def _place_of_item(listed: Node | None, place: int) -> int:
-    """Where an item of a list, or of a mapping, begins."""
-    value = None if listed is None else listed.value
-    items = [*value.values()] if isinstance(value, dict) else value
-    return items[place].key_at if isinstance(items, list) and place < len(items) else 0
+                items = [] if written is None else written.parts
+                at = items[place].key_at if place < len(items) else 0
+                raise source.pointed(at, f"a default is wrong: {error}") from error
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:

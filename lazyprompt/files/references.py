@@ -265,7 +265,7 @@ def _content(path: Path, given: str) -> tuple[Node, Source]:
 def _measured(value: Value) -> tuple[int, int]:
     """How much a value holds, in characters and values, and how deep it is nested."""
     if isinstance(value, list | dict):
-        items = [_measured(item.value) for item in (value if isinstance(value, list) else value.values())]
+        items = [_measured(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(weight for weight, _ in items), 1 + max((depth for _, depth in items), default=0)
     return len(value) if isinstance(value, str) else 1, 0
 

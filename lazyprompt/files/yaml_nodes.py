@@ -21,6 +21,8 @@ from lazyprompt._base.signs import visible
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lazyprompt._base.json import Json
 
 MAX_BYTES = 5_000_000
@@ -164,6 +166,21 @@ class Node(NamedTuple):
     at: int
     key_at: int
     flow: bool = False
+
+    @property
+    def parts(self) -> list[Node]:
+        """The items of a list, or the values of a mapping; none of anything else."""
+        if isinstance(self.value, dict):
+            return [*self.value.values()]
+        return self.value if isinstance(self.value, list) else []
+
+    def within(self) -> Iterator[Node]:
+        """The node and all below it, found without recursion."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += node.parts
 
 
 Value: TypeAlias = "str | int | float | bool | list[Node] | dict[str, Node] | None"

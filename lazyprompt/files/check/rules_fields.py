@@ -16,7 +16,7 @@ from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
 from lazyprompt.files.yaml_nodes import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt.files.check.subject import Subject
     from lazyprompt.files.yaml_nodes import Node
@@ -109,7 +109,7 @@ _YAML_1_1: Final = (
 
 def unknown_fields(subject: Subject) -> Iterator[Hit]:
     """Fields whose names are nearly those of others."""
-    for node, name, known in _misspelt(subject):
+    for node, name, known, _ in _unknown(subject):
         if near := did_you_mean(name.rpartition(".")[2], known):
             yield Hit(subject.place(node.key_at), f"the field {name} is not known{near}", "mend its name")
 
@@ -117,38 +117,31 @@ def unknown_fields(subject: Subject) -> Iterator[Hit]:
 def other_fields(subject: Subject) -> Iterator[Hit]:
     """Fields that mean nothing here."""
     for node, name, known, home in _unknown(subject):
-        if not did_you_mean(name.rpartition(".")[2], known):
+        # Parts without a home may have any field.
+        if home and not did_you_mean(name.rpartition(".")[2], known):
             what = f"the field {name} means nothing here: it is kept, and goes into no request"
             yield Hit(subject.place(node.key_at), what, f"write it under {home}, where such fields belong")
 
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
-    """The fields that are not known, each with its name, those that are known, and where it belongs."""
-    dialect = subject.spoken.name
-    own = _FIELDS[dialect]
-    for name, node in subject.fields.items():
-        # In dotprompt, a name with a point is that of some extension.
-        if name not in own and not (dialect == "dotprompt" and "." in name):
-            yield node, name, own, "metadata"
-    for name, node in fields_of(subject.said.get("model")).items():
-        if name not in FIELDS_OF_MODEL:
-            yield node, f"model.{name}", FIELDS_OF_MODEL, "metadata"
-    for name, node in _options(subject).items():
-        if name not in (*OPTIONS, OTHERS):
-            yield node, f"model.options.{name}", (*OPTIONS, OTHERS), f"model.options.{OTHERS}"
-
-
-def _misspelt(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str]]]:
-    """Find the fields that may be misspelt: those that are not known, and those of parts that may have any field."""
-    yield from ((node, name, known) for node, name, known, _ in _unknown(subject))
-    for tool, item in items_of(subject.said.get("tools")):
-        kind = field_of(item, "kind")
-        for name, node in fields_of(item).items() if kind is None or kind.value == "function" else ():
-            if name not in FIELDS_OF_TOOL:
-                yield node, f"tools.{tool}.{name}", FIELDS_OF_TOOL
-    for name, node in fields_of(subject.said.get("template")).items():
-        if name not in _FIELDS_OF_TEMPLATE:
-            yield node, f"template.{name}", _FIELDS_OF_TEMPLATE
+    """The fields that are not known, each with its name, those that are known, and where it belongs, if anywhere."""
+    dialect, said = subject.spoken.name, subject.said
+    functions = [
+        (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
+        for name, node in items_of(said.get("tools"))
+        if (kind := field_of(node, "kind")) is None or kind.value == "function"
+    ]
+    for place, fields, known, home in (
+        ("", subject.fields, _FIELDS[dialect], "metadata"),
+        ("model.", fields_of(said.get("model")), FIELDS_OF_MODEL, "metadata"),
+        ("model.options.", _options(subject), (*OPTIONS, OTHERS), f"model.options.{OTHERS}"),
+        *functions,
+        ("template.", fields_of(said.get("template")), _FIELDS_OF_TEMPLATE, ""),
+    ):
+        for name, node in fields.items():
+            # In dotprompt, a name with a point is that of some extension.
+            if name not in known and not (dialect == "dotprompt" and not place and "." in name):
+                yield node, f"{place}{name}", known, home
 
 
 def wrong_options(subject: Subject) -> Iterator[Hit]:
@@ -179,7 +172,7 @@ def tools_without_description(subject: Subject) -> Iterator[Hit]:
 
 def other_yaml(subject: Subject) -> Iterator[Hit]:
     """Plain text that readers of YAML 1.1 take for something else, where nothing says that it is text."""
-    for node in _within(_of_any_kind(subject)):
+    for node in (each for field in _of_any_kind(subject) for each in field.within()):
         value = node.value
         if not isinstance(value, str) or not subject.text.startswith(value, node.at):
             continue
@@ -203,18 +196,6 @@ def _of_any_kind(subject: Subject) -> Iterator[Node]:
             yield from (each for part, each in fields_of(node).items() if part in ("connection", "options"))
         elif name not in _TEXTS:
             yield node
-
-
-def _within(nodes: Iterable[Node]) -> Iterator[Node]:
-    """All nodes in some, one behind the other."""
-    waiting = [*nodes]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node.value, dict):
-            waiting += node.value.values()
-        elif isinstance(node.value, list):
-            waiting += node.value
 
 
 def unused_inputs(subject: Subject) -> Iterator[Hit]:

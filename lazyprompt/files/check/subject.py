@@ -67,8 +67,7 @@ def failing(node: Node, references: References, source: Source) -> Node:
         references: Where references lead.
         source: The file.
     """
-    parts = node.value.values() if isinstance(node.value, dict) else node.value if isinstance(node.value, list) else ()
-    for part in parts:
+    for part in node.parts:
         try:
             references.resolved({"": part}, source)
         except PromptFileError:

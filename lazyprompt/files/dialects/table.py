@@ -143,9 +143,7 @@ def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
 
 def _has_type(node: Node | None) -> bool:
     """Whether one of some properties has a ``type`` of the first version, and no ``kind``."""
-    value = None if node is None else node.value
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any("type" in _keys(item) and "kind" not in _keys(item) for item in items)
+    return node is not None and any("type" in _keys(item) and "kind" not in _keys(item) for item in node.parts)
 
 
 def _keys(node: Node | None) -> set[str]:

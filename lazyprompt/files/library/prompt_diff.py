@@ -154,14 +154,8 @@ def _setting_changes(before: Mapping[str, Json], behind: Mapping[str, Json]) -> 
         if name in before and name in behind and before[name] == behind[name]:
             continue
         secret = name == _HIDDEN or name.startswith(f"{_HIDDEN}.")
-        yield Change(how, name, () if secret else tuple(_values(name, before, behind)))
-
-
-def _values(name: str, before: Mapping[str, Json], behind: Mapping[str, Json]) -> Iterator[str]:
-    if name in before:
-        yield f"- {_shown(before[name])}"
-    if name in behind:
-        yield f"+ {_shown(behind[name])}"
+        values = [f"{sign} {_shown(given[name])}" for sign, given in (("-", before), ("+", behind)) if name in given]
+        yield Change(how, name, () if secret else tuple(values))
 
 
 def _field_lines(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:

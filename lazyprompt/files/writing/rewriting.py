@@ -20,6 +20,7 @@ from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, PlainScalarString
 
 from lazyprompt._base.json import checked
+from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.properties import Property, read_properties
@@ -27,7 +28,7 @@ from lazyprompt.files.spec import FIELDS
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, is_text, plain, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.prompt_source import PromptSource
@@ -418,26 +419,10 @@ def put_together(
 
 
 def _secrets(fields: Mapping[str, Field]) -> dict[str, str]:
-    """What is known from the environment, with the references to it; the longest first."""
-    found = {
-        seen: raw
-        for field in fields.values()
-        for raw, seen in _text_pairs(field.raw, field.seen)
-        if "${env:" in raw.lower() and len(seen) >= _SECRET and seen not in raw
-    }
+    """The texts from the environment, with the references to them; the longest first."""
+    texts = [node.value for field in fields.values() for node in field.seen.within()]
+    found = {text: text.reference for text in texts if isinstance(text, SecretText) and len(text) >= _SECRET}
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
-
-
-def _text_pairs(raw: Node, seen: Node) -> Iterator[tuple[str, str]]:
-    """Each text as it is written and as it was read."""
-    if isinstance(raw.value, str) and isinstance(seen.value, str):
-        yield raw.value, seen.value
-    elif isinstance(raw.value, dict) and isinstance(seen.value, dict):
-        for key, node in raw.value.items():
-            yield from _text_pairs(node, seen.value[key])
-    elif isinstance(raw.value, list) and isinstance(seen.value, list):
-        for pair in zip(raw.value, seen.value, strict=True):
-            yield from _text_pairs(*pair)
 
 
 def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
