@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.dialects.agent_schema import result_turn, steps_with_media
-from lazyprompt.files.dialects.translation import OTHERS, Translated, fits, written
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, Translated, fits, written
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.turns import Shown
@@ -44,38 +44,19 @@ V1_KINDS: Final[Mapping[str, str]] = {
 
 _TYPES = (*V1_KINDS, *KINDS_OF_PROPERTY)
 _PROVIDERS = {
-    "azure": "foundry",
-    "azure_openai": "foundry",
-    "azure_beta": "foundry",
-    "azure_openai_beta": "foundry",
-    "openai": "openai",
-    "openai_beta": "openai",
-    "serverless": "foundry",
-    "azure_serverless": "foundry",
+    **dict.fromkeys(("azure", "azure_openai", "azure_beta", "azure_openai_beta"), "foundry"),
+    **dict.fromkeys(("openai", "openai_beta"), "openai"),
+    **dict.fromkeys(("serverless", "azure_serverless"), "foundry"),
 }
 _MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
 _ID = ("azure_deployment", "deployment", "model", "name")
-_OF_CONNECTION = {
-    "azure_endpoint": "endpoint",
-    "base_url": "endpoint",
-    "endpoint": "endpoint",
-    "api_key": "apiKey",
-    "key": "apiKey",
-    "api_version": "apiVersion",
-}
+# All else is said in words with a _ between them, which camelCase puts together.
+_OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
-    "max_tokens": "maxOutputTokens",
-    "max_completion_tokens": "maxOutputTokens",
-    "max_output_tokens": "maxOutputTokens",
-    "max_new_tokens": "maxOutputTokens",
-    "top_p": "topP",
-    "top_k": "topK",
-    "frequency_penalty": "frequencyPenalty",
-    "presence_penalty": "presencePenalty",
+    **{re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", option): option for option in OPTIONS},
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_new_tokens"), "maxOutputTokens"),
     "stop": "stopSequences",
-    "stop_sequences": "stopSequences",
     "parallel_tool_calls": "allowMultipleToolCalls",
-    "reasoning_effort": "reasoningEffort",
 }
 _APIS = {"chat": "chat", "completion": "chat", "embedding": "embedding", "image": "image"}
 _PROPERTY = ("type", "sample", "default", "description", "required", "is_required", "strict", "items", "properties")
@@ -216,7 +197,10 @@ def _inputs(reading: Reading) -> dict[str, Node]:
     sample = reading.fields.get("sample")
     if sample is None:
         return made
-    for name, node in _samples(sample, reading).items():
+    reading.note(sample, "sample is the defaults of the inputs now; where one is required, its example")
+    for name, item in _samples(sample, reading).items():
+        # What is in another file has its place here.
+        node = item._replace(at=sample.at, key_at=sample.key_at)
         fields = reading.mapping(made.get(name), f"inputs.{name}") or {"kind": written(kind_of(node.value), node)}
         made[name] = written(_with_sample(fields, node, f"inputs.{name}", reading), node)
     return made
@@ -233,15 +217,11 @@ def _with_items(node: Node, reading: Reading) -> Node:
 def _samples(node: Node, reading: Reading) -> dict[str, Node]:
     """The samples: written there, or in a file that is named."""
     if isinstance(node.value, str):
-        value = node.value
-        path = value.lower().endswith((".json", ".yaml", ".yml"))
-        named = node._replace(value=f"${{file:{value}}}" if path else value)
-        looked = reading.references.resolved({"sample": named}, reading.source)
-        node = looked["sample"]._replace(at=node.at, key_at=node.key_at)
-    # What is in another file has its place here.
-    found = reading.mapping(node, "sample")
-    reading.note(node, "sample is the defaults of the inputs now; where one is required, its example")
-    return {name: item._replace(at=node.at, key_at=node.key_at) for name, item in found.items()}
+        is_path = node.value.lower().endswith((".json", ".yaml", ".yml"))
+        named = node._replace(value=f"${{file:{node.value}}}" if is_path else node.value)
+        found = reading.references.resolved({"sample": named}, reading.source)["sample"]
+        node = found._replace(at=node.at, key_at=node.key_at)
+    return reading.mapping(node, "sample")
 
 
 def _with_sample(fields: dict[str, Node], sample: Node, where: str, reading: Reading) -> dict[str, Node]:

@@ -148,8 +148,10 @@ class Layers:
         if isinstance(given, (str, os.PathLike)):
             path = Path(given)
             if not path.is_dir():
-                kind = PromptFileError if path.exists() else PromptFileMissingError
-                raise kind(f"{path}: a library is a directory or a package, and this is {_what(path)}")
+                what = f"{path}: a library is a directory or a package, and this is"
+                if path.exists():
+                    raise PromptFileError(f"{what} a file; see Prompty.load")
+                raise PromptFileMissingError(f"{what} not there")
             return [path]
         return self._resource(given)
 
@@ -198,10 +200,6 @@ def _spec_of(name: str) -> ModuleSpec | None:
         # By its last name: of a full one, a namespace looks for what is above it among the imported modules.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
-
-
-def _what(path: Path) -> str:
-    return "a file; see Prompty.load" if path.exists() else "not there"
 
 
 def _copied(given: Traversable, into: Path, depth: int, left: list[int]) -> None:

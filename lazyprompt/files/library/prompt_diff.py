@@ -205,15 +205,11 @@ def _shown(value: Json) -> str:
 def outline_of(prompt: Prompty) -> Outline:
     """What of a prompt is compared."""
     told = prompt.to_dict()
-    named = {word: _by_name(told.pop(word, None)) for word in _NAMED}
+    found = {word: cast("list[JsonObject]", told.pop(word, None) or []) for word in _NAMED}
+    named = {word: {str(each["name"]): each for each in items} for word, items in found.items()}
     told.pop("instructions", None)
     told.pop("kind", None)
     return Outline(named, {"dialect": prompt.dialect, **_flat(told)}, _parts(prompt))
-
-
-def _by_name(items: Json) -> dict[str, JsonObject]:
-    found = cast("list[JsonObject]", items or [])
-    return {str(each["name"]): each for each in found}
 
 
 def _parts(prompt: Prompty) -> list[Part]:

@@ -48,8 +48,10 @@ _ROLES: Final[Mapping[str, str]] = {
 }
 _TEMPLATES: Final = "MessagePromptTemplate"
 _SAVED: Final[Mapping[str, str]] = {"prompt": "PromptTemplate", "few_shot": "FewShotPromptTemplate"}
-# Fields that say nothing of the text.
 _MUSTACHE_NAME: Final = re.compile(r"\{\{\{?&?\s*(\w+)\s*\}?\}\}")
+# Fields that no section can say.
+_OF_FIXED: Final = ("tool_calls", "name")
+# Fields that say nothing of the text.
 _OTHERS: Final = ("output_parser", "metadata", "tags", "schema_", "example_selector", "additional_kwargs")
 
 
@@ -179,12 +181,8 @@ class _Prompt:
             # A turn of text and media is divided by them.
             pieces = [piece for part in parts for piece in self.text(*part)]
             self.add(role, pieces)
-        elif isinstance(fields.get("content"), str) and role != "tool" and not fields.get("tool_calls"):
-            name = fields.get("name")
-            if name:
-                self._add_fixed(role, fields)
-            else:
-                self.add(role, [str(fields["content"])])
+        elif isinstance(fields.get("content"), str) and role != "tool" and not any(map(fields.get, _OF_FIXED)):
+            self.add(role, [str(fields["content"])])
         else:
             self._add_fixed(role, fields)
         self.note_others(fields)

@@ -135,14 +135,10 @@ def body_of(turns: Sequence[Sequence[Piece]], slots: Sequence[str]) -> str:
 
 def _written(piece: Piece, names: Mapping[str, str]) -> str:
     if isinstance(piece, str):
-        return _SPECIAL.sub(_constant, piece)
+        return _SPECIAL.sub(lambda special: f"{{{{ {json.dumps(special[0])} }}}}", piece)
     if isinstance(piece, Code):
         return piece.text
     return f"{{{{ {names[piece.sign] if isinstance(piece, Sign) else piece.name} }}}}"
-
-
-def _constant(match: re.Match[str]) -> str:
-    return f"{{{{ {json.dumps(match[0])} }}}}"
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
