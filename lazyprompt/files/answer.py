@@ -138,7 +138,7 @@ def read_stream(
 
 
 def _deltas(event: Fields) -> Iterator[tuple[str, object]]:
-    """What an event adds, in the chat form, of the Responses, or of Anthropic."""
+    """Find the text that an event adds, in the chat form, of the Responses, or of Anthropic."""
     chat, own = fields_of(_first(event.get("choices")).get("delta")), fields_of(event.get("delta"))
     yield from (("text", chat.get("content")), ("refusal", chat.get("refusal")))
     if own.get("type") == "text_delta":

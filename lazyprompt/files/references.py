@@ -263,7 +263,7 @@ def _content(path: Path, given: str) -> tuple[Node, Source]:
 
 
 def _measured(value: Value) -> tuple[int, int]:
-    """How much a value holds, in characters and values, and how deep it is nested."""
+    """The size of a value, in characters and values, and its depth."""
     if isinstance(value, list | dict):
         items = [_measured(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(weight for weight, _ in items), 1 + max((depth for _, depth in items), default=0)

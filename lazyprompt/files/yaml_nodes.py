@@ -129,7 +129,7 @@ class Source:
 
 
 def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileError:
-    """What the parser found wrong, with the line it found it in."""
+    """The error of the parser, with the line it found it in."""
     # What is never closed is shown where it was opened, not where the file ends.
     unclosed = "unexpected end of stream" in (error.problem or "") or "document separator" in (error.problem or "")
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark

@@ -93,6 +93,18 @@ class Original:
                 "that no secret is written"
             ) from error
 
+    def in_jinja(self, how: str) -> tuple[Spec, list[str]]:
+        """Return the front matter and the notes on it, of a file whose template is Jinja.
+
+        Raises:
+            FormatError: It is not, and so cannot be written in that way.
+        """
+        if self.spec.engine != "jinja2":
+            raise FormatError(
+                f"{self.source.name}: the template is {self.spec.engine}; only Jinja can be written {how}"
+            )
+        return self.spec, [*map(str, self.as_v2.notes)]
+
     def place(self, body: str, at: int) -> tuple[int, int]:
         """The line and the column of a place in its body, or in one that has the same lines."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)

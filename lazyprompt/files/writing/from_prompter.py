@@ -10,13 +10,22 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt._base.json import checked
-from lazyprompt.errors import FormatError, PromptFileError, TemplateError
+from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.rewriting import written
-from lazyprompt.files.writing.turn_text import Code, Piece, Slot, body_of, check_references, free_name, safe, turn
+from lazyprompt.files.writing.turn_text import (
+    Code,
+    Piece,
+    Slot,
+    body_of,
+    check_references,
+    free_name,
+    is_input,
+    safe,
+    turn,
+)
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
-from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import SlotTemplate
 
 if TYPE_CHECKING:
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.prompter import MadeOf
+    from lazyprompt.templates.jinja import JinjaTemplate
 
 _INPUT: Final = "input"
 _LABEL: Final = re.compile(r"[\w .@-]+")
@@ -75,7 +85,10 @@ def text_of(
     system, user = map(_part, instruction.templates, ("instruction", "said"))
     slots, fixed = instruction.input_form.slots, dict(instruction.input_form.fixed)
     for slot in slots:
-        _check_slot(slot)
+        if not is_input(slot):
+            raise FormatError(
+                f"the slot {slot!r} cannot be an input of a prompt file: Jinja has another meaning for it"
+            )
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
     thread = free_name("conversation", slots)
@@ -116,15 +129,6 @@ def _check(prompter: Prompter, made: MadeOf) -> None:
     ):
         if fault:
             raise FormatError(f"a prompt file cannot say what this {type(prompter).__name__} does: it has {advice}")
-
-
-def _check_slot(slot: str) -> None:
-    try:
-        known = JinjaTemplate(f"{{{{ {slot} }}}}").slots == (slot,)
-    except TemplateError:
-        known = False
-    if not known:
-        raise FormatError(f"the slot {slot!r} cannot be an input of a prompt file: Jinja has another meaning for it")
 
 
 def _plain_slots(instruction: InstructionTemplate) -> list[str]:

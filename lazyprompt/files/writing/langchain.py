@@ -21,7 +21,7 @@ from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
 from lazyprompt.files.writing.portable import Shown, Syntax, Tag, portable, runs, told_sections
 from lazyprompt.files.writing.rewriting import written
-from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, safe, turn
+from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, is_input, safe, turn
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import listed
@@ -217,11 +217,7 @@ class _Prompt:
 
     def _slot(self, name: str, kind: str = "union", *, required: bool = True) -> Slot:
         """Return the slot of a variable, which becomes an input."""
-        try:
-            known = _jinja(f"{{{{ {name} }}}}").slots == (name,)
-        except FormatError:
-            known = False
-        if not known:
+        if not is_input(name):
             raise FormatError(f"LangChain's {{{name}}} is no name of an input: write a name alone, as {{city}}")
         made: JsonObject = {"name": name, "kind": kind}
         self.inputs.setdefault(name, made | ({"required": True} if required else {}))
@@ -390,11 +386,7 @@ def to_langchain(original: Original) -> Converted:
     Raises:
         FormatError: The template has what LangChain has not; the message names the line.
     """
-    spec, notes = original.spec, [*map(str, original.as_v2.notes)]
-    if spec.engine != "jinja2":
-        raise FormatError(
-            f"{original.source.name}: the template is {spec.engine}; only Jinja can be written for LangChain"
-        )
+    spec, notes = original.in_jinja("for LangChain")
     told = spec.to_dict()
     notes += [f"{name} is left out: a ChatPromptTemplate is messages alone" for name in _LEFT_OUT if name in told]
     try:

@@ -81,11 +81,7 @@ def to_dotprompt(original: Original) -> Converted:
     Raises:
         FormatError: The template has what Handlebars has not; the message names the line.
     """
-    spec, notes = original.spec, [*map(str, original.as_v2.notes)]
-    if spec.engine != "jinja2":
-        raise FormatError(
-            f"{original.source.name}: the template is {spec.engine}; only Jinja can be written as Handlebars"
-        )
+    spec, notes = original.in_jinja("as Handlebars")
     fields: dict[str, Json] = {"name": spec.name, "description": spec.description}
     fields |= _model(spec, notes)
     fields["input"] = _input(spec, notes)

@@ -10,9 +10,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from lazyprompt.errors import FormatError
+from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
 from lazyprompt.files.roles import PLACE, Scanned, role_lines, sections
+from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
@@ -147,6 +148,14 @@ def free_name(name: str, taken: Iterable[str]) -> str:
     while any(name in text for text in texts):
         name += "_"
     return name
+
+
+def is_input(name: str) -> bool:
+    """Return True if a name can be that of an input: Jinja has no other meaning for it."""
+    try:
+        return JinjaTemplate(f"{{{{ {name} }}}}").slots == (name,)
+    except TemplateError:
+        return False
 
 
 def check_references(value: Json, where: str) -> None:
