@@ -84,7 +84,7 @@ class Bridged(ChatModule):
         extra = {**request.params.get("extra_body", {}), **self._ids.fields}
         return exchange._replace(
             request=request._replace(payload={"prompt": prompt}, params={**request.params, "extra_body": extra}),
-            reader=_Hearing(exchange.reader, self._ids.place, keep),
+            reader=_Hearing(cast("Reader", exchange.reader), self._ids.place, keep),
         )
 
     def _going_on(

@@ -284,9 +284,9 @@ class _Lines:
     @contextmanager
     def session(self) -> Generator[tuple[Any, Any]]:
         """Lend a session for one call; its answer is closed, that of a stream not at its end as well."""
-        requests = import_module("requests")
+        http = import_module("requests")
         answers: list[requests.Response] = []
-        session = requests.Session()
+        session = http.Session()
         session.mount("https://", self._adapter)
         session.mount("http://", self._adapter)
         send = session.send
@@ -295,8 +295,8 @@ class _Lines:
             """Send a request; a lost connection, or a slow one, has a name here that the client does not know."""
             try:
                 answers.append(send(request, **{**options, "allow_redirects": False}))
-            except requests.ConnectionError as error:
-                known = requests.Timeout if isinstance(error, requests.Timeout) else requests.RequestException
+            except http.ConnectionError as error:
+                known = http.Timeout if isinstance(error, http.Timeout) else http.RequestException
                 raise known(*error.args) from error
             return answers[-1]
 
@@ -329,16 +329,16 @@ class _AsyncLines:
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[tuple[Any, Any]]:
         """Lend a session for one call; its answer is closed."""
-        aiohttp = import_module("aiohttp")
-        connector = self._connector = self._connector or aiohttp.TCPConnector(ssl=self._ssl, limit=0)
+        http = import_module("aiohttp")
+        connector = self._connector = self._connector or http.TCPConnector(ssl=self._ssl, limit=0)
         answers: list[aiohttp.ClientResponse] = []
 
         async def once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
             try:
                 async with timeout(self._limit):
                     answer = await handler(request)
-            except aiohttp.ClientConnectionError as error:
-                raise aiohttp.ClientError(*error.args) from error
+            except http.ClientConnectionError as error:
+                raise http.ClientError(*error.args) from error
             answers.append(answer)
             if answer.status in REDIRECTS:
                 raise MovedError(answer.status, answer.headers.get("location", ""))
@@ -347,7 +347,7 @@ class _AsyncLines:
         # It keeps to the environment's proxies, as that of threads.
         known = {"connector_owner": False, "trust_env": True, "middlewares": (once,), "read_bufsize": _LINE}
         try:
-            async with aiohttp.ClientSession(connector=connector, **known) as session:
+            async with http.ClientSession(connector=connector, **known) as session:
                 yield self._call, session
         finally:
             for answer in answers:

@@ -141,8 +141,8 @@ def _events(stream: Any) -> Generator[object]:
         yield from (event for event in stream if not _is_made_up(stream, event))
     finally:
         for each in (stream.completion_stream, getattr(stream.completion_stream, "streaming_response", None)):
-            if hasattr(each, "close"):
-                each.close()
+            if close := getattr(each, "close", None):
+                close()
 
 
 async def _abegin(answer: Any) -> AsyncGenerator[object]:

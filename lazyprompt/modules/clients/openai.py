@@ -16,10 +16,10 @@ from lazyprompt.modules.clients._faults import StreamedError
 from lazyprompt.modules.clients._openai_form import ENGINES, SERVERS, ChatCollector, TextCollector, server_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.client import Collector, FaultKind, Request, Settings
     from lazyprompt.modules.clients._openai_form import Server
 
 
@@ -71,7 +71,7 @@ class OpenAIClient(OwnHttpClient):
     called = "chat.completions.create"
     advice = EXTRA_BODY
     classes = ("OpenAI", "AsyncOpenAI")
-    collector = ChatCollector
+    collector: Callable[[], Collector] = ChatCollector
     kinds: ClassVar[dict[str, FaultKind]] = {
         "openai.APITimeoutError": "timeout",
         "openai.APIConnectionError": "connection",

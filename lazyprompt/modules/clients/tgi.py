@@ -67,7 +67,7 @@ class TgiCollector:
         if token := fields_of(self._last.get("token")):
             self._tokens.append(token)
         new = "" if token.get("special") else str(token.get("text") or "")
-        whole: str = self._last.get("generated_text") or ""
+        whole = str(self._last.get("generated_text") or "")
         if whole.startswith(self._text + new):
             new = whole[len(self._text) :]  # what was left of half a character
         self._text += new
