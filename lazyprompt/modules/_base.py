@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.modules._reading import Structure
 from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
-from lazyprompt.modules.structured import Structure
+from lazyprompt.prompters.fitting import read_budget
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
 
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules._reading import Exchange
+    from lazyprompt.modules._reading import Exchange, ResponseFormat
     from lazyprompt.modules._sending import Sender
-    from lazyprompt.modules.structured import ResponseFormat
+    from lazyprompt.modules.client import Client, Settings
+    from lazyprompt.prompters.fitting import BudgetLike
 
     class HasPrompter(Protocol):
         """A prompt in a file."""
@@ -62,10 +65,41 @@ class Model(ABC):
             ``seed`` under these names, others under the client's own.
     """
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
+    _unshared: ClassVar[tuple[str, ...]] = ("_client", "_connection")
+    _client: Client
+    _connection: Connection
+
+    def __init__(self, params: Mapping[str, Any], budget: BudgetLike | None = None, *, stream: bool = False) -> None:
         self._params = dict(params)
+        self._streams = stream
+        self._budget = None if budget is None else read_budget(budget)
         self._prompter: Prompter = ChatPrompter(system="")
         self._history = EMPTY_HISTORY
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state of a copy: it has a connection of its own, and a pickle holds no key."""
+        return {name: value for name, value in vars(self).items() if name not in self._unshared}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+    def _open(self) -> None:
+        """Prepare the connection, which a copy does not share."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connections of threads; the module can be used again.
+
+        Calls that are under way may run into their time-out.
+        """
+        if (sender := self._connection.sender) is not None:
+            sender.client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        if (sender := self._connection.sender) is not None:
+            await sender.client.aclose()
 
     def prompt(self, prompter: PrompterLike = None, history: HistoryLike | None = None) -> Self:
         """Attach a prompter. It stays as it is, so one serves many modules at once.
@@ -142,7 +176,12 @@ class Model(ABC):
             EngineError: The same, of a local engine.
             LazyPromptError: The prompt cannot be made.
         """
-        return self._sender().send(self._exchange(Call(input, history, tools, response_format, params)))
+        if not self._streams:
+            return self._sender().send(self._exchange(Call(input, history, tools, response_format, params)))
+        stream = self.stream(input, history, tools, response_format=response_format, **params)
+        for _ in stream.deltas():
+            pass
+        return stream.reply
 
     async def acall(
         self,
@@ -154,8 +193,13 @@ class Model(ABC):
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
         """The same as a call, in an event loop; cancelling it closes the connection."""
-        call = Call(input, history, tools, response_format, params)
-        return await self._sender().asend(lambda: self._exchange(call))
+        if not self._streams:
+            call = Call(input, history, tools, response_format, params)
+            return await self._sender().asend(lambda: self._exchange(call))
+        async with self.astream(input, history, tools, response_format=response_format, **params) as stream:
+            async for _ in stream.deltas():
+                pass
+        return stream.reply
 
     def stream(
         self,
@@ -254,10 +298,47 @@ class Model(ABC):
             **({"stop": list(dict.fromkeys(all_stops))} if all_stops else {}),
         }
 
-    def _structure(self, response_format: ResponseFormat | None) -> Structure | None:
-        """The form that is asked for, or else the prompter's."""
-        asked = self._prompter.response_format if response_format is None else response_format
-        return None if asked is None else Structure.of(asked)
+    def _asked(self, call: Call) -> tuple[Prompter, Structure | None, dict[str, Any]]:
+        """Return the prompter of a call, the form that is asked for, and the parameters that ask the client for it."""
+        form = self._prompter.response_format if call.response_format is None else call.response_format
+        structure = None if form is None else Structure.of(form)
+        asked = None if structure is None else self._client.structured(structure.schema, structure.name)
+        prompter = self._prompter
+        if structure is not None and asked is None:
+            prompter = prompter.with_added_system(structure.instruction)
+        return self._budgeted(prompter), structure, asked or {}
+
+    def _budgeted(self, prompter: Prompter) -> Prompter:
+        return prompter if self._budget is None else prompter.with_budget(self._budget)
+
+
+class Connection:
+    """The connection of a module, made by the first call and shared by modules."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.sender: Sender | None = None
+
+
+def check_settings(settings: Settings, error: type[ModuleError]) -> Settings:
+    """Return how clients are made, if they can be made so."""
+    timeout = cast("object", settings.timeout)
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise error(f"timeout is in seconds, and more than 0, not {timeout!r}")
+    if "api_key" in settings.options:  # where it would show
+        raise error("a key is given as api_key=, not among the options")
+    return settings
+
+
+def check_params(params: Mapping[str, Any], payload: Mapping[str, Any], error: type[ModuleError]) -> Mapping[str, Any]:
+    """Refuse parameters that would put something else in the place of what the prompter made, or of the model."""
+    for name in params:
+        if name in ("model", "stream") or name in payload:
+            raise error(
+                f"{name!r} is no parameter of a call: {' and '.join(payload)} are what the prompter makes, the model "
+                "is the module's, and module.stream(...) streams"
+            )
+    return params
 
 
 def _prompter_of(prompter: PrompterLike) -> Prompter:

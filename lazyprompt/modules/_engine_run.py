@@ -1,19 +1,21 @@
-"""One run of an engine under its guard."""
+"""One run of an engine under its guard, and what its log and exit code tell of its end."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lazyprompt.modules.guard import GRACE, members, processes, session_of
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterable
 
 _PAUSE = 0.005  # seconds between two looks at what is being ended
 
@@ -124,3 +126,68 @@ def _kill_session(leader: int) -> None:
             except ProcessLookupError:
                 continue  # it is gone by itself
         time.sleep(_PAUSE)
+
+
+_LINES = 15  # of the log, that an error quotes
+_BYTES = 65_536
+
+
+# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn, argparse, click and clap write, and what to do then; the
+# first that fits counts.
+_CAUSES: Final = (
+    (
+        r"address already in use|couldn't bind",
+        "somebody else took the port; give another one, or none for any that is free",
+    ),
+    (r"is no GGUF file", "give it a GGUF file; a download may have been an error page or a Git LFS pointer"),
+    (r"cannot read the model", "give it the path of a GGUF file"),
+    (r"not within the file bounds|corrupted or incomplete|SafetensorError", "the file is cut off; get it again"),
+    (r"unknown model architecture|architectures? .* not supported", "a newer version of the engine may know it"),
+    (
+        r"out ?of ?memory|bad_alloc|(cannot|failed to|unable to) allocate|no available memory|KV cache is needed",
+        "it needs more memory than there is; take a smaller model or quantisation, or a shorter context",
+    ),
+    (r"No module named|Missing dependencies|is not installed", "something is not installed; {install}"),
+    (
+        r"unrecognized arguments|no such option|unexpected argument|unknown flag|has no option|does not take",
+        "it does not know an option, or not with that value",
+    ),
+)
+_KILLED: Final = "the system may have killed it for want of memory; take a smaller model or a shorter context"
+
+
+def how(code: int | None) -> str:
+    """Return how a process ended, as the end of a sentence about it.
+
+    Args:
+        code: Its exit code as a shell or :mod:`subprocess` has it: a signal's number is behind 128, or negative. None
+            where only whoever started it is told.
+    """
+    if code is None:
+        return "has ended"
+    number = -code if code < 0 else code - 128
+    if number in set(signal.Signals):
+        return f"was ended by {signal.Signals(number).name}"
+    return f"ended by itself with exit code {code}"
+
+
+def advice(lines: Iterable[str], code: int | None, install: str) -> str:
+    """Return what to do, as the last lines of the log and the exit code tell; empty where nothing is known."""
+    text = "\n".join(lines)
+    known = next((todo for pattern, todo in _CAUSES if re.search(pattern, text, re.IGNORECASE)), "")
+    return known.format(install=install) or (_KILLED if code == 128 + signal.SIGKILL else "")
+
+
+def tail(log: Path, offset: int) -> list[str]:
+    """Return the last lines of a log behind an offset in bytes that say something.
+
+    Of a line that a progress bar wrote again and again, the last state counts.
+    """
+    try:
+        with log.open("rb") as file:
+            file.seek(max(offset, file.seek(0, os.SEEK_END) - _BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return [f"{log} is there no more"]
+    lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
+    return [line for line in lines if line][-_LINES:]

@@ -1,22 +1,31 @@
-"""How a local model's prompts are laid out, and in which form it answers."""
+"""The layout of a local model's prompts, the BOS that an engine adds to them, and the form of its answers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.source import ChatSource
 from lazyprompt.chat_templates.source_files import read_source
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
+from lazyprompt.modules.clients.openai import connect_completions
 from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
+    import tokenizers
+
+    from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.modules.client import Settings
     from lazyprompt.prompters.prompter import Prompter
 
+# Seconds that the question for a BOS may take: it is asked once, also by those who must not wait for long.
+_SOON = 10.0
 # What opens a thought, in any form.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
@@ -136,3 +145,32 @@ def _known(name: str) -> str:
     except TemplateError:
         return "hermes"
     return name
+
+
+def added_by(tokenizer: TokenizerLike) -> list[int]:
+    """Return the ids that a tokenizer puts before each text."""
+    backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(backend, "encode_ordinary"):  # tiktoken adds nothing
+        return []
+    made = cast("tokenizers.Tokenizer", backend).encode("a")
+    return [token for token, _ in takewhile(lambda one: one[1], zip(made.ids, made.special_tokens_mask, strict=True))]
+
+
+def added_by_llama_cpp(url: str, settings: Settings) -> list[int] | None:
+    """Return the ids that llama.cpp puts before each text: its file says so, or else the kind of its vocabulary.
+
+    None is for a server that does not tell, being another or out of reach: the call itself will say so.
+    """
+    # An HTTP client that somebody gave is not ours to close.
+    own = {name: value for name, value in settings.options.items() if name != "http_client"}
+    client = connect_completions(settings._replace(retries=0, timeout=min(settings.timeout, _SOON), options=own))
+    try:
+        answer = client.post(f"{url}/tokenize", {"content": "", "add_special": True})
+    except Exception as error:
+        if client.fault(error) is None:
+            raise
+        return None
+    finally:
+        client.close()
+    tokens = fields_of(answer).get("tokens")
+    return cast("list[int]", tokens) if isinstance(tokens, list) else None

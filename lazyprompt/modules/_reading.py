@@ -1,23 +1,28 @@
-"""The answers to one request, read: whole ones, and those that come in pieces."""
+"""The answers to one request, read: whole ones, those in pieces, and those of a form that was asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
+from lazyprompt._base.json import checked_object
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, at
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
+    from pydantic import BaseModel
+
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta, ResponseParser
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.formatters.formatter import ChatFormatter
     from lazyprompt.formatters.report import Report
     from lazyprompt.modules.client import Collector, Request
-    from lazyprompt.modules.structured import Structure
 
 _ADVICE = {
     "refusal": "the model refused to answer; its words are in .partial: ask in another way",
@@ -33,118 +38,160 @@ _CUT_CALL = (
 )
 
 
-class Streamed(Protocol):
+ResponseFormat: TypeAlias = "type[BaseModel] | Mapping[str, Any]"
+
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
+# What the JSON of an answer begins with, by the type that its schema asks for.
+_OPENS = {"object": "{", "array": "["}
+
+
+class Structure(NamedTuple):
+    """The form that an answer is to have.
+
+    Attributes:
+        name: Its name.
+        schema: Its JSON schema.
+        model: The pydantic model that it is of; None where it was given as a schema.
+    """
+
+    name: str
+    schema: JsonObject
+    model: type[BaseModel] | None
+
+    @classmethod
+    def of(cls, response_format: ResponseFormat) -> Structure:
+        """Return the form of a pydantic model, or of a JSON schema, by itself or in OpenAI's ``response_format``.
+
+        Raises:
+            FormatError: It is neither.
+        """
+        from pydantic import BaseModel  # noqa: PLC0415 - slow, and only such answers need it
+
+        given = cast("object", response_format)
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            return cls(given.__name__, given.model_json_schema(), given)
+        if not isinstance(given, Mapping):
+            raise FormatError(
+                f"response_format is a pydantic model or a JSON schema as a dict, not {response_format!r}"
+            )
+        fields = checked_object(cast("Mapping[str, object]", given), "response_format", FormatError)
+        if fields.get("type") == "json_object":
+            return cls("answer", {"type": "object"}, None)
+        if "json_schema" not in fields:
+            return cls(str(fields.get("title", "answer")), fields, None)
+        named = fields["json_schema"]
+        schema = named.get("schema") if isinstance(named, dict) else None
+        if not isinstance(named, dict) or not isinstance(schema, dict):
+            raise FormatError('the "json_schema" of a response_format is a dict with the schema as its "schema"')
+        return cls(str(named.get("name", "answer")), schema, None)
+
+    @property
+    def instruction(self) -> str:
+        """The instruction for a model that no provider holds to the form."""
+        schema = json.dumps(self.schema, ensure_ascii=False)
+        return f"Answer with one JSON value and nothing else: no words before or behind it. Its JSON schema:\n{schema}"
+
+    def read(self, text: str) -> object:
+        """Return the object in an answer: JSON, alone, in a fence, or with words around it.
+
+        It is an object of the model; or the value of the JSON, which is not held against a schema here.
+
+        Raises:
+            ValueError: There is no JSON, or it is none of the model.
+        """
+        kind = self.schema.get("type")
+        found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
+        # As JSON: of Python's values, a strict model would take no dates, and numbers would be rounded.
+        return cast("object", json.loads(found)) if self.model is None else self.model.model_validate_json(found)
+
+
+def _json_in(text: str, opens: str) -> str:
+    """Return the JSON value in an answer that begins with one of these signs; ``""`` is for any.
+
+    Raises:
+        ValueError: There is none.
+    """
+    whole = text.strip()
+    fenced = (match[1].strip() for match in _FENCED.finditer(text))
+    try:
+        found = next((each for each in (whole, *fenced) if each.startswith(opens) and _is_json(each)), None)
+        if found is not None:
+            return found
+        if _is_json(whole):
+            raise ValueError(f"it is JSON, and does not begin with {opens}")
+        # With words around it. Only the first place counts: behind it, there are parts of a value that is broken.
+        begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
+        if begin is None:
+            raise ValueError("there is no JSON in it")
+        return text[begin : json.JSONDecoder().raw_decode(text, begin)[1]]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+class Reader(NamedTuple):
+    """Reads the answers to one request.
+
+    Attributes:
+        parse: Reads a whole answer as a dict.
+        collector: Makes what puts the pieces of one together.
+        parser: The parser of raw text, for a local model; None for a provider.
+    """
+
+    parse: Callable[[Mapping[str, Any]], Msg]
+    collector: Callable[[], Collector]
+    parser: ResponseParser | None = None
+
+    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
+        """Return a whole answer, and as a dict."""
+        fields = as_dict(answer)
+        return self.parse(fields), fields
+
+    def stream(self) -> Streamed:
+        """Return a new answer in pieces."""
+        return Streamed(self)
+
+
+def text_reader(parser: ResponseParser, collector: Callable[[], Collector]) -> Reader:
+    """Return a reader of the raw text of a local model."""
+    return Reader(lambda answer: _with_usage(parser.parse(_raw_text(answer)), answer), collector, parser)
+
+
+class Streamed:
     """An answer that comes in pieces."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether its end came."""
-        ...
-
-    def feed(self, event: object) -> list[Delta]:
-        """What is new in an event."""
-        ...
-
-    def finish(self) -> list[Delta]:
-        """What was held back, at the end."""
-        ...
-
-    def message(self) -> tuple[Msg, dict[str, Any]]:
-        """The answer so far, and as the provider gives it."""
-        ...
-
-
-class Reader(Protocol):
-    """Reads the answers to one request."""
-
-    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """A whole answer, and as a dict."""
-        ...
-
-    def stream(self) -> Streamed:
-        """A new answer in pieces."""
-        ...
-
-
-class ProviderReader(NamedTuple):
-    """Reads the answers of a provider.
-
-    Attributes:
-        formatter: Reads whole ones.
-        collector: Puts the pieces of one together.
-    """
-
-    formatter: ChatFormatter
-    collector: Callable[[], Collector]
-
-    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """A whole answer, and as a dict."""
-        fields = as_dict(answer)
-        return self.formatter.parse(fields), fields
-
-    def stream(self) -> Streamed:
-        """A new answer in pieces."""
-        return _ProviderStream(self.formatter, self.collector())
-
-
-class _ProviderStream:
-    def __init__(self, formatter: ChatFormatter, collector: Collector) -> None:
-        self._formatter, self._collector = formatter, collector
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self._collector = reader, reader.collector()
+        self._text = None if reader.parser is None else reader.parser.stream()
 
     @property
     def complete(self) -> bool:
+        """True if its end came."""
         return self._collector.complete
 
     def feed(self, event: object) -> list[Delta]:
-        return self._collector.feed(event)
+        """Return what is new in an event."""
+        news = self._collector.feed(event)
+        return news if self._text is None else [new for delta in news for new in self._text.feed(delta.text)]
 
     def finish(self) -> list[Delta]:
-        return []
+        """Return what was held back, at the end."""
+        if self._text is None:
+            return []
+        self._text.finish()
+        return list(self._text.rest)
 
     def message(self) -> tuple[Msg, dict[str, Any]]:
+        """Return the answer so far, and as the provider gives it."""
         answer = self._collector.answer()
-        return self._formatter.parse(answer), answer
-
-
-class TextReader(NamedTuple):
-    """Reads the raw text of a local model.
-
-    Attributes:
-        parser: What it says in the form of the model's family.
-        collector: Puts the pieces of one together.
-    """
-
-    parser: ResponseParser
-    collector: Callable[[], Collector]
-
-    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """A whole answer, and as a dict."""
-        fields = as_dict(answer)
-        return _with_usage(self.parser.parse(_raw_text(fields)), fields), fields
-
-    def stream(self) -> Streamed:
-        """A new answer in pieces."""
-        return _TextStream(self)
-
-
-class _TextStream:
-    def __init__(self, reader: TextReader) -> None:
-        self._reader, self._collector, self._said = reader, reader.collector(), reader.parser.stream()
-
-    @property
-    def complete(self) -> bool:
-        return self._collector.complete
-
-    def feed(self, event: object) -> list[Delta]:
-        return [new for delta in self._collector.feed(event) for new in self._said.feed(delta.text)]
-
-    def finish(self) -> list[Delta]:
-        self._said.finish()
-        return list(self._said.rest)
-
-    def message(self) -> tuple[Msg, dict[str, Any]]:
-        answer = self._collector.answer()
-        return _with_usage(self._said.finish(), answer), answer
+        return self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer), answer
 
 
 # Where engines put the text of an answer: OpenAI's completions, Ollama's generate, TGI, llama.cpp.
@@ -185,24 +232,38 @@ def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
     return message
 
 
+class AnswerReader(Protocol):
+    """Reads the answers to one request."""
+
+    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
+        """Return a whole answer, and as a dict."""
+        ...
+
+    def stream(self) -> Streamed:
+        """Return a new answer in pieces."""
+        ...
+
+
 class Exchange(NamedTuple):
     """A request, and how its answer is read.
 
     Attributes:
         request: What is sent.
-        reader: What reads the answer.
+        reader: The reader of its answer.
         structure: The form that the answer is to have.
         said: The user's text, or None if the history awaits the answer.
         trim: The report of the budget, or None without one.
         report: The report of the payload.
+        tools: The tools that the model is offered, for a local model.
     """
 
     request: Request
-    reader: Reader
+    reader: AnswerReader
     structure: Structure | None = None
     said: str | None = None
     trim: TrimReport | None = None
     report: Report = ()
+    tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
         """Return an answer as a reply, without judging it: it may be part of one."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from threading import BoundedSemaphore
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -15,12 +16,12 @@ import tenacity
 
 from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._wire import hide, redirected_to
+from lazyprompt.modules.clients._faults import hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from lazyprompt._base.secret import Secret
     from lazyprompt.answers.parser import Delta
@@ -186,8 +187,9 @@ class Sender:
         """
         said = exchange.reader.stream()
         with self._watched(exchange, said) as watch, self._place():
-            with closing(self._tried(self._opened, exchange)) as events:
-                for event in events:
+            first, events = self._tried(self._begin, exchange)
+            with closing(events):
+                for event in chain(first, events):
                     yield from watch.feed(event)
             yield from _finished(said)
             watch.reply = exchange.reply(*said.message())
@@ -199,8 +201,8 @@ class Sender:
         said = exchange.reader.stream()
         with self._watched(exchange, said) as watch:
             async with self._aplace():
-                opened: AsyncGenerator[object] = await self._atried(self._aopened, exchange)
-                async with aclosing(opened) as events:
+                begun: AsyncGenerator[object] = await self._atried(self._abegin, exchange)
+                async with aclosing(begun) as events:
                     async for event in events:
                         for delta in watch.feed(event):
                             yield delta
@@ -241,16 +243,14 @@ class Sender:
             return await call(asked)
         return await tenacity.AsyncRetrying(**self._again)(call, asked)
 
-    def _opened(self, exchange: Exchange) -> Generator[object]:
-        """The events of a stream that has begun."""
-        events = self.client.stream(exchange.request)
-        first = next(events, _NONE)
-        return _behind(first, events)
+    def _begin(self, exchange: Exchange) -> tuple[list[object], Generator[object]]:
+        """Return the first event of a stream, if there is one, and the others."""
+        events = cast("Generator[object]", self.client.stream(exchange.request))
+        return list(islice(events, 1)), events
 
-    async def _aopened(self, exchange: Exchange) -> AsyncGenerator[object]:
-        events = self.client.astream(exchange.request)
-        first = await anext(events, _NONE)
-        return _abehind(first, events)
+    async def _abegin(self, exchange: Exchange) -> AsyncGenerator[object]:
+        events = cast("AsyncGenerator[object]", self.client.astream(exchange.request))
+        return _abehind(await anext(events, _NONE), events)
 
     @contextmanager
     def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Watch]:
@@ -372,17 +372,9 @@ def _moved(location: str) -> str:
 _NONE = object()
 
 
-def _behind(first: object, events: Iterator[object]) -> Generator[object]:
-    """A stream whose first event has been taken; closing it closes the stream."""
-    with closing(cast("Generator[object]", events)):
-        if first is not _NONE:
-            yield first
-            yield from events
-
-
-async def _abehind(first: object, events: AsyncIterator[object]) -> AsyncGenerator[object]:
-    """The same as :func:`_behind` in an event loop."""
-    async with aclosing(cast("AsyncGenerator[object]", events)):
+async def _abehind(first: object, events: AsyncGenerator[object]) -> AsyncGenerator[object]:
+    """Yield a stream whose first event has been taken; closing it closes the stream."""
+    async with aclosing(events):
         if first is not _NONE:
             yield first
             async for event in events:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.modules._reading import ResponseFormat
     from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
-    from lazyprompt.modules.structured import ResponseFormat
 
 _FORMAT = "lazyprompt.chat/1"
 # The largest saved conversation that is read.

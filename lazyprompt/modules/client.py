@@ -24,7 +24,7 @@ FaultKind: TypeAlias = Literal[
     "server",  # the server failed, or is overloaded
     "timeout",  # no answer in time
     "connection",  # no connection, or it was lost before the answer began
-    "cut",  # the connection was lost in the middle of a stream, or the stream ended without its end
+    "cut",  # a stream ended without its end; of a client's "connection", the module tells whether an answer had begun
     "malformed",  # what came is no answer
 ]
 
@@ -154,4 +154,5 @@ class Client(Protocol):
         ...
 
 
-Connect: TypeAlias = "Callable[[Settings], Client]"
+# Some clients are told which of several servers it is, or which engine.
+Connect: TypeAlias = "Callable[..., Client]"

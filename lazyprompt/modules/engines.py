@@ -14,9 +14,9 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -26,15 +26,26 @@ from lazyprompt.errors import EngineError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lazyprompt.modules.client import Client, Settings
+    from lazyprompt.modules.client import Client, Connect, Settings
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
-_CLIENTS = "lazyprompt.modules.clients."
 _OPTION = re.compile(r"[A-Za-z][\w.-]*")
 # owner/name, as model hubs write it, and name:tag or owner/name:tag, as Ollama does
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _TAG = re.compile(r"[\w-][\w./-]*:[\w.-]+")
+
+
+class AnswerIds(NamedTuple):
+    """The way to the token ids of an answer.
+
+    Attributes:
+        fields: The fields of the request that ask for them.
+        place: Their place in the answer, and in each event of a stream.
+    """
+
+    fields: Mapping[str, Any]
+    place: tuple[str | int, ...]
 
 
 class Engine(NamedTuple):
@@ -49,7 +60,7 @@ class Engine(NamedTuple):
         variables: Where the engine takes its options from the environment: what their names begin with there.
         package: The package that must be installed, where the program is Python's.
         health: The path that tells whether it is ready.
-        client: Which client speaks to it: ``module:function``, which is a :data:`~lazyprompt.modules.client.Connect`.
+        client: Its client: a :data:`~lazyprompt.modules.client.Connect`, ``module:function`` in ``clients/``.
         path: What the client's base URL has behind host and port.
         carrier: The argument of the client's call that carries the fields which the client does not know; empty where
             they are arguments themselves.
@@ -58,7 +69,8 @@ class Engine(NamedTuple):
         body: Fields of each request. They leave special tokens in the text, where the engine can be told by request.
         no_bos: Fields that keep the engine from putting a BOS before a text that begins with one. None where it cannot
             be told: if its tokenizer adds one, the text's own must be left out, or ids be sent.
-        ids_back: The path and the fields that give the answer's token ids; None where there is no such thing.
+        answer_ids: The way to the token ids of an answer; None where there is none. What does not come is not missed:
+            a conversation goes on as text then.
     """
 
     name: str
@@ -68,13 +80,13 @@ class Engine(NamedTuple):
     variables: str = ""
     package: str = ""
     health: str = "/health"
-    client: str = _CLIENTS + "openai:connect_completions"
+    client: str = "openai:connect_completions"
     path: str = "/v1"
     carrier: str = "extra_body"
     takes_ids: bool = False
     body: Mapping[str, Any] = _NOTHING
     no_bos: Mapping[str, Any] | None = None
-    ids_back: tuple[str, Mapping[str, Any]] | None = None
+    answer_ids: AnswerIds | None = None
 
     def command(self, model: str, host: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
         """The command line.
@@ -128,10 +140,8 @@ class Engine(NamedTuple):
         Returns:
             The client.
         """
-        module, _, function = self.client.partition(":")
-        connect = getattr(import_module(module), function)
-        client: Client = connect(settings, self.name) if self.carrier else connect(settings)
-        return client
+        connect: Connect = resolve_name(f"lazyprompt.modules.clients.{self.client}")
+        return connect(settings, self.name) if self.carrier else connect(settings)
 
     def params(self, *further: Mapping[str, Any], own_bos: bool = False) -> dict[str, Any]:
         """What each request carries besides model and prompt, as arguments of the client's call.
@@ -208,7 +218,7 @@ def _text(value: object) -> str:
 
 _WITH_SPECIAL: Final = MappingProxyType({"skip_special_tokens": False})
 _AS_WRITTEN: Final = MappingProxyType({"skip_special_tokens": False, "spaces_between_special_tokens": False})
-_BACK: Final = ("/v1/completions", MappingProxyType({"return_token_ids": True}))
+_IDS_OF_CHOICE: Final = AnswerIds(MappingProxyType({"return_token_ids": True}), ("choices", 0, "token_ids"))
 
 _ROWS = (
     Engine(
@@ -221,8 +231,7 @@ _ROWS = (
         package="xllamacpp",
         install='pip install "lazyprompt[local]"',
         takes_ids=True,
-        # Streamed, ids of tokens that are no whole character are missing.
-        ids_back=("/completion", MappingProxyType({"return_tokens": True})),
+        answer_ids=AnswerIds(MappingProxyType({"return_tokens": True, "verbose": True}), ("__verbose", "tokens")),
     ),
     Engine(
         name="vllm",
@@ -231,7 +240,7 @@ _ROWS = (
         takes_ids=True,
         body=_AS_WRITTEN,
         no_bos=MappingProxyType({"add_special_tokens": False}),
-        ids_back=_BACK,
+        answer_ids=_IDS_OF_CHOICE,
     ),
     Engine(
         name="transformers",
@@ -249,7 +258,7 @@ _ROWS = (
         install='pip install "sglang[all]"',
         takes_ids=True,
         body=_WITH_SPECIAL,
-        ids_back=_BACK,
+        answer_ids=_IDS_OF_CHOICE,
     ),
     Engine(
         name="lmdeploy",
@@ -262,7 +271,7 @@ _ROWS = (
         name="tgi",
         program=("text-generation-launcher", "--model-id", "{model}", "--hostname", "{host}", "--port", "{port}"),
         install="see https://huggingface.co/docs/text-generation-inference/installation, there is no package of it",
-        client=_CLIENTS + "tgi:connect",
+        client="tgi:connect",
         path="",
         carrier="",
         # Special tokens are in the tokens of its details alone, never in its text.
@@ -274,7 +283,7 @@ _ROWS = (
         variables="OLLAMA_",
         install="see https://ollama.com/download",
         health="/api/version",
-        client=_CLIENTS + "ollama:connect_generate",
+        client="ollama:connect_generate",
         path="",
         carrier="",
     ),

@@ -18,8 +18,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 from lazyprompt._base.files import open_own
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
-from lazyprompt.modules._engine_log import advice, how, tail
-from lazyprompt.modules._engine_run import EngineRun
+from lazyprompt.modules._engine_run import EngineRun, advice, how, tail
 from lazyprompt.modules.engines import Engine, engine_named
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ Sources: the providers' own quick starts, for addresses, variables of keys and n
 from __future__ import annotations
 
 import os
-from importlib import import_module
+from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
@@ -16,10 +16,7 @@ from lazyprompt.errors import ModuleError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt.modules.client import Client, Settings
-
-_CLIENTS = "lazyprompt.modules.clients."
-_OPENAI = _CLIENTS + "openai:connect"
+    from lazyprompt.modules.client import Client, Connect, Settings
 
 
 class Source(NamedTuple):
@@ -28,7 +25,7 @@ class Source(NamedTuple):
     Attributes:
         name: Its name.
         provider: Whose form its payloads have, as of ``ChatFormatter``.
-        connect: Its client, as ``module:function``, which is a :data:`~lazyprompt.modules.client.Connect`.
+        connect: Its client: a :data:`~lazyprompt.modules.client.Connect`, ``module:function`` in ``clients/``.
         base_url: Where it is; None where its client knows.
         keys: The variables of the environment that its key may be in, the first that is set counts.
         needs_key: Whether nothing is answered without a key.
@@ -39,7 +36,7 @@ class Source(NamedTuple):
 
     name: str
     provider: str
-    connect: str = _OPENAI
+    connect: str = "openai:connect"
     base_url: str | None = None
     keys: tuple[str, ...] = ()
     needs_key: bool = True
@@ -53,10 +50,8 @@ class Source(NamedTuple):
         Args:
             settings: How it is to be made.
         """
-        module, _, function = self.connect.partition(":")
-        connect = getattr(import_module(module), function)
-        client: Client = connect(settings, self.server) if self.server else connect(settings)
-        return client
+        connect: Connect = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
+        return connect(settings, self.server) if self.server else connect(settings)
 
     def key(self, given: str | Secret | None) -> Secret | None:
         """Return the key to use, or None if the source needs none.
@@ -83,91 +78,29 @@ class Source(NamedTuple):
         return None
 
 
+def _row(
+    name: str, model: str = "", connect: str = "openai:connect", aliases: tuple[str, ...] = (), **more: object
+) -> Source:
+    """Return a source whose provider and key are named as it is, and its server where its address is given."""
+    own: dict[str, Any] = {"provider": name, "keys": (f"{name.partition('-')[0].upper()}_API_KEY",), **more}
+    return Source(name, connect=connect, model=model, aliases=aliases, server=name if "base_url" in more else "", **own)
+
+
 _ROWS = (
-    Source("openai", "openai", keys=("OPENAI_API_KEY",), model="gpt-5-mini"),
-    Source(
-        "anthropic",
-        "anthropic",
-        _CLIENTS + "anthropic:connect",
-        keys=("ANTHROPIC_API_KEY",),
-        model="claude-haiku-4-5",
-        aliases=("claude",),
-    ),
-    Source(
-        "gemini",
-        "gemini",
-        _CLIENTS + "gemini:connect",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        model="gemini-2.5-flash",
-        aliases=("google",),
-    ),
-    Source(
-        "dashscope",
-        "dashscope",
-        _CLIENTS + "dashscope:connect",
-        keys=("DASHSCOPE_API_KEY",),
-        model="qwen-plus",
-        aliases=("qwen",),
-    ),
-    Source(
-        "dashscope-multimodal",
-        "dashscope-multimodal",
-        _CLIENTS + "dashscope:connect_multimodal",
-        keys=("DASHSCOPE_API_KEY",),
-        model="qwen-vl-plus",
-        aliases=("qwen-vl",),
-    ),
-    Source(
-        "deepseek",
-        "deepseek",
-        base_url="https://api.deepseek.com",
-        keys=("DEEPSEEK_API_KEY",),
-        model="deepseek-chat",
-        server="deepseek",
-    ),
-    Source(
-        "zhipu",
-        "zhipu",
-        _CLIENTS + "zai:connect",
-        keys=("ZHIPUAI_API_KEY", "ZAI_API_KEY"),
-        model="glm-4.6",
-        aliases=("glm", "zai"),
-    ),
-    Source(
-        "moonshot",
-        "moonshot",
-        base_url="https://api.moonshot.cn/v1",
-        keys=("MOONSHOT_API_KEY",),
-        model="kimi-k2-turbo-preview",
-        aliases=("kimi",),
-        server="moonshot",
-    ),
-    Source(
-        "mistral",
-        "mistral",
-        _CLIENTS + "mistral:connect",
-        keys=("MISTRAL_API_KEY",),
-        model="mistral-small-latest",
-    ),
-    Source("xai", "xai", base_url="https://api.x.ai/v1", keys=("XAI_API_KEY",), model="grok-4", server="xai"),
-    Source(
-        "siliconflow",
-        "openai",
-        base_url="https://api.siliconflow.cn/v1",
-        keys=("SILICONFLOW_API_KEY",),
-        model="Qwen/Qwen3-8B",
-        server="siliconflow",
-    ),
-    Source("ollama", "ollama", _CLIENTS + "ollama:connect", keys=("OLLAMA_API_KEY",), needs_key=False),
-    Source(
-        "vllm",
-        "vllm",
-        base_url="http://localhost:8000/v1",
-        keys=("VLLM_API_KEY",),
-        needs_key=False,
-        server="vllm",
-    ),
-    Source("litellm", "litellm", _CLIENTS + "litellm:connect", needs_key=False),
+    _row("openai", "gpt-5-mini"),
+    _row("anthropic", "claude-haiku-4-5", "anthropic:connect", ("claude",)),
+    _row("gemini", "gemini-2.5-flash", "gemini:connect", ("google",), keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    _row("dashscope", "qwen-plus", "dashscope:connect", ("qwen",)),
+    _row("dashscope-multimodal", "qwen-vl-plus", "dashscope:connect_multimodal", ("qwen-vl",)),
+    _row("deepseek", "deepseek-chat", base_url="https://api.deepseek.com"),
+    _row("zhipu", "glm-4.6", "zai:connect", ("glm", "zai"), keys=("ZHIPUAI_API_KEY", "ZAI_API_KEY")),
+    _row("moonshot", "kimi-k2-turbo-preview", aliases=("kimi",), base_url="https://api.moonshot.cn/v1"),
+    _row("mistral", "mistral-small-latest", "mistral:connect"),
+    _row("xai", "grok-4", base_url="https://api.x.ai/v1"),
+    _row("siliconflow", "Qwen/Qwen3-8B", provider="openai", base_url="https://api.siliconflow.cn/v1"),
+    _row("ollama", connect="ollama:connect", needs_key=False),
+    _row("vllm", base_url="http://localhost:8000/v1", needs_key=False),
+    _row("litellm", connect="litellm:connect", keys=(), needs_key=False),
 )
 
 SOURCES: Final[Mapping[str, Source]] = MappingProxyType({source.name: source for source in _ROWS})

@@ -12,16 +12,15 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
-from lazyprompt.modules._layout import Given, layout_of, opens_thought
-from lazyprompt.modules._reading import Exchange, TextReader
+from lazyprompt.modules._base import Connection, check_params, check_settings
+from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
+from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Limits, Sender
-from lazyprompt.modules._served import Served, added_by, address_of, checked
-from lazyprompt.modules.bridged import Asked, Bridged, Local, answer_ids
+from lazyprompt.modules.bridged import Bridged
 from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
-from lazyprompt.prompters.fitting import read_budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,13 +32,11 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._base import Call
-    from lazyprompt.modules._layout import Layout
     from lazyprompt.modules.client import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompters.fitting import BudgetLike
-    from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.rendering.markers import Markers
 
 # An engine may load a long prompt for a while before its first word.
@@ -50,19 +47,17 @@ MAX_TOKENS = 1024
 # How long a process that dies may take to be seen to be gone, in seconds.
 _DYING = 2.0
 _NOWHERE = "http://127.0.0.1"
-# What a call may not put in the place of what the module sends.
-_OURS = frozenset(("model", "prompt", "stream"))
 
 
-class _Engine:
+class _Running(Connection):
     """The engine of a module in this process, shared by modules: its process, and the connection to it."""
 
-    __slots__ = ("lock", "process", "served", "starting")
-
     def __init__(self) -> None:
-        self.lock, self.starting = Lock(), Lock()
+        super().__init__()
+        self.starting = Lock()
         self.process: EngineProcess | None = None
-        self.served: Served | None = None
+        self.url = ""
+        self.added: list[int] | None = None  # what llama.cpp puts before each text, once it was asked
 
 
 class TrainableModule(ChatModule):
@@ -99,6 +94,8 @@ class TrainableModule(ChatModule):
         TemplateError: There is no such family, or the template is wrong.
     """
 
+    _unshared = ("_client", "_connection", "_running")
+
     def __init__(  # noqa: PLR0913 - all but one are given by name
         self,
         base_model: str | os.PathLike[str] = "",
@@ -121,35 +118,26 @@ class TrainableModule(ChatModule):
     ) -> None:
         # No variable holds the key: whatever shows the locals of a traceback would show it.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
-        super().__init__({"max_tokens": MAX_TOKENS, **params})
+        super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
         self.engine = _engine_of(self.base_model, engine, url)
-        self._url = None if url is None else address_of(url)
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise EngineError(f"url= is where the engine is, as http://127.0.0.1:8000, not {url!r}")
+        self._url = None if url is None else url.rstrip("/").removesuffix("/v1")  # that is its client's
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        self._settings = checked(Settings(None, api_key, timeout, retries, dict(options or {})))
+        self._settings = check_settings(Settings(None, api_key, timeout, retries, dict(options or {})), EngineError)
         self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
-        self._budget = None if budget is None else read_budget(budget)
-        self._known_layout: Layout | None = None
         self._open()
         if safe_tokens and not self.engine.takes_ids:
             raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
 
     def _open(self) -> None:
         """Prepare the engine's place, which a copy does not share."""
-        self._running = _Engine()
+        self._connection = self._running = _Running()
         # It is only asked for the names of parameters, wherever the engine will be.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy: it has no engine that this module started."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_running", "_client")}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
-        self._open()
 
     def start(
         self,
@@ -218,16 +206,6 @@ class TrainableModule(ChatModule):
             raise EngineError("the engine was not started: call start(), or give url= of one that runs")
         return self._running.process.url
 
-    def close(self) -> None:
-        """Close the connections of threads; the engine runs on."""
-        if self._running.served is not None:
-            self._running.served.sender.client.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        if self._running.served is not None:
-            await self._running.served.sender.client.aclose()
-
     def __enter__(self) -> Self:
         return self if self._url is not None else self.start()
 
@@ -247,82 +225,58 @@ class TrainableModule(ChatModule):
             history: What was said before.
             tools: What the model may call.
         """
-        return self._fitted(self._prompter).render(input, self._past(history), tools)
+        return self.layout.fitted(self._budgeted(self._prompter)).render(input, self._past(history), tools)
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
-        """How prompts are laid out; found out when it is first needed.
+        """The layout of prompts; found out when it is first needed.
 
         Raises:
             TemplateError: There is neither a template nor a family for the model.
         """
-        if self._known_layout is None:
-            self._known_layout = layout_of(self.base_model, self._given)
-        return self._known_layout
-
-    def _fitted(self, prompter: Prompter) -> Prompter:
-        fitted = self.layout.fitted(prompter)
-        return fitted if self._budget is None else fitted.with_budget(self._budget)
+        return layout_of(self.base_model, self._given)
 
     def continued(self) -> ChatModule:
-        """The model for one conversation: each prompt goes on with the ids that the engine was given and said before.
+        """Return the model for one conversation: each prompt goes on with the ids that the engine was given and said.
 
         Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer
         (``tokenizer=``), an engine that gives its ids back, and a chat template that goes on with its own prompts; what
         does not go so is sent as ever.
-
-        Returns:
-            What is asked in place of the module; one for each conversation.
         """
-        ids = answer_ids(self.engine)
+        ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
             return self
-        return Bridged(Local(self._sender, self._ask, lambda: self.layout.template, self._tokenizer, ids))
+        return Bridged(self._sender, self._exchange, self.layout.template, self._tokenizer, ids)
 
     def _sender(self) -> Sender:
-        return self._connected().sender
-
-    def _connected(self) -> Served:
-        url = self.url
-        with self._running.lock:
-            if self._running.served is None or self._running.served.url != url:
+        url, running = self.url, self._running
+        with running.lock:
+            if running.sender is None or running.url != url:
                 self.close()
-                settings = self._settings._replace(base_url=url + self.engine.path)
-                client = self.engine.connect(settings)
-                sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed, settings.key)
-                self._running.served = Served(url, settings._replace(base_url=None), sender)
-            return self._running.served
+                client = self.engine.connect(self._settings._replace(base_url=url + self.engine.path))
+                key = self._settings.key
+                running.sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed, key)
+                running.url, running.added = url, None
+            return running.sender
 
-    def _exchange(self, call: Call) -> Exchange:
-        return self._ask(call).exchange
-
-    def _ask(self, call: Call, *, as_ids: bool = False) -> Asked:
-        """How a call is put: as text, or as ids where they are asked for here or by ``safe_tokens``."""
-        client, layout = self._client, self.layout
-        structure = self._structure(call.response_format)
-        asked = None if structure is None else client.structured(structure.schema, structure.name)
-        prompter = self._prompter
-        if structure is not None and asked is None:
-            prompter = prompter.with_added_system(structure.instruction)
-        prompter = self._fitted(prompter)
+    def _exchange(self, call: Call, *, as_ids: bool = False) -> Exchange:
+        """Return the request of a call: as text, or as ids where they are asked for here or by ``safe_tokens``."""
+        layout = self.layout
+        prompter, structure, asked = self._asked(call)
+        prompter = layout.fitted(prompter)
         prompt = self._filled(prompter, call)
         target = prompter.text_target()
         fitted, trim = prompter.fitted(prompt, target)
         rendered = target.segments(fitted)
         own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
-        text = (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)
-        common = self._common(call.params, layout.markers.stop)
-        if taken := _OURS.intersection(common):
-            raise EngineError(
-                f"{min(taken)!r} is no parameter of a call: the prompt is what the prompter makes, the model is the "
-                "module's, and module.stream(...) streams"
-            )
-        further = [client.params(common), *([asked] if asked else [])]
-        request = Request(self.base_model or "default", {"prompt": text}, self.engine.params(*further, own_bos=own_bos))
+        payload = {"prompt": (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)}
+        common = check_params(self._common(call.params, layout.markers.stop), payload, EngineError)
+        params = self.engine.params(self._client.params(common), asked, own_bos=own_bos)
+        request = Request(self.base_model or "default", payload, params)
         offered = list(prompt.tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
-        reader = TextReader(parser, client.collector)
-        return Asked(Exchange(request, reader, structure, prompt.said, trim), offered)
+        reader = text_reader(parser, self._client.collector)
+        return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
         """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""
@@ -338,7 +292,9 @@ class TrainableModule(ChatModule):
     def _added(self) -> list[int] | None:
         """What the engine puts before each text, as a BOS; None where that is not known."""
         if self.engine.name == "llama.cpp":
-            return self._connected().added_by_llama_cpp()
+            if self._running.added is None:
+                self._running.added = added_by_llama_cpp(self.url, self._settings)
+            return self._running.added
         return None if self._known_tokenizer is None else added_by(self._known_tokenizer)
 
     @property
@@ -363,8 +319,8 @@ class TrainableModule(ChatModule):
         return read_tokenizer(path)
 
     def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
-        lost = self._running.process is not None and fault.kind in ("connection", "cut")
-        why = self._running.process.why(_DYING) if lost and self._running.process is not None else ""
+        process = self._running.process
+        why = process.why(_DYING) if process is not None and fault.kind in ("connection", "cut") else ""
         told = f"{message}\n{why}" if why else message
         return EngineError(told, kind=fault.kind, status=fault.status, partial=partial)
 

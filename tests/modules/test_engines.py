@@ -94,10 +94,10 @@ def test_its_client_is_there(engine: Engine) -> None:
 
 def test_ids_and_what_an_answer_is_asked_for_are_known() -> None:
     assert [name for name, engine in ENGINES.items() if engine.takes_ids] == ["llama.cpp", "vllm", "sglang"]
-    assert {name: engine.ids_back for name, engine in ENGINES.items() if engine.ids_back} == {
-        "llama.cpp": ("/completion", {"return_tokens": True}),
-        "vllm": ("/v1/completions", {"return_token_ids": True}),
-        "sglang": ("/v1/completions", {"return_token_ids": True}),
+    assert {name: engine.answer_ids for name, engine in ENGINES.items() if engine.answer_ids} == {
+        "llama.cpp": ({"return_tokens": True, "verbose": True}, ("__verbose", "tokens")),
+        "vllm": ({"return_token_ids": True}, ("choices", 0, "token_ids")),
+        "sglang": ({"return_token_ids": True}, ("choices", 0, "token_ids")),
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import ModuleError
-from lazyprompt.modules.clients._opened import Opened
+from lazyprompt.modules.clients._base import Opened
 from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, Counted, close_all, looped, module
 from support.client_scenes import TIMEOUT, opened_sockets, until
 from support.model_server.server import Answer, Slow, Status
@@ -137,7 +137,7 @@ def test_a_client_that_was_closed_under_a_call_is_a_lost_connection(
     """As when another thread closes the module between the two steps of a call: to get the client, and to send."""
     taken = Opened.client
 
-    def closed(self: Opened[Any, Any]) -> Any:
+    def closed(self: Opened) -> Any:
         client = taken(self)
         model.close()
         return client

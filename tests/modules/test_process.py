@@ -23,7 +23,7 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import process as engines
-from lazyprompt.modules._engine_log import advice, how, tail
+from lazyprompt.modules._engine_run import advice, how, tail
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.process import EngineProcess
 from support.engines import (

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from lazyprompt import FormatError, ModuleError
-from lazyprompt.modules.structured import Structure
+from lazyprompt.modules._reading import Structure
 from modules.online_scenes import ASKED, FEW, LITELLM, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
 from support.model_server.server import Answer, HalfCall, ModelServer
 

@@ -34,8 +34,8 @@ BOUNDS: dict[str, str] = {
         "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
     ),
     "modules/_sending.py:Sender._loops": "the event loops that are open",
-    "modules/clients/_opened.py:Opened._loops": "the event loops that are open",
-    "modules/clients/_zai_lines.py:Lines._all": "the connections that are open",
+    "modules/clients/_base.py:Opened._loops": "the event loops that are open",
+    "modules/clients/zai.py:_Lines._all": "the connections that are open",
     "prompters/prompter.py:Prompter._targets": "the targets of a prompter in 32 forms or for 32 models",
     "templates/few_shot.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
 }
@@ -45,8 +45,8 @@ ONE_CALL = frozenset(
     {
         "AnthropicCollector",
         "ChatCollector",
-        "DashScopeCollector",
         "GeminiCollector",
+        "OllamaCollector",
         "Reader",
         "Reading",
         "MessageBuilder",
@@ -67,7 +67,6 @@ ONE_CALL = frozenset(
 CONSTANTS = frozenset(
     {
         "messages/msg.py:_NO_INPUT",
-        "modules/clients/_chat_stream.py:_NOTHING",
         "chat_templates/bridge_chats.py:ANY_RESULT",
         "tokens/openai.py:_NO_PARAMETERS",
         "tokens/openai.py:_NO_ROLES",

@@ -53,8 +53,8 @@ FAULTS: tuple[tuple[Misbehaviour, str | None, str | None], ...] = (
     (Status(503), "server", "server"),
     (Status(504), "server", "server"),
     (Status(529), "server", "server"),
-    (Cut(0), "connection", "cut"),
-    (Cut(3), "connection", "cut"),
+    (Cut(0), "connection", "connection"),
+    (Cut(3), "connection", "connection"),  # the module tells that an answer had begun
     (Ends(3), "malformed", None),
     (Fails(3), "server", "server"),
     (Malformed(), "malformed", "malformed"),

@@ -1,84 +1,42 @@
 """Anthropic's official client.
 
-Source: the API reference, "Create a Message" and "Errors"; the guides "Structured outputs" and "Migrate to API version
-2026-10-21"; the source of the client (2.12).
+Sources: the API reference, "Create a Message" and "Errors"; the guides "Streaming Messages", "Structured outputs" (JSON
+Schema limitations) and "Migrate to API version 2026-10-21"; the source of the client (2.12).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from lazyprompt._base.secret import Secret
-from lazyprompt.errors import missing_extra
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._anthropic_schema import expressible
-from lazyprompt.modules.clients._anthropic_stream import AnthropicCollector
-from lazyprompt.modules.clients._chat_faults import PageError, hiding
-from lazyprompt.modules.clients._opened import Opened, key_of
-from lazyprompt.modules.clients._parameters import check_parameters
-from lazyprompt.modules.clients._said import kind_of_class, kind_of_status, kind_of_words, one_line, seconds, told
-from lazyprompt.modules.clients._wire import own_http
+from lazyprompt._base.client_objects import fields_of, plain
+from lazyprompt.answers.parser import Delta
+from lazyprompt.modules.clients._base import OwnHttpClient, check_parameters, import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
-    from types import ModuleType
+    from collections.abc import Iterator, Mapping
 
-    import anthropic as sdk
-    import httpx2
-
-    from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 # The API asks for a limit. All models take this one, the oldest no more; an answer that is cut there says so
 # ("max_tokens" is its stop_reason). Thoughts count as well, so a budget for them comes on top.
 DEFAULT_MAX_TOKENS = 4096
 
-_NAMES = {"stop": "stop_sequences"}
 _SAMPLING = (
     ", or use the API version that still had it: default_headers={{'anthropic-version': '2023-06-01'}} in options, and "
     "the parameter in extra_body"
 )
-_HINTS = {"temperature": _SAMPLING, "top_p": _SAMPLING, "top_k": _SAMPLING}
+# The types of blocks that grow, each with its text under its own name.
+_KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
+_HINTS = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
 # Constructor arguments that are a credential of another kind.
 _CREDENTIALS = frozenset({"auth_token", "credentials", "config", "profile"})
 
-_CLASSES: dict[str, FaultKind] = {
-    "anthropic.APITimeoutError": "timeout",
-    "anthropic.APIConnectionError": "connection",
-    "anthropic.APIResponseValidationError": "malformed",
-    "anthropic.CredentialsError": "key",
-    "anthropic.AnthropicError": "request",
-    # What is read of a stream is not wrapped by the client.
-    "httpx.TimeoutException": "timeout",
-    "httpx.DecodingError": "malformed",
-    "httpx.RequestError": "cut",
-    "json.JSONDecodeError": "malformed",
-    "builtins.UnicodeDecodeError": "malformed",
-    "lazyprompt.PageError": "malformed",
-}
-_TYPES: dict[str, FaultKind] = {
-    "authentication_error": "key",
-    "permission_error": "key",
-    "billing_error": "rate limit",
-    "not_found_error": "not found",
-    "request_too_large": "overflow",
-    "rate_limit_error": "rate limit",
-    "timeout_error": "server",
-    "api_error": "server",
-    "overloaded_error": "server",
-}
-_WORDS: dict[str, FaultKind] = {
-    "prompt is too long": "overflow",
-    "exceed context limit": "overflow",
-    "credit balance is too low": "rate limit",
-    # llama.cpp's and vLLM's own words, which have Anthropic's API too.
-    "context size": "overflow",
-    "maximum context length": "overflow",
-}
-
 
 def connect(settings: Settings) -> AnthropicClient:
-    """A client for Anthropic, or for a server that speaks like it.
+    """Return a client for Anthropic, or for a server that speaks like it.
 
     Args:
         settings: ``options`` are further arguments of ``anthropic.Anthropic`` and ``anthropic.AsyncAnthropic``.
@@ -86,43 +44,158 @@ def connect(settings: Settings) -> AnthropicClient:
     return AnthropicClient(settings)
 
 
-class AnthropicClient:
-    """The client; see :class:`lazyprompt.modules.client.Client`.
+class AnthropicCollector:
+    """Puts the events of a stream together; see :class:`lazyprompt.modules.client.Collector`."""
 
-    Args:
-        settings: How the official client is made.
-    """
+    __slots__ = ("_blocks", "_calls", "_message", "_pieces", "complete")
 
-    retries_itself = True
+    def __init__(self) -> None:
+        self.complete = False
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        # What is added to the fields of a block, and which call it is, by the index of the block.
+        self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        self._calls: dict[int, int] = {}
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._key = None if settings.key is None else Secret(key_of(settings.key))
-        self._opened = Opened(
-            lambda: cast("sdk.Anthropic", self._made("Anthropic")),
-            lambda: cast("sdk.AsyncAnthropic", self._made("AsyncAnthropic")),
-        )
+    def feed(self, event: object) -> list[Delta]:
+        """Return what is new in an event."""
+        fields = fields_of(plain(event))
+        given = fields.get("index")
+        index = given if isinstance(given, int) else 0
+        match fields.get("type"):
+            case "content_block_delta":
+                return self._add(index, fields_of(fields.get("delta")))
+            case "content_block_start":
+                return self._start(index, fields_of(fields.get("content_block")))
+            case "content_block_stop" if index in self._calls and not self._is_written(index):
+                return [Delta("tool_call", "{}", self._calls[index])]  # a call without arguments
+            case "message_start":
+                self._message = dict(fields_of(fields.get("message")))
+            case "message_delta":
+                # Counts are totals, and what is left out stays as it was.
+                usage = {**fields_of(self._message.get("usage")), **_not_null(fields.get("usage"))}
+                self._message = {**self._message, **_not_null(fields.get("delta")), "usage": usage}
+            case "message_stop":
+                self.complete = True
+            case _:
+                pass
+        return []
+
+    def answer(self) -> dict[str, Any]:
+        """Return the message so far. Arguments that stopped half way are the text that came of them."""
+        return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
+
+    def _block(self, index: int) -> dict[str, Any]:
+        block = dict(self._blocks[index])
+        for key, pieces in self._pieces[index].items():
+            added = "".join(pieces)
+            block[key] = _read(added) if key == "input" else _text(block, key) + added
+        return block
+
+    def _start(self, index: int, block: Fields) -> list[Delta]:
+        self._blocks[index] = dict(block)
+        if block.get("type") == "tool_use":
+            call = self._calls[index] = len(self._calls)
+            given = block.get("input")
+            written = json.dumps(given) if given else ""
+            return [Delta("tool_call", written, call, _text(block, "id"), _text(block, "name"))]
+        return [Delta(kind, text) for kind in _KINDS if (text := _text(block, kind))]
+
+    def _add(self, index: int, delta: Fields) -> list[Delta]:
+        block = self._blocks.setdefault(index, {})
+        for kind in _KINDS:
+            if delta.get("type") == f"{kind}_delta" and (piece := _text(delta, kind)):
+                self._pieces[index][kind].append(piece)
+                return [Delta(kind, piece)]
+        match delta.get("type"):
+            case "input_json_delta" if piece := _text(delta, "partial_json"):
+                self._pieces[index]["input"].append(piece)
+                # Anthropic's own tools are called as well, which is nobody else's business.
+                return [Delta("tool_call", piece, self._calls[index])] if index in self._calls else []
+            case "signature_delta":
+                block["signature"] = delta.get("signature")
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+            case _:
+                pass
+        return []
+
+    def _is_written(self, index: int) -> bool:
+        return bool(self._pieces[index] or self._blocks[index].get("input"))
+
+
+def _text(fields: Fields, key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _not_null(value: object) -> dict[str, object]:
+    return {key: item for key, item in fields_of(value).items() if item is not None}
+
+
+def _read(written: str) -> object:
+    """Return arguments as JSON, or as they were written where they are none."""
+    try:
+        return cast("object", json.loads(written))
+    except (ValueError, RecursionError):
+        return written
+
+
+class AnthropicClient(OwnHttpClient):
+    """The client of messages."""
+
+    called = "messages.create"
+    names: Mapping[str, str] = {"stop": "stop_sequences"}
+    classes = ("Anthropic", "AsyncAnthropic")
+    collector = AnthropicCollector
+    kinds: ClassVar[dict[str, FaultKind]] = {
+        "anthropic.APITimeoutError": "timeout",
+        "anthropic.APIConnectionError": "connection",
+        "anthropic.APIResponseValidationError": "malformed",
+        "anthropic.CredentialsError": "key",
+        "anthropic.AnthropicError": "request",
+    }
+    words: ClassVar[dict[str, FaultKind]] = {
+        "prompt is too long": "overflow",
+        "exceed context limit": "overflow",
+        "credit balance is too low": "rate limit",
+        # llama.cpp's and vLLM's own words, which have Anthropic's API too.
+        "context size": "overflow",
+        "maximum context length": "overflow",
+        # The API's types, which are all that an error within a stream has.
+        "authentication_error": "key",
+        "permission_error": "key",
+        "billing_error": "rate limit",
+        "not_found_error": "not found",
+        "request_too_large": "overflow",
+        "rate_limit_error": "rate limit",
+        "timeout_error": "server",
+        "api_error": "server",
+        "overloaded_error": "server",
+    }
+
+    def sdk(self) -> Any:
+        """Import the official package."""
+        return import_extra("anthropic", "anthropic")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of ``messages.create``; ``max_tokens`` is :data:`DEFAULT_MAX_TOKENS` where none is given.
+        """Return parameters of ``messages.create``; ``max_tokens`` is :data:`DEFAULT_MAX_TOKENS` where none is given.
 
         Raises:
             ModuleError: The installed client has no such parameter: ``seed``, and from its version 2 on
                 ``temperature`` and ``top_p``.
             MissingExtraError: The client is not installed.
         """
-        params = {_NAMES.get(name, name): value for name, value in common.items()}
-        sdk = _sdk()
-        method = f"messages.create of the installed anthropic ({sdk.__version__})"
+        params = {self.names.get(name, name): value for name, value in common.items()}
+        sdk = self.sdk()
         for name in params:
-            check_parameters([name], sdk.resources.Messages.create, method, advice=_HINTS.get(name, ""))
-        thoughts: object = params.get("thinking")
-        budget = cast("JsonObject", thoughts).get("budget_tokens") if isinstance(thoughts, dict) else None
-        limit = DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) else 0)
-        return {"max_tokens": limit, **params}
+            called = f"{self.called} of the installed anthropic ({sdk.__version__})"
+            check_parameters([name], sdk.resources.Messages.create, called, _HINTS.get(name, ""))
+        budget = fields_of(params.get("thinking")).get("budget_tokens")
+        return {"max_tokens": DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) else 0), **params}
 
-    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:  # noqa: ARG002 - others name theirs
-        """``output_config`` with the schema in the form that the API takes, as the client itself makes it.
+    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
+        """Return ``output_config`` with the schema in the form that the API takes, as the client itself makes it.
 
         Bounds and patterns are words in it, so an answer is to be held against the schema all the same. None is for
         schemas of which more would be lost (free keys, recursion), and for clients that know no such parameter.
@@ -130,112 +203,65 @@ class AnthropicClient:
         Raises:
             MissingExtraError: The client is not installed.
         """
-        transform = getattr(_sdk(), "transform_schema", None)
+        transform = getattr(self.sdk(), "transform_schema", None)
         if transform is None or not expressible(schema):
             return None
         return {"output_config": {"format": {"type": "json_schema", "schema": transform(schema)}}}
 
-    def send(self, request: Request) -> object:
-        """The message."""
-        with hiding(self._key):
-            create: Any = self._opened.client().messages.create  # its overloads tell nothing of a dict's keys
-            return _no_page(create(**_call(request)))
+    def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
+        return client.messages.create(**{"model": request.model, **request.payload, **request.params, **stream})
 
-    async def asend(self, request: Request) -> object:
-        """The message."""
-        with hiding(self._key):
-            create: Any = (await self._opened.aclient()).messages.create
-            return _no_page(await create(**_call(request)))
-
-    def stream(self, request: Request) -> Iterator[object]:
-        """The raw events."""
-        with hiding(self._key), self._opened.client().messages.create(**_call(request), stream=True) as events:
-            _no_page_in(events.response)
-            yield from events
-
-    async def astream(self, request: Request) -> AsyncIterator[object]:
-        """The raw events."""
-        with hiding(self._key):
-            client = await self._opened.aclient()
-            async with await client.messages.create(**_call(request), stream=True) as events:
-                _no_page_in(events.response)
-                async for event in events:
-                    yield event
-
-    def collector(self) -> AnthropicCollector:
-        """A new collector."""
-        return AnthropicCollector()
-
-    def fault(self, error: Exception) -> Fault | None:
-        """What an error means: by the type that the API gives it, its words, its status, its class."""
-        kind = kind_of_class(error, _CLASSES)
-        if kind is None:
-            return None
-        given: Any = error  # a class of the client's, which need not be there
-        response = getattr(given, "response", None)
-        headers = getattr(response, "headers", {})
-        status: int | None = getattr(given, "status_code", None)
-        said = told(error)
-        if status is not None and kind != "malformed":
-            type_, said = _body(given.body, said)
-            kind = _TYPES.get(type_) or kind_of_status(status)
-            kind = kind_of_words(said, _WORDS) or kind if kind == "request" else kind
-            # An error in a stream comes behind the status of success.
-            status = status if status >= 400 else None  # noqa: PLR2004 - where errors begin
-        return Fault(kind, one_line(said, self._key), status, seconds(headers.get("retry-after")))
-
-    def close(self) -> None:
-        """Close the client for threads."""
-        client = self._opened.taken()
-        if client is not None:
-            client.close()
-
-    async def aclose(self) -> None:
-        """Close the client of the running event loop."""
-        client = self._opened.ataken()
-        if client is not None:
-            await client.close()
-
-    def _made(self, name: str) -> object:
-        """Make one of the official clients."""
-        base_url, key, timeout, retries, options = self._settings
-        # A time-out of one's own is also what lets through calls that the client would have streamed, for they are
-        # long: it counts on ten minutes at most.
-        made: dict[str, Any] = {"base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
-        made |= own_http(_sdk(), name, options)
-        if key is None and _CREDENTIALS & options.keys():
-            return getattr(_sdk(), name)(**made)
-        return getattr(_sdk(), name)(**{"api_key": key_of(key), **made})
+    def _credential(self) -> dict[str, str]:
+        other = self._key is None and _CREDENTIALS & self._settings.options.keys()
+        return {} if other else super()._credential()
 
 
-def _sdk() -> ModuleType:
-    try:
-        import anthropic as sdk  # noqa: PLC0415 - an extra, and slow
-    except ImportError as error:
-        raise missing_extra("anthropic", "anthropic") from error
-    return sdk
+_DEFINITIONS = "#/$defs/"
+_CHOICES = ("anyOf", "oneOf", "allOf")
+_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 
 
-def _call(request: Request) -> dict[str, Any]:
-    return {"model": request.model, **request.payload, **request.params}
+def expressible(schema: JsonObject) -> bool:
+    """Return True if the API takes a schema without losing more of it than bounds and patterns.
+
+    It takes no free keys (``additionalProperties``), no recursion, no references but to ``$defs``, and each part must
+    say what it is.
+    """
+    main: Fields = {**schema, "$defs": None}
+    parts = {name: list(_parts(part)) for name, part in fields_of(schema.get("$defs")).items()}
+    references = {name: _references(found) for name, found in parts.items()}
+    every = [*_parts(main), *(part for found in parts.values() for part in found)]
+    if not all(map(_is_typed, every)) or not _references(every) <= references.keys():
+        return False
+    while references:  # a definition that leads back to itself is never without references
+        ended = [name for name, targets in references.items() if not targets & references.keys()]
+        if not ended:
+            return False
+        for name in ended:
+            del references[name]
+    return True
 
 
-def _no_page(answer: object) -> object:
-    """An answer; the client gives back as text whatever has not the content type of JSON."""
-    if isinstance(answer, str):
-        raise PageError(answer)
-    return answer
+def _parts(schema: object) -> Iterator[Fields]:
+    """Yield a schema and all below it, but for its definitions."""
+    if not isinstance(schema, dict):
+        return
+    fields = fields_of(cast("object", schema))
+    yield fields
+    variants = [each for key in _CHOICES for each in cast("list[object]", fields.get(key) or [])]
+    for part in (*fields_of(fields.get("properties")).values(), fields.get("items"), *variants):
+        yield from _parts(part)
 
 
-def _no_page_in(response: httpx2.Response) -> None:
-    """Refuse a web page as a stream, which the client would find empty."""
-    if "text/html" in response.headers.get("content-type", ""):
-        raise PageError("text/html")
+def _is_typed(schema: Fields) -> bool:
+    """Return True if a schema says what it is, and has no keys but those it names."""
+    kind = schema.get("type")
+    known = isinstance(kind, str) and kind in _TYPES
+    free = schema.get("additionalProperties") not in (None, False)
+    return not free and (known or any(key in schema for key in (*_CHOICES, "$ref", "const", "enum")))
 
 
-def _body(body: object, otherwise: str) -> tuple[str, str]:
-    """The type and the message of an error, in the body that the API has for them."""
-    given: object = cast("JsonObject", body).get("error") if isinstance(body, dict) else None
-    error = cast("JsonObject", given) if isinstance(given, dict) else {}
-    type_, message = error.get("type"), error.get("message")
-    return type_ if isinstance(type_, str) else "", message if isinstance(message, str) and message else otherwise
+def _references(parts: list[Fields]) -> set[str]:
+    """Return the definitions that parts refer to; other references are no name of one."""
+    given = (part.get("$ref") for part in parts)
+    return {reference.removeprefix(_DEFINITIONS) for reference in given if isinstance(reference, str)}

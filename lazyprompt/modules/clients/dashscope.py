@@ -1,59 +1,54 @@
 """DashScope's own API, by its official client ``dashscope``: text, and text with pictures, sound and video.
 
-The client returns refusals, which become :class:`DashScopeError` here.
+The client returns refusals, which become :class:`DashScopeError` here. It is given a session of its own for each call,
+over connections that are kept: so nothing of it is shared, and the answer of a stream is at hand to be closed. It would
+send a request once more where a connection was lost, or too slow, though an answer may be paid for already; its
+sessions keep it from that, too.
 
 Sources: the references of the API and of its error codes (help.aliyun.com/zh/model-studio/error-code), and the client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from asyncio import timeout
+from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from lazyprompt._base.secret import Secret
-from lazyprompt.answers.parser import Delta
-from lazyprompt.formatters._answers import as_dict
+from lazyprompt._base.client_objects import fields_of, plain
+from lazyprompt.errors import ModuleError
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._dashscope_lines import AsyncLines, Lines, api_of
-from lazyprompt.modules.clients._opened import Opened, key_of
-from lazyprompt.modules.clients._parameters import COMMON, check_parameters
-from lazyprompt.modules.clients._said import (
+from lazyprompt.modules.clients._base import COMMON, OfficialClient, check_parameters, import_extra, key_of
+from lazyprompt.modules.clients._faults import (
+    REDIRECTS,
+    MovedError,
+    describe,
     kind_of_class,
     kind_of_status,
     kind_of_words,
     one_line,
-    raised_by,
     seconds,
-    told,
 )
-from lazyprompt.modules.clients._wire import aunbroken, hiding, unbroken
+from lazyprompt.modules.clients._openai_form import ChatCollector, fields_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+
+    import aiohttp
+    import requests
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.secret import Secret
+    from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
 _OK, _MADE_UP = 200, 400
-_KINDS: dict[str, FaultKind] = {
-    "lazyprompt.CutError": "cut",
-    "lazyprompt.MovedError": "not found",
-    "json.JSONDecodeError": "malformed",
-    "builtins.UnicodeDecodeError": "malformed",
-    "requests.JSONDecodeError": "malformed",
-    "aiohttp.ContentTypeError": "malformed",
-    "aiohttp.LineTooLong": "malformed",
-    "urllib3.ReadTimeoutError": "timeout",
-    "requests.Timeout": "timeout",
-    "builtins.TimeoutError": "timeout",
-    "requests.RequestException": "connection",
-    "aiohttp.ClientError": "connection",
-    "dashscope.AuthenticationError": "key",
-    "dashscope.DashScopeException": "request",
-}
-# What is raised only when an answer has begun.
-_WITHIN: dict[str, FaultKind] = {"requests.ChunkedEncodingError": "cut", "aiohttp.ClientPayloadError": "cut"}
+# Connections that are kept for later; more may be open, and none waits for another.
+_KEPT = 1_000
+# Half as long as an event may be; one may hold a picture.
+_LINE = 2**20
 # Codes as they begin. In mid-stream they are all there is: the client does not read the status there.
 _CODES: dict[str, FaultKind] = {
     "InvalidApiKey": "key",
@@ -75,57 +70,44 @@ _CODES: dict[str, FaultKind] = {
 }
 # What an InvalidParameter is about.
 _WORDS: dict[str, FaultKind] = {
-    "range of input length should be": "overflow",
     "input length": "overflow",
     "context length": "overflow",
     "model not exist": "not found",
     "url error": "not found",  # the model is served by the other of the two APIs
 }
-_STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
 class DashScopeError(Exception):
     """An answer that is a refusal.
 
     Args:
-        answer: What the client returned.
+        answer: The answer, as the client returned it.
         key: The key, which is not to be quoted.
     """
 
     def __init__(self, answer: Mapping[str, Any], key: Secret | None) -> None:
-        headers = {name.lower(): str(value) for name, value in _fields(answer.get("headers")).items()}
-        self.code = str(answer.get("code") or "")
+        headers = {name.lower(): str(value) for name, value in fields_of(answer.get("headers")).items()}
+        code, message = str(answer.get("code") or ""), str(answer.get("message") or "")
+        super().__init__(f"{code}: {one_line(message or code, key)}")
+        self.status_code, self.location = int(answer.get("status_code") or 0), headers.get("location")
         streamed = headers.get("content-type", "").startswith("text/event-stream")
-        # What is no JSON in a stream, the client hands on under this code, with a status of its own making.
-        self.malformed = streamed and self.code == "Unknown"
-        status = int(answer.get("status_code") or 0)
-        # It says 400 of all that goes wrong in mid-stream, since it does not read what the server says there.
-        self.status_code, self.location = status, headers.get("location")
-        self.status = None if self.malformed or (streamed and status == _MADE_UP) else status
-        self.retry_after = seconds(headers.get("retry-after"))
-        self.message = one_line(str(answer.get("message") or self.code), key)
-        super().__init__(f"{self.code}: {self.message}")
-
-    @property
-    def kind(self) -> FaultKind:
-        """What it means."""
-        if self.malformed:
-            return "malformed"
-        code = next((code for code in _CODES if self.code.startswith(code)), None)
-        if code and not (self.status and _CODES[code] == "server"):  # there, a status tells more
-            return _CODES[code]
-        return kind_of_words(self.message, _WORDS) or kind_of_status(self.status or _MADE_UP)
+        # What is no JSON in a stream, the client hands on under this code, with a status of its own making. And it says
+        # 400 of all that goes wrong in mid-stream, since it does not read what the server says there.
+        malformed = streamed and code == "Unknown"
+        status = None if malformed or (streamed and self.status_code == _MADE_UP) else self.status_code
+        known = next((kind for start, kind in _CODES.items() if code.startswith(start)), None)
+        if known is None or (status and known == "server"):  # there, a status tells more
+            known = kind_of_words(message, _WORDS) or kind_of_status(status or _MADE_UP)
+        wait = seconds(headers.get("retry-after"))
+        self.fault = Fault("malformed" if malformed else known, one_line(message or code, key), status, wait)
 
 
 def connect(settings: Settings) -> DashScopeClient:
-    """DashScope's text generation, for the payloads of ``ChatFormatter("dashscope")``.
+    """Return a client for text generation, for the payloads of ``ChatFormatter("dashscope")``.
 
     Args:
         settings: How the client is to be made; it has no constructor, so ``options`` go with each call. Without a
             ``base_url``, it asks where its own settings say.
-
-    Returns:
-        The client; nothing is imported or connected yet.
 
     Raises:
         ModuleError: No header can carry the key.
@@ -134,11 +116,41 @@ def connect(settings: Settings) -> DashScopeClient:
 
 
 def connect_multimodal(settings: Settings) -> DashScopeClient:
-    """The same as :func:`connect` for the payloads of ``ChatFormatter("dashscope-multimodal")``."""
+    """Return a client as :func:`connect`, for the payloads of ``ChatFormatter("dashscope-multimodal")``."""
     return DashScopeClient(settings, "MultiModalConversation")
 
 
-class DashScopeClient:
+class DashScopeCollector(ChatCollector):
+    """Puts the events of a stream together, which have the parts of OpenAI's events elsewhere."""
+
+    __slots__ = ("_last", "_parts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, object] = {}
+        # What is no text in a content of parts; None while there was no such content.
+        self._parts: list[object] | None = None
+
+    def feed(self, event: object) -> list[Delta]:
+        """Return what is new."""
+        self._last = dict(fields_of(plain(event)))
+        choice: Mapping[str, object] = next(iter(fields_in(fields_of(self._last.get("output")).get("choices"))), {})
+        message, finish = fields_of(choice.get("message")), choice.get("finish_reason")
+        if isinstance(content := message.get("content"), list):
+            self._parts = [*(self._parts or ()), *(part for part in fields_in(content) if part and "text" not in part)]
+        # "null" is a word here, as the server writes it.
+        return super().feed({"choices": [{"delta": message, "finish_reason": None if finish == "null" else finish}]})
+
+    def answer(self) -> dict[str, Any]:
+        """Return the last event with all that was said."""
+        choice = super().answer()["choices"][0]
+        message, text = choice["message"], choice["message"]["content"] or ""
+        parts = [*([{"text": text}] if text else []), *(self._parts or ())]
+        message["content"] = text if self._parts is None else parts
+        return {**self._last, "output": {"choices": [{"finish_reason": choice["finish_reason"], "message": message}]}}
+
+
+class DashScopeClient(OfficialClient):
     """One of DashScope's two APIs.
 
     Args:
@@ -146,16 +158,28 @@ class DashScopeClient:
         api: The client's class for threads; that for event loops is called the same with ``Aio`` before it.
     """
 
-    retries_itself = False
+    collector = DashScopeCollector
+    stumbles = "dashscope"
+    kinds: ClassVar[dict[str, FaultKind]] = {
+        "requests.JSONDecodeError": "malformed",
+        "aiohttp.ContentTypeError": "malformed",
+        "aiohttp.LineTooLong": "malformed",
+        "urllib3.ReadTimeoutError": "timeout",
+        "requests.Timeout": "timeout",
+        "builtins.TimeoutError": "timeout",
+        "requests.RequestException": "connection",
+        "aiohttp.ClientError": "connection",
+        "dashscope.AuthenticationError": "key",
+        "dashscope.DashScopeException": "request",
+    }
 
     def __init__(self, settings: Settings, api: str) -> None:
-        # Without one, the client would look for a key in its environment and in a file.
-        self._key = None if settings.key is None else Secret(key_of(settings.key))
-        self._settings = settings
+        super().__init__(settings)
         self._api = api
-        self._opened: Opened[Lines, AsyncLines] = Opened(
-            lambda: Lines(api), lambda: AsyncLines(f"Aio{api}", settings.timeout)
-        )
+
+    def sdk(self) -> Any:
+        """Import the official package."""
+        return import_extra("dashscope", "dashscope")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters, which have the client's names already.
@@ -164,83 +188,56 @@ class DashScopeClient:
             ModuleError: A name looks like a misspelling; other unknown names go to the server.
             MissingExtraError: The client is not installed.
         """
-        if further := common.keys() - COMMON:
-            check_parameters(sorted(further), api_of(self._api).call, f"{self._api}.call")
+        if further := sorted(common.keys() - COMMON):
+            check_parameters(further, self._class(self._api).call, f"{self._api}.call")
         return dict(common)
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """The ``response_format`` of OpenAI's form, which Qwen's models take as well."""
-        return {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": name, "schema": schema, "strict": True},
-            }
-        }
+        """Return the ``response_format`` of OpenAI's form, which Qwen's models take as well."""
+        named = {"name": name, "schema": schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
 
-    def send(self, request: Request) -> object:
-        """A ``GenerationResponse`` or ``MultiModalConversationResponse``."""
-        lines = self._opened.client()
-        with hiding(self._key), lines.session() as session:
-            return self._checked(lines.call(**self._arguments(request), session=session))
+    def _make(self, *, in_loop: bool) -> _Lines | _AsyncLines:
+        if in_loop:
+            return _AsyncLines(self._class(f"Aio{self._api}"), self._settings.timeout)
+        return _Lines(self._class(self._api))
 
-    async def asend(self, request: Request) -> object:
-        """The same as :meth:`send`."""
-        lines = await self._opened.aclient()
-        with hiding(self._key):
-            async with lines.session() as session:
-                return self._checked(await lines.call(**self._arguments(request), session=session))
+    def _class(self, name: str) -> Any:
+        """Return a class of the client that reads no files.
 
-    def stream(self, request: Request) -> Iterator[object]:
-        """Events, which are answers as well, with what is new in each."""
-        lines = self._opened.client()
-        with hiding(self._key), lines.session() as session:
-            events = lines.call(**self._arguments(request), session=session, stream=True, incremental_output=True)
-            for event in unbroken(events, _cut):
-                yield self._checked(event)
+        Raises:
+            ModuleError: It takes no sessions, or would read files and there is no saying no.
+        """
+        sdk = self.sdk()
+        api = getattr(sdk, name, None)
+        takes_sessions = find_spec("dashscope.api_entities.aio_session") is not None
+        reads_files = "MultiModal" in name
+        if api is None or not takes_sessions or (reads_files and not hasattr(api, "_preprocess_messages")):
+            raise ModuleError(
+                f"dashscope {getattr(sdk, '__version__', '')} is not known to lazyprompt, and might upload whatever a "
+                "user says that is the path of a file; use dashscope 2.0"
+            )
+        if not reads_files:
+            return api
+        # It looks whether any text of the user is the path of a file, and uploads the file in its place.
+        return type(name, (api,), {"_preprocess_messages": staticmethod(_refers_to_oss), "__module__": api.__module__})
 
-    async def astream(self, request: Request) -> AsyncIterator[object]:
-        """The same as :meth:`stream`."""
-        lines = await self._opened.aclient()
-        with hiding(self._key):
-            async with lines.session() as session:
-                call = lines.call(**self._arguments(request), session=session, stream=True, incremental_output=True)
-                async with aclosing(aunbroken(await call, _cut)) as whole:
-                    async for event in whole:
-                        yield self._checked(event)
+    def _lend(self, client: Any) -> Any:
+        return client.session()
 
-    def collector(self) -> DashScopeCollector:
-        """For the events of both APIs."""
-        return DashScopeCollector()
-
-    def fault(self, error: Exception) -> Fault | None:
-        """What an error of the client, or a refusal, means."""
-        if isinstance(error, DashScopeError):
-            return Fault(error.kind, error.message, error.status, error.retry_after)
-        kind = _kind(error)
-        if kind is None and isinstance(error, _STUMBLES) and raised_by(error) == "dashscope":
-            kind = "malformed"
-        return None if kind is None else Fault(kind, one_line(told(error), self._key))
-
-    def close(self) -> None:
-        """Close the connections of threads."""
-        lines = self._opened.taken()
-        if lines is not None:
-            lines.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        lines = self._opened.ataken()
-        if lines is not None:
-            await lines.close()
+    def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
+        call, session = client
+        return call(
+            **self._arguments(request), session=session, **stream, **({"incremental_output": True} if stream else {})
+        )
 
     def _arguments(self, request: Request) -> dict[str, Any]:
-        settings = self._settings
-        own = dict(settings.options)
+        own = self._settings.options
         return {
             "model": request.model,
             "api_key": key_of(self._key),
-            "base_address": settings.base_url,
-            "request_timeout": settings.timeout,
+            "base_address": self._settings.base_url,
+            "request_timeout": self._settings.timeout,
             "result_format": "message",
             **own,
             "headers": dict(own.get("headers") or {}),  # a copy: the client writes into it
@@ -248,93 +245,115 @@ class DashScopeClient:
             **request.params,
         }
 
-    def _checked(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An answer that is no refusal."""
+    def _check(self, answer: Any) -> object:
+        """Return an answer that is no refusal."""
         if answer.get("status_code") != _OK:
             raise DashScopeError(answer, self._key)
         return answer
 
+    def _event(self, event: Any) -> object:
+        return self._check(event)
 
-def _kind(error: Exception) -> FaultKind | None:
-    # requests packs what urllib3 says, a time that ran out in mid-answer among it, into an error of its own.
-    inner = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
-    return kind_of_class(inner, _KINDS) or kind_of_class(error, _KINDS)
-
-
-def _cut(error: Exception, begun: bool) -> bool:  # noqa: FBT001 - as unbroken asks
-    return _kind(error) == "connection" and (begun or kind_of_class(error, _WITHIN) is not None)
-
-
-class DashScopeCollector:
-    """Puts the events of a stream together."""
-
-    __slots__ = ("_calls", "_finish", "_last", "_parts", "_text", "_thinking")
-
-    def __init__(self) -> None:
-        self._last: dict[str, Any] = {}
-        self._finish: str | None = None
-        self._thinking: list[str] = []
-        self._text: list[str] = []
-        # What is no text in a content of parts; None while there was no such content.
-        self._parts: list[Any] | None = None
-        self._calls: dict[int, dict[str, Any]] = {}
-
-    @property
-    def complete(self) -> bool:
-        """Whether an event said why the answer ended."""
-        return self._finish is not None
-
-    def feed(self, event: object) -> list[Delta]:
-        """What is new."""
-        self._last = said = as_dict(event)
-        output = _fields(said.get("output"))
-        choice = _fields(next(iter(output.get("choices") or ()), None))
-        message = _fields(choice.get("message"))
-        finish = choice.get("finish_reason")
-        if finish not in {None, "", "null"}:  # the word, as the server writes it
-            self._finish = str(finish)
-        thinking = message.get("reasoning_content") or ""
-        text = self._text_of(message.get("content"))
-        self._thinking.append(thinking)
-        self._text.append(text)
-        deltas = [Delta("thinking", thinking)] * bool(thinking) + [Delta("text", text)] * bool(text)
-        calls = [_fields(call) for call in message.get("tool_calls") or ()]
-        return deltas + [self._piece(call, at) for at, call in enumerate(calls)]
-
-    def answer(self) -> dict[str, Any]:
-        """The last event with all that was said."""
-        text = "".join(self._text)
-        content: object = text
-        if self._parts is not None:
-            content = [{"text": text}, *self._parts] if text else list(self._parts)
-        message: dict[str, Any] = {"role": "assistant", "content": content}
-        if any(self._thinking):
-            message["reasoning_content"] = "".join(self._thinking)
-        if self._calls:
-            message["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
-        return {**self._last, "output": {"choices": [{"finish_reason": self._finish, "message": message}]}}
-
-    def _text_of(self, content: object) -> str:
-        if not isinstance(content, list):
-            return content if isinstance(content, str) else ""
-        parts = [_fields(part) for part in cast("list[object]", content)]
-        self._parts = [*(self._parts or ()), *(part for part in parts if part and "text" not in part)]
-        return "".join(str(part["text"]) for part in parts if "text" in part)
-
-    def _piece(self, call: Mapping[str, Any], at: int) -> Delta:
-        """A piece of a call: id and name come with the first, and are empty after that."""
-        index = int(call.get("index", at))
-        function = _fields(call.get("function"))
-        name, new = function.get("name") or "", function.get("arguments") or ""
-        first = index not in self._calls
-        whole = self._calls.setdefault(
-            index, {"index": index, "id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-        )
-        whole["id"] = whole["id"] or call.get("id") or ""
-        whole["function"]["name"] = whole["function"]["name"] or name
-        whole["function"]["arguments"] += new
-        return Delta("tool_call", new, index, whole["id"] or None, whole["function"]["name"] if first else None)
+    def fault(self, error: Exception) -> Fault | None:
+        """Return the meaning of an error of the client, or of a refusal."""
+        if isinstance(error, DashScopeError):
+            return error.fault
+        # requests packs what urllib3 says, a time that ran out in mid-answer among it, into an error of its own.
+        inner = next((each for each in error.args[:1] if isinstance(each, Exception)), error)
+        kind = kind_of_class(inner, self.kinds) or kind_of_class(error, self.kinds, self.stumbles)
+        return None if kind is None else Fault(kind, one_line(describe(error), self._key))
 
 
-def _fields(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+def _refers_to_oss(_model: str, messages: Sequence[Mapping[str, Any]], _key: str | None) -> bool:
+    """Return True if something lies in DashScope's own store, of which the client tells the server in a header."""
+    parts = [part for message in messages for part in fields_in(message["content"])]
+    media = [value for part in parts for key, value in part.items() if key != "text"]
+    addresses = [
+        one for value in media for one in (cast("list[object]", value) if isinstance(value, list) else [value])
+    ]
+    return any(isinstance(one, str) and one.startswith("oss://") for one in addresses)
+
+
+class _Lines:
+    """The method of an API, and the connections of threads."""
+
+    def __init__(self, api: Any) -> None:
+        self._call = api.call
+        self._adapter = import_module("requests.adapters").HTTPAdapter(pool_maxsize=_KEPT)
+
+    @contextmanager
+    def session(self) -> Generator[tuple[Any, Any]]:
+        """Lend a session for one call; its answer is closed, that of a stream not at its end as well."""
+        http = import_module("requests")
+        answers: list[requests.Response] = []
+        session = http.Session()
+        session.mount("https://", self._adapter)
+        session.mount("http://", self._adapter)
+        send = session.send
+
+        def once(request: requests.PreparedRequest, **options: Any) -> requests.Response:
+            """Send a request; a lost connection, or a slow one, has a name here that the client does not know."""
+            try:
+                answers.append(send(request, **{**options, "allow_redirects": False}))
+            except http.ConnectionError as error:
+                known = http.Timeout if isinstance(error, http.Timeout) else http.RequestException
+                raise known(*error.args) from error
+            return answers[-1]
+
+        session.send = once
+        try:
+            yield self._call, SimpleNamespace(post=session.post)
+        finally:
+            for answer in answers:
+                answer.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._adapter.close()
+
+
+class _AsyncLines:
+    """The method of an API, and the connections of an event loop; made outside of it, since that takes long.
+
+    Args:
+        api: The API.
+        limit: Seconds until an answer begins: of streams, the client sets no limit for the connection.
+    """
+
+    def __init__(self, api: Any, limit: float) -> None:
+        self._call, self._limit = api.call, limit
+        # The client's own certificates, and one context for all.
+        self._ssl = import_module("dashscope.api_entities.aio_session").get_ssl_context()
+        self._connector: aiohttp.TCPConnector | None = None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncGenerator[tuple[Any, Any]]:
+        """Lend a session for one call; its answer is closed."""
+        http = import_module("aiohttp")
+        connector = self._connector = self._connector or http.TCPConnector(ssl=self._ssl, limit=0)
+        answers: list[aiohttp.ClientResponse] = []
+
+        async def once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            try:
+                async with timeout(self._limit):
+                    answer = await handler(request)
+            except http.ClientConnectionError as error:
+                raise http.ClientError(*error.args) from error
+            answers.append(answer)
+            if answer.status in REDIRECTS:
+                raise MovedError(answer.status, answer.headers.get("location", ""))
+            return answer
+
+        # It keeps to the environment's proxies, as that of threads.
+        known = {"connector_owner": False, "trust_env": True, "middlewares": (once,), "read_bufsize": _LINE}
+        try:
+            async with http.ClientSession(connector=connector, **known) as session:
+                yield self._call, session
+        finally:
+            for answer in answers:
+                answer.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._connector is not None:
+            await self._connector.close()

@@ -1,78 +1,46 @@
 """Google's official client, for Gemini.
 
-Source: the API reference, "generateContent" and "Troubleshooting"; the source of the client (google-genai 3.4).
+Source: the API reference, "generateContent", "GenerateContentResponse" and "Troubleshooting"; the guide "Thought
+signatures"; the source of the client (google-genai 3.4).
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lazyprompt._base.secret import Secret
-from lazyprompt.errors import ModuleError, did_you_mean, missing_extra
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._chat_faults import hiding
-from lazyprompt.modules.clients._gemini_stream import GeminiCollector
-from lazyprompt.modules.clients._opened import Opened, key_of
-from lazyprompt.modules.clients._said import (
-    classes_of,
-    fields_of,
-    kind_of_class,
-    kind_of_status,
-    kind_of_words,
-    listed,
-    one_line,
-    seconds,
-    told,
-)
-from lazyprompt.modules.clients._wire import CutError
+from lazyprompt._base.client_objects import fields_of, plain, snake_keys
+from lazyprompt.answers.parser import Delta
+from lazyprompt.errors import ModuleError, did_you_mean
+from lazyprompt.modules.clients._base import CONNECTIONS, OfficialClient, OnHttp, import_extra, key_of
+from lazyprompt.modules.clients._faults import Refusal, describe, hiding, seconds
+from lazyprompt.modules.clients._openai_form import fields_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-    from types import ModuleType
 
     import httpx2
-    from google import genai
 
-    from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt._base.json import Fields, JsonObject
+    from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
 
-_NAMES = {"max_tokens": "max_output_tokens", "stop": "stop_sequences"}
-# As many as the other official clients allow at once.
-_CONNECTIONS = 1_000
 # It tells the server how long the whole answer may take, and less than ten seconds are refused. A time-out of ours is
 # for each piece, so the server is to keep its own.
 _DEADLINE = "x-server-timeout"
+_ON_HTTPX2 = 3
 # The responses that a stream began to read. The client's generators lie in each other: closing the outermost leaves the
 # connection to the garbage collector.
 _BEGUN: ContextVar[list[Any] | None] = ContextVar("_BEGUN", default=None)
-
-_CLASSES: dict[str, FaultKind] = {
-    "google.APIError": "request",
-    "google.UnknownApiResponseError": "malformed",
-    "google.TransportError": "connection",
-    "google.GoogleAuthError": "key",
-    "lazyprompt.CutError": "cut",
-    "httpx.TimeoutException": "timeout",
-    "httpx.DecodingError": "malformed",
-    "httpx.RequestError": "connection",
-    "json.JSONDecodeError": "malformed",
-    "builtins.UnicodeDecodeError": "malformed",
-    "pydantic_core.ValidationError": "request",
-}
-# Words behind the status 400, and the name of the answer where it is that which the client's types refuse.
-_WORDS: dict[str, FaultKind] = {
-    "api key": "key",
-    "exceeds the maximum number of tokens": "overflow",
-    "request payload size exceeds": "overflow",
-    "generatecontentresponse": "malformed",
-}
+# What is the client's own in a chunk, or is put together of many.
+_ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})
+_TEXT = frozenset({"text", "thought"})
 
 
 def connect(settings: Settings) -> GeminiClient:
-    """A client for Gemini.
+    """Return a client for Gemini.
 
     Args:
         settings: ``options`` are further arguments of ``google.genai.Client``: ``vertexai``, ``project``, ``location``,
@@ -81,65 +49,155 @@ def connect(settings: Settings) -> GeminiClient:
     return GeminiClient(settings)
 
 
-class GeminiClient:
-    """The client; see :class:`lazyprompt.modules.client.Client`.
+class GeminiCollector:
+    """Puts the chunks of a stream together; see :class:`lazyprompt.modules.client.Collector`."""
+
+    __slots__ = ("_answer", "_calls", "_candidates")
+
+    def __init__(self) -> None:
+        # Each chunk tells anew what there is besides the candidates, the tokens among it.
+        self._answer: dict[str, object] = {}
+        self._candidates: dict[int, _Candidate] = {}
+        self._calls = 0
+
+    def feed(self, event: object) -> list[Delta]:
+        """Return what is new in a chunk; the first candidate is the answer."""
+        chunk = fields_of(plain(event))
+        self._answer |= {key: value for key, value in chunk.items() if key not in _ASIDE}
+        news: list[Delta] = []
+        for fields in fields_in(chunk.get("candidates")):
+            index = fields.get("index")
+            at = index if isinstance(index, int) else 0
+            parts = self._candidates.setdefault(at, _Candidate()).add(fields)
+            news += [delta for part in parts for delta in self._new_in(part)] if at == 0 else []
+        return news
+
+    @property
+    def complete(self) -> bool:
+        """True if all candidates said why they ended, or the prompt was blocked."""
+        blocked = fields_of(self._answer.get("prompt_feedback")).get("block_reason")
+        ended = [candidate.fields.get("finish_reason") for candidate in self._candidates.values()]
+        return bool(blocked) or (bool(ended) and all(ended))
+
+    def answer(self) -> dict[str, Any]:
+        """Return the answer so far."""
+        candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
+        return {**self._answer, "candidates": candidates}
+
+    def _new_in(self, part: Fields) -> Iterator[Delta]:
+        call = fields_of(part.get("function_call"))
+        text = part.get("text")
+        if call:
+            index, self._calls = self._calls, self._calls + 1
+            own_id = str(call.get("id") or f"call_{index}")
+            written = json.dumps(call.get("args") or {}, ensure_ascii=False)
+            yield Delta("tool_call", written, index, own_id, str(call.get("name") or ""))
+        elif isinstance(text, str) and text:
+            yield Delta("thinking" if part.get("thought") is True else "text", text)
+
+
+class _Candidate:
+    """One of the answers: its parts, and what else is told of it."""
+
+    __slots__ = ("_parts", "fields")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, object] = {}
+        # A part, and the pieces of its text.
+        self._parts: list[tuple[Fields, list[str]]] = []
+
+    def add(self, fields: Fields) -> list[Fields]:
+        """Take a piece of it, and return its parts."""
+        self.fields |= {key: value for key, value in fields.items() if key != "content"}
+        content = fields_of(fields.get("content"))
+        # Of a part that the client does not know, nothing is left.
+        parts = [part for part in fields_in(content.get("parts")) if part]
+        for part in parts:
+            text = part.get("text")
+            if self._parts and isinstance(text, str) and _joined(self._parts[-1][0], part):
+                self._parts[-1][1].append(text)
+            else:
+                self._parts.append((part, [text] if isinstance(text, str) else []))
+        return parts
+
+    def whole(self) -> dict[str, object]:
+        """Return the candidate as one that was not streamed."""
+        parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
+        return {**self.fields, "content": {"role": "model", "parts": parts}} if parts else self.fields
+
+
+def _joined(last: Fields, part: Fields) -> bool:
+    """Return True if two parts are pieces of one text or thought; a signature keeps a part apart (Google's guide)."""
+    plain = last.keys() | part.keys() <= _TEXT and "text" in last
+    return plain and bool(last.get("thought")) == bool(part.get("thought"))
+
+
+class GeminiClient(OfficialClient):
+    """The client of ``generateContent``.
 
     The official client would try again by itself, but without regard to when the server asks for that.
-
-    Args:
-        settings: How the official client is made.
     """
 
-    retries_itself = False
+    names: Mapping[str, str] = {"max_tokens": "max_output_tokens", "stop": "stop_sequences"}
+    collector = GeminiCollector
+    kinds: ClassVar[dict[str, FaultKind]] = {
+        "google.APIError": "request",
+        "google.UnknownApiResponseError": "malformed",
+        "google.TransportError": "connection",
+        "google.GoogleAuthError": "key",
+        "pydantic_core.ValidationError": "request",
+    }
+    # Words behind the status 400, and the name of the answer where it is that which the client's types refuse.
+    words: ClassVar[dict[str, FaultKind]] = {
+        "api key": "key",
+        "exceeds the maximum number of tokens": "overflow",
+        "request payload size exceeds": "overflow",
+        "generatecontentresponse": "malformed",
+    }
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._key = None if settings.key is None else Secret(key_of(settings.key))
-        self._opened = Opened(self._made, self._made)
+    def sdk(self) -> Any:
+        """Import the official package."""
+        return import_extra("google.genai", "google-genai")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of ``GenerateContentConfig``.
+        """Return parameters of ``GenerateContentConfig``.
 
         Raises:
             ModuleError: It has no such field; or it asks for calls in pieces, as Vertex AI can stream them.
             MissingExtraError: The client is not installed.
         """
-        params = {_NAMES.get(name, name): value for name, value in common.items()}
-        fields = _sdk().types.GenerateContentConfig.model_fields
+        params = {self.names.get(name, name): value for name, value in common.items()}
+        fields = self.sdk().types.GenerateContentConfig.model_fields
         for name in params:
             if name not in fields and all(name != field.alias for field in fields.values()):
                 raise ModuleError(f"GenerateContentConfig has no {name!r}{did_you_mean(name, fields)}; leave it out")
-        if _calls_in_pieces(params.get("tool_config", params.get("toolConfig"))):
+        config = snake_keys(plain(snake_keys(params).get("tool_config")))
+        if snake_keys(config.get("function_calling_config")).get("stream_function_call_arguments"):
             raise ModuleError(
                 "stream_function_call_arguments gives calls in pieces that nothing here joins; leave it out"
             )
         return params
 
-    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:  # noqa: ARG002 - others name theirs
-        """The schema, and JSON as the type of the answer. What Gemini does not know of a schema it leaves out."""
+    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
+        """Return the schema, and JSON as the type of the answer; Gemini leaves out what it does not know."""
         return {"response_mime_type": "application/json", "response_json_schema": schema}
 
-    def send(self, request: Request) -> object:
-        """The answer."""
-        with hiding(self._key):
-            models: Any = self._opened.client().sdk.models  # its types name classes that need not be there
-            return models.generate_content(**_call(request))
-
-    async def asend(self, request: Request) -> object:
-        """The answer."""
-        with hiding(self._key):
-            models: Any = (await self._opened.aclient()).sdk.aio.models
-            return await models.generate_content(**_call(request))
+    def _ask(self, client: OnHttp, request: Request, **stream: bool) -> Any:
+        """Call the client. Functions are described to the model, and never called by the client."""
+        beside = {key: value for key, value in request.payload.items() if key != "contents"}
+        config = {"automatic_function_calling": {"disable": True}, **beside, **request.params}
+        models = client.sdk.aio.models if hasattr(client.http, "aclose") else client.sdk.models
+        ask = models.generate_content_stream if stream else models.generate_content
+        return ask(model=request.model, contents=request.payload["contents"], config=config)
 
     def stream(self, request: Request) -> Iterator[object]:
-        """The chunks."""
+        """Yield the chunks."""
         begun: list[Any] = []
         with hiding(self._key):
-            models: Any = self._opened.client().sdk.models
-            chunks: Iterator[object] = models.generate_content_stream(**_call(request))
+            chunks = self._ask(self._opened.client(), request, stream=True)
             try:
                 while True:
-                    with _reading(begun):
+                    with _noting(begun):
                         chunk = next(chunks, None)
                     if chunk is None:
                         return
@@ -149,15 +207,15 @@ class GeminiClient:
                     response.close()
 
     async def astream(self, request: Request) -> AsyncIterator[object]:
-        """The chunks."""
+        """Yield the chunks."""
         begun: list[Any] = []
         with hiding(self._key):
-            models: Any = (await self._opened.aclient()).sdk.aio.models
+            client = await self._opened.aclient()
             try:
-                with _reading(begun):
-                    chunks: AsyncIterator[object] = await models.generate_content_stream(**_call(request))
+                with _noting(begun):
+                    chunks = await self._ask(client, request, stream=True)
                 while True:
-                    with _reading(begun):
+                    with _noting(begun):
                         chunk = await anext(chunks, None)
                     if chunk is None:
                         return
@@ -166,39 +224,21 @@ class GeminiClient:
                 for response in begun:
                     await response.aclose()
 
-    def collector(self) -> GeminiCollector:
-        """A new collector."""
-        return GeminiCollector()
-
     def fault(self, error: Exception) -> Fault | None:
-        """What an error means: by its class, its status, its words."""
-        kind = kind_of_class(error, _CLASSES)
-        if kind is None:
-            return None
-        given: Any = error  # a class of the client's, which need not be there
-        code = getattr(given, "code", None)
-        status = code if isinstance(code, int) else None
-        said = getattr(given, "message", None) or told(error)
-        if kind == "request":
-            kind = kind_of_status(status) if status is not None else kind
-        if kind == "request":
-            kind = kind_of_words(said, _WORDS) or kind
-        return Fault(kind, one_line(said, self._key), status, _wait(given))
+        """Return the meaning of an error; Google says among its details when to try again."""
+        fault = super().fault(error)
+        if fault is None or fault.retry_after is not None:
+            return fault
+        details = fields_in(fields_of(fields_of(getattr(error, "details", None)).get("error")).get("details"))
+        delays = (delay.removesuffix("s") for each in details if isinstance(delay := each.get("retryDelay"), str))
+        return fault._replace(retry_after=seconds(next(delays, None)))
 
-    def close(self) -> None:
-        """Close the client for threads."""
-        client = self._opened.taken()
-        if client is not None:
-            client.http.close()
+    def _refusal(self, error: Any) -> Refusal:
+        headers = getattr(getattr(error, "response", None), "headers", None)
+        return Refusal(getattr(error, "code", None), getattr(error, "message", None) or describe(error), headers)
 
-    async def aclose(self) -> None:
-        """Close the client of the running event loop."""
-        client = self._opened.ataken()
-        if client is not None:
-            await client.ahttp.aclose()
-
-    def _made(self) -> _Made:
-        """A client of ours: with HTTP clients that we close, and not on aiohttp.
+    def _make(self, *, in_loop: bool) -> OnHttp:
+        """Make a client of ours: with HTTP clients that we close, and not on aiohttp.
 
         With aiohttp the official client counts a time-out for the whole answer, and sends a second time what failed,
         however it was set.
@@ -207,10 +247,12 @@ class GeminiClient:
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
-        library = _http()
+        # The HTTP library that the official client is made on: httpx2 from its version 3 on.
+        newer = int(self.sdk().__version__.partition(".")[0]) >= _ON_HTTPX2
+        library = import_extra("httpx2" if newer else "httpx", "google-genai")
         common = {
             "verify": library.create_ssl_context(),
-            "limits": library.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+            "limits": library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             "follow_redirects": False,
         }
         hooks = {"request": [_without_deadline], "response": [_note]}
@@ -227,49 +269,8 @@ class GeminiClient:
         }
         # What is not said here would be looked for in the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
-        sdk = _sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
-        return _Made(sdk, http, ahttp)
-
-
-class _Made(NamedTuple):
-    """The official client, and what it sends with."""
-
-    sdk: genai.Client
-    http: httpx2.Client
-    ahttp: httpx2.AsyncClient
-
-
-def _sdk() -> ModuleType:
-    try:
-        from google import genai  # noqa: PLC0415 - an extra, and slow
-    except ImportError as error:
-        raise missing_extra("google-genai", "google-genai") from error
-    return genai
-
-
-def _http() -> ModuleType:
-    """The HTTP library that the official client is made on: httpx2 from its version 3 on."""
-    if int(_sdk().__version__.partition(".")[0]) < 3:  # noqa: PLR2004 - that version
-        import httpx  # noqa: PLC0415 - comes with the client
-
-        return httpx
-    import httpx2  # noqa: PLC0415 - comes with the client
-
-    return httpx2
-
-
-def _call(request: Request) -> dict[str, Any]:
-    """The arguments of a call. Functions are described to the model, and never called by the client."""
-    contents = request.payload["contents"]
-    beside = {key: value for key, value in request.payload.items() if key != "contents"}
-    config = {"automatic_function_calling": {"disable": True}, **beside, **request.params}
-    return {"model": request.model, "contents": contents, "config": config}
-
-
-def _calls_in_pieces(tool_config: object) -> bool:
-    given = fields_of(tool_config)
-    calling = fields_of(given.get("function_calling_config", given.get("functionCallingConfig")))
-    return bool(calling.get("stream_function_call_arguments", calling.get("streamFunctionCallArguments")))
+        sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
+        return OnHttp(sdk, ahttp if in_loop else http)
 
 
 def _without_deadline(request: httpx2.Request) -> None:
@@ -291,28 +292,10 @@ async def _anote(response: httpx2.Response) -> None:
 
 
 @contextmanager
-def _reading(begun: list[Any]) -> Generator[None]:
-    """One step of a stream: what it opens is noted, and a connection that is lost behind its beginning is told apart.
-
-    Raises:
-        CutError: It was lost so.
-    """
+def _noting(begun: list[Any]) -> Generator[None]:
+    """Note the responses that one step of a stream opens."""
     token = _BEGUN.set(begun)
     try:
         yield
-    except Exception as error:
-        classes = classes_of(error)
-        if begun and "httpx.TransportError" in classes and "httpx.TimeoutException" not in classes:
-            raise CutError(told(error)) from error
-        raise
     finally:
         _BEGUN.reset(token)
-
-
-def _wait(error: Any) -> float | None:  # noqa: ANN401 - of a class that need not be there
-    """When the server asks to try again: in a header, or as Google says it, among the details of the error."""
-    headers: Any = getattr(getattr(error, "response", None), "headers", None)
-    details = fields_of(fields_of(getattr(error, "details", None)).get("error")).get("details")
-    told_so = [fields_of(detail).get("retryDelay") for detail in listed(details)]
-    delay = next((each.removesuffix("s") for each in told_so if isinstance(each, str)), None)
-    return seconds((headers.get("retry-after") if headers else None) or delay)

@@ -1,62 +1,44 @@
-"""Zhipu's official client (GLM), which is for threads only: event loops get it by way of threads.
+"""Zhipu's official client (GLM), which knows only threads: event loops get it in threads, on connections of their own.
 
 It would try again by itself, but does not wait as long as ``Retry-After`` says; so it is left to the module. It changes
 the messages it is given, and takes temperatures of 0 and 1, which its API does not, for others next to them.
+
+A thread that waits for an answer cannot be stopped, and closing its socket does not wake it. Shutting the socket down
+does: the server sees that the client left, and the thread's call fails at once.
 
 Source: the API reference, "Chat completion" (对话补全) and "Error codes"; the source of the client (zai-sdk 0.2).
 """
 
 from __future__ import annotations
 
-from contextlib import aclosing, closing
+import json
+import socket
+from asyncio import Semaphore, to_thread, wrap_future
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import partial
-from json import JSONDecodeError, loads
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from lazyprompt._base.secret import Secret
-from lazyprompt.errors import missing_extra
-from lazyprompt.modules.clients._chat_faults import PageError, chat_fault, cut_in, hiding
-from lazyprompt.modules.clients._chat_stream import ChatCollector
-from lazyprompt.modules.clients._opened import Opened, key_of
-from lazyprompt.modules.clients._parameters import COMMON, EXTRA_BODY, check_parameters
-from lazyprompt.modules.clients._wire import CONNECTIONS, aunbroken, unbroken
-from lazyprompt.modules.clients._zai_lines import Line, Lines
+from lazyprompt.modules.clients._base import CONNECTIONS, EXTRA_BODY, OfficialClient, import_extra, key_of
+from lazyprompt.modules.clients._faults import Refusal
+from lazyprompt.modules.clients._openai_form import ChatCollector
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
-    from types import ModuleType
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from concurrent.futures import Future
 
     import httpx
-    import zai as sdk
-    from zai.api_resource.chat.completions import Completions
-    from zai.core import StreamResponse
 
-    from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
+    from lazyprompt.modules.client import FaultKind, Request, Settings
 
-_CLASSES: dict[str, FaultKind] = {
-    "zai.APITimeoutError": "timeout",
-    "zai.APIConnectionError": "connection",
-    "zai.APIResponseValidationError": "malformed",
-    "zai.APIStatusError": "request",
-    "zai.APIResponseError": "server",  # what a stream says of itself
-    "zai.ZaiError": "key",  # there is none
-    # What is read of a stream is not wrapped by the client.
-    "httpx.TimeoutException": "timeout",
-    "httpx.DecodingError": "malformed",
-    "httpx.TransportError": "connection",
-    "lazyprompt.CutError": "cut",
-    "json.JSONDecodeError": "malformed",
-    "builtins.UnicodeDecodeError": "malformed",
-    "lazyprompt.PageError": "malformed",
-}
+# How many calls of an event loop are made at a time; the client itself has as many connections at most.
+LIMIT = 50
 _END = object()
 
 
 def connect(settings: Settings) -> ZaiClient:
-    """A client for Zhipu.
+    """Return a client for Zhipu.
 
     Args:
         settings: ``options`` are further arguments of ``zai.ZhipuAiClient``. An ``http_client`` is for threads only:
@@ -68,172 +50,177 @@ def connect(settings: Settings) -> ZaiClient:
     return ZaiClient(settings)
 
 
-class ZaiClient:
-    """The client; see :class:`lazyprompt.modules.client.Client`.
+class ZaiClient(OfficialClient):
+    """The client of chat completions."""
 
-    Args:
-        settings: How the official client is made.
-    """
+    method = "zai.api_resource.chat.completions:Completions.create"
+    called = "chat.completions.create"
+    advice = EXTRA_BODY
+    collector = ChatCollector
+    kinds: ClassVar[dict[str, FaultKind]] = {
+        "zai.APITimeoutError": "timeout",
+        "zai.APIConnectionError": "connection",
+        "zai.APIResponseValidationError": "malformed",
+        "zai.APIStatusError": "request",
+        "zai.APIResponseError": "server",  # what a stream says of itself
+        "zai.ZaiError": "key",  # there is none
+    }
 
-    retries_itself = False
+    def sdk(self) -> Any:
+        """Import the official package."""
+        return import_extra("zai", "zai-sdk")
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._key = None if settings.key is None else Secret(key_of(settings.key))
-        self._opened = Opened(self._for_threads, self._lines)
-
-    def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of the client's ``create``, which has the common names.
-
-        Raises:
-            ModuleError: ``create`` takes no such parameter.
-            MissingExtraError: The client is not installed.
-        """
-        if further := common.keys() - COMMON:
-            method = _completions().create
-            check_parameters(sorted(further), method, "chat.completions.create", advice=EXTRA_BODY)
-        return dict(common)
-
-    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:  # noqa: ARG002 - others take one
-        """None: the API knows JSON, but no schemas."""
-        return None
-
-    def send(self, request: Request) -> object:
-        """The answer."""
-        with hiding(self._key):
-            return _whole(self._opened.client(), _call(request))
-
-    async def asend(self, request: Request) -> object:
-        """The answer."""
-        with hiding(self._key):
-            lines = await self._opened.aclient()
-            async with lines.line() as line:
-                return await line.run(lines.threads, partial(_whole, line.client, _call(request)))
-
-    def stream(self, request: Request) -> Iterator[object]:
-        """The chunks."""
-        with hiding(self._key):
-            yield from unbroken(self._events(request), cut_in(_CLASSES))
-
-    async def astream(self, request: Request) -> AsyncIterator[object]:
-        """The chunks."""
-        with hiding(self._key):
-            async with aclosing(aunbroken(self._aevents(request), cut_in(_CLASSES))) as events:
-                async for event in events:
-                    yield event
-
-    def collector(self) -> ChatCollector:
-        """A new collector."""
-        return ChatCollector()
-
-    def fault(self, error: Exception) -> Fault | None:
-        """What an error means: by its class, its status, and the words and codes of the API."""
-        return chat_fault(error, _CLASSES, _body(error), self._key)
-
-    def close(self) -> None:
-        """Close the client for threads."""
-        client = self._opened.taken()
-        if client is not None:
-            client.close()  # type: ignore[no-untyped-call]  # it has no types
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        lines = self._opened.ataken()
-        if lines is not None:
-            await lines.close()
-
-    def _events(self, request: Request) -> Generator[object]:
-        events = _begun(self._opened.client(), _call(request))
-        with closing(events.response):
-            yield from events
-
-    async def _aevents(self, request: Request) -> AsyncGenerator[object]:
-        lines = await self._opened.aclient()
-        async with lines.line() as line:
-            events = await line.run(lines.threads, partial(_begun, line.client, _call(request)))
-            following: partial[object] = partial(next, events, _END)
-            try:
-                while (event := await line.run(lines.threads, following)) is not _END:
-                    yield event
-            except Exception:
-                events.response.close()  # for the line is kept
-                raise
-
-    def _for_threads(self) -> sdk.ZhipuAiClient:
-        """Make the client that all threads share."""
-        _sdk()
-        import httpx  # noqa: PLC0415 - the client's own
-
+    def _make(self, *, in_loop: bool) -> Any:
+        """Make the client for threads, or the lines of an event loop, which read the certificates once for all."""
+        self.sdk()
+        httpx = import_extra("httpx", "zai-sdk")
+        if in_loop:
+            context = httpx.create_ssl_context()
+            return _Lines(lambda threads: _Line(self._client, httpx.Client(verify=context), threads))
+        if "http_client" in self._settings.options:
+            return self._client()
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-        own = self._settings.options
-        return self._made(own if "http_client" in own else {**own, "http_client": httpx.Client(limits=limits)})
+        return self._client(http_client=httpx.Client(limits=limits))
 
-    def _made(self, options: Mapping[str, Any]) -> sdk.ZhipuAiClient:
-        """The official client."""
-        base_url, key, timeout, _, _ = self._settings
-        made = {"base_url": base_url, "timeout": timeout, "max_retries": 0, **options}
-        client = cast("sdk.ZhipuAiClient", _sdk().ZhipuAiClient(**{"api_key": key_of(key), **made}))
+    def _client(self, **http: Any) -> Any:
+        base_url, _, timeout, _, options = self._settings
+        made = {"base_url": base_url, "timeout": timeout, "max_retries": 0, **options, **http}
+        client = self.sdk().ZhipuAiClient(**{"api_key": key_of(self._key), **made})
         _ = client.chat.completions  # which imports what it needs: here, where no event loop waits for it
         return client
 
-    def _lines(self) -> Lines:
-        """What an event loop needs; the certificates are read once for all its connections."""
-        _sdk()
-        import httpx  # noqa: PLC0415 - the client's own
+    def _lend(self, client: Any) -> Any:
+        return client.line() if isinstance(client, _Lines) else nullcontext(client)
 
-        context = httpx.create_ssl_context()
-        return Lines(partial(self._line, context))
+    def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
+        # A copy, for the client takes the heads off pictures in the messages it is given.
+        call = {"model": request.model, **deepcopy(dict(request.payload)), **request.params, **stream}
+        if isinstance(client, _Line):
+            return client.ask(call)
+        answer = client.chat.completions.create(**call)
+        return _Events(answer) if stream else answer
 
-    def _line(self, context: ssl.SSLContext) -> Line:
-        import httpx  # noqa: PLC0415 - the client's own
-
-        http = httpx.Client(verify=context)
-        return Line(self._made({**self._settings.options, "http_client": http}), http)
-
-
-def _call(request: Request) -> dict[str, Any]:
-    """The arguments of a call: a copy, for the client takes the heads off pictures in the messages it is given."""
-    return {"model": request.model, **deepcopy(dict(request.payload)), **request.params}
-
-
-def _sdk() -> ModuleType:
-    try:
-        import zai as sdk  # noqa: PLC0415 - an extra, and slow
-    except ImportError as error:
-        raise missing_extra("zai-sdk", "zai-sdk") from error
-    return sdk
+    def _refusal(self, error: Any) -> Refusal:
+        """Return the server's answer: the client keeps it as it came, or its error in a stream."""
+        response: httpx.Response | None = getattr(error, "response", None)
+        if response is None or hasattr(error, "json_data"):
+            return Refusal(None, getattr(error, "json_data", None))
+        try:
+            body: object = json.loads(response.text)
+        except json.JSONDecodeError:
+            body = response.text
+        return Refusal(response.status_code, body, response.headers)
 
 
-def _completions() -> type[Completions]:
-    _sdk()
-    from zai.api_resource.chat.completions import Completions  # noqa: PLC0415 - loaded by now
+class _Events:
+    """The events of a stream, whose response is closed with it."""
 
-    return Completions
+    def __init__(self, events: Any, line: _Line | None = None) -> None:
+        self._events, self._line = events, line
+
+    def __iter__(self) -> Any:
+        return iter(self._events)
+
+    async def __aiter__(self) -> AsyncGenerator[object]:
+        while self._line and (event := await self._line.run(partial(next, self._events, _END))) is not _END:
+            yield event
+
+    def close(self) -> None:
+        self._events.response.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, Exception):  # for the line is kept; else it is cut
+            self.close()
 
 
-def _whole(client: sdk.ZhipuAiClient, call: dict[str, Any]) -> object:
-    """The answer; the client gives back as text whatever has not the content type of JSON."""
-    answer: object = client.chat.completions.create(**call)
-    if isinstance(answer, str):
-        raise PageError(answer)
-    return answer
+class _Line:
+    """An official client with a connection of its own, for one call after the other.
+
+    Args:
+        make: Makes the client with an HTTP client.
+        http: The HTTP client that it uses and nobody else.
+        threads: The threads that it works in.
+    """
+
+    def __init__(self, make: Callable[..., Any], http: httpx.Client, threads: ThreadPoolExecutor) -> None:
+        self._client, self._http, self._threads = make(http_client=http), http, threads
+        self._cut = False
+        self._socket: socket.socket | None = None
+        self._work: Future[Any] | None = None
+        http.event_hooks["request"] = [self._watch]
+
+    async def ask(self, call: Mapping[str, Any]) -> Any:
+        """Call the client in a thread."""
+        answer = await self.run(partial(self._client.chat.completions.create, **call))
+        return _Events(answer, self) if call.get("stream") else answer
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Do something with the client in a thread."""
+        self._work = self._threads.submit(work)
+        return await wrap_future(self._work)
+
+    def hang_up(self) -> None:
+        """Cut the connection now, and close it as soon as no thread uses it any more."""
+        self._cut = True
+        self._shut()
+        if self._work is None:
+            self._http.close()
+        else:
+            self._work.add_done_callback(lambda _: self._http.close())
+
+    def _watch(self, request: httpx.Request) -> None:
+        request.extensions["trace"] = self._note
+
+    def _note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Note a connection when it is made, and again when TLS is: httpx tells both by its "trace" extension."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._socket = info["return_value"].get_extra_info("socket")
+            if self._cut:
+                self._shut()
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # it is closed already
+                # Not the method that TLS sockets have: it takes away what the thread is just reading from.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-def _begun(client: sdk.ZhipuAiClient, call: dict[str, Any]) -> StreamResponse[dict[str, Any]]:
-    """A stream; of a web page, the client would make an empty one."""
-    events = cast("StreamResponse[dict[str, Any]]", client.chat.completions.create(**call, stream=True))
-    if "text/html" in events.response.headers.get("content-type", ""):
-        events.response.close()
-        raise PageError("text/html")
-    return events
+class _Lines:
+    """The lines of an event loop, each used by one task at a time.
 
+    Args:
+        make: Makes a line.
+    """
 
-def _body(error: Exception) -> object:
-    """What the server said: the client keeps it as it came, or what it is in a stream."""
-    response: httpx.Response | None = getattr(error, "response", None)
-    if response is None or hasattr(error, "json_data"):
-        return getattr(error, "json_data", None)
-    try:
-        return cast("object", loads(response.text))
-    except JSONDecodeError:
-        return response.text
+    def __init__(self, make: Callable[[ThreadPoolExecutor], _Line]) -> None:
+        self._make = make
+        self._free = Semaphore(LIMIT)
+        self._all: set[_Line] = set()
+        self._idle: list[_Line] = []
+        self._threads = ThreadPoolExecutor(LIMIT, "zai")
+
+    @asynccontextmanager
+    async def line(self) -> AsyncGenerator[_Line]:
+        """Lend a line for one call; it is cut if the call is cancelled, or its stream is closed before its end."""
+        async with self._free:
+            line = self._idle.pop() if self._idle else await to_thread(self._make, self._threads)
+            self._all.add(line)
+            try:
+                yield line
+            except Exception:
+                self._idle.append(line)  # whatever broke, httpx has closed it
+                raise
+            except BaseException:
+                self._all.discard(line)
+                line.hang_up()
+                raise
+            self._idle.append(line)
+
+    async def close(self) -> None:
+        """Close all connections, of calls under way too, and wait for the threads."""
+        for line in self._all:
+            line.hang_up()
+        await to_thread(self._threads.shutdown)

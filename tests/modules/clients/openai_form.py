@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[Misbehaviour, FaultKind | None, FaultKind | None]] = {
     "500": (Status(500), "server", "server"),
     "503": (Status(503), "server", "server"),
     "drop": (Drop(), "connection", "connection"),
-    "cut": (Cut(), "connection", "cut"),
+    "cut": (Cut(), "connection", "connection"),  # the module tells that an answer had begun
     "cut before": (Cut(0), "connection", "connection"),
     "ends": (Ends(), "malformed", "cut"),
     "fails": (Fails(), "server", "server"),

@@ -13,7 +13,7 @@ from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import anthropic
-from lazyprompt.modules.clients._anthropic_schema import expressible
+from lazyprompt.modules.clients.anthropic import expressible
 from modules.clients.contract import Contract
 from support.client_scenes import KEY
 from support.model_server.server import Answer, Drop, HalfCall, ModelServer, Status

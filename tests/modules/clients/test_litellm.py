@@ -41,7 +41,7 @@ from support.model_server.server import HalfCall, ModelServer, Slow, Status
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.client import Client
 
 # Pydantic's, of LiteLLM's own code, which makes errors of the server of them.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -52,12 +52,6 @@ MODELS = {
     "deepseek": "deepseek/deepseek-chat",
     "anthropic": "anthropic/claude-sonnet-4-5",
     "gemini": "gemini/gemini-2.5-flash",
-}
-# What it does not let through: it finds web pages empty.
-HIDDEN: dict[tuple[str, str], FaultKind] = {
-    ("litellm", "page"): "cut",
-    ("anthropic", "page"): "cut",
-    ("anthropic", "cut"): "connection",  # the first events of Anthropic's say nothing
 }
 
 
@@ -116,7 +110,7 @@ async def test_whole_streamed_and_in_event_loops_it_says_the_same(
 )
 async def test_what_goes_wrong_has_a_kind(server: ModelServer, provider: str, name: str, *, stream: bool) -> None:
     fault, *kinds = WRONG[name]
-    kind = HIDDEN.get((provider, name), kinds[True]) if stream else kinds[False]
+    kind = kinds[stream]
     server.faults = [fault, fault]
     client = client_for(server, provider, timeout=0.5 if isinstance(fault, Slow) else PATIENCE)
     request = request_for(provider)

@@ -221,7 +221,7 @@ def test_a_body_that_breaks_off_is_asked_for_again_a_stream_is_not(server: Model
     server.faults = [Cut(), None, Cut()]
     with closing(client_for(server, "openai", retries=1)) as client:
         assert read("openai", client.send(ask())).content == "pong"
-        assert failed(client, ask(), stream=True)[1].kind == "cut"
+        assert failed(client, ask(), stream=True)[1].kind == "connection"
     assert len(server.seen) == 3
 
 

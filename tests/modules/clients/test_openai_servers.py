@@ -45,7 +45,7 @@ def test_servers_are_known_by_their_hosts(
     own[limit] = own.pop("max_tokens")
     assert client.params(common) == own
     assert (client.structured(STRICT, "Number") is not None) == schemas
-    assert usage == client._way.usage  # noqa: SLF001 - seen from outside only at the real hosts
+    assert usage == client._server.usage  # noqa: SLF001 - seen from outside only at the real hosts
 
 
 def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
 from lazyprompt.modules.client import Request, Settings
-from lazyprompt.modules.clients import _zai_lines
-from lazyprompt.modules.clients.zai import connect
+from lazyprompt.modules.clients.zai import LIMIT, connect
 from modules.clients.openai_form import (
     ANSWERS,
     KEY,
@@ -48,7 +47,7 @@ class TestOpenAIForm(Shared):
     provider = "zhipu"
     package = "zai"
     extra = "zai-sdk"
-    most_sockets = 2 * _zai_lines.LIMIT
+    most_sockets = 2 * LIMIT
 
     def client_for(self, server: ModelServer, **settings: Any) -> Client:
         return client_for(server, **settings)

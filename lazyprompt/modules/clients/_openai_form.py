@@ -1,26 +1,31 @@
-"""The events of streams of OpenAI's forms put together: Chat Completions, and the completions of flat text.
+"""OpenAI's forms: the events of streams put together, and the differences between servers that speak like OpenAI.
 
-The answer is in the form of the one that is not streamed, and reads to the same message. Servers that are compatible
-differ in the details of calls, so nothing is asked for that can be told otherwise.
+The answer of a stream is in the form of the one that is not streamed, and reads to the same message. Servers that are
+compatible differ in the details of calls, so nothing is asked for that can be told otherwise.
+
+Sources: the references of OpenAI, Moonshot, xAI, DeepSeek and SiliconFlow, "Create chat completion"; OpenAI's guide
+"Structured model outputs", "Supported schemas"; the documentation of vLLM ("Structured outputs") and llama.cpp's
+server; the request types of SGLang, LMDeploy and ``transformers serve``.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
 
+from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
-from lazyprompt.formatters._answers import as_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.answers.message_builder import Kind
 
-Fields: TypeAlias = "Mapping[str, object]"
-_NOTHING: Fields = {}
 
 # What an answer says of itself; the first event that says it counts.
 _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
@@ -48,11 +53,12 @@ class _ChoiceCollector(ABC):
 
     def feed(self, event: object) -> list[Delta]:
         """What is new in an event."""
-        chunk = _chunk_of(event)
+        chunk = fields_of(plain(event))
         for key in _HEAD:
             if key not in self._head and chunk.get(key):
                 self._head[key] = chunk[key]
-        choice = next((each for each in _fields_in(chunk.get("choices")) if not each.get("index")), _NOTHING)
+        choices = [each for each in fields_in(chunk.get("choices")) if not each.get("index")]
+        choice: Fields = choices[0] if choices else {}
         # Moonshot tells the tokens within the choice; xAI and SiliconFlow with each event what they are so far.
         self._usage = chunk.get("usage") or choice.get("usage") or self._usage
         # Some servers send an empty reason until there is one.
@@ -103,7 +109,7 @@ class ChatCollector(_ChoiceCollector):
         self._slots: dict[int, _Call] = {}
 
     def _said(self, choice: Fields) -> list[Delta]:
-        delta = _fields(choice.get("delta"))
+        delta = fields_of(choice.get("delta"))
         thought = next(filter(None, (_text(delta.get(key)) for key in _THOUGHTS)), "") or _thoughts(
             delta.get("content")
         )
@@ -111,12 +117,12 @@ class ChatCollector(_ChoiceCollector):
         self._thought.append(thought)
         self._text.append(text)
         self._refusal.append(refusal)
-        for block in _fields_in(delta.get("thinking_blocks")):
+        for block in fields_in(delta.get("thinking_blocks")):
             self._sign(block)
         said: tuple[tuple[Kind, str], ...] = (("thinking", thought), ("text", text), ("text", refusal))
         return [
             *(Delta(kind, piece) for kind, piece in said if piece),
-            *(new for piece in _fields_in(delta.get("tool_calls")) if (new := self._called(piece))),
+            *(new for piece in fields_in(delta.get("tool_calls")) if (new := self._called(piece))),
         ]
 
     def answer(self) -> dict[str, Any]:
@@ -142,7 +148,7 @@ class ChatCollector(_ChoiceCollector):
 
     def _called(self, piece: Fields) -> Delta | None:
         """A piece of a call; ``None`` where it says nothing new."""
-        function = _fields(piece.get("function"))
+        function = fields_of(piece.get("function"))
         own_id, name = _text(piece.get("id")), _text(function.get("name"))
         arguments, index = _arguments(function.get("arguments")), piece.get("index")
         call = self._open(index, own_id)
@@ -210,17 +216,8 @@ class _Call:
             return False
 
 
-def _chunk_of(event: object) -> Fields:
-    """An event as a dict; what is none says nothing."""
-    readable = issubclass(type(event), dict) or hasattr(event, "model_dump")
-    return as_dict(event) if readable else _NOTHING
-
-
-def _fields(value: object) -> Fields:
-    return cast("Fields", value) if isinstance(value, Mapping) else _NOTHING
-
-
-def _fields_in(value: object) -> list[Fields]:
+def fields_in(value: object) -> list[Fields]:
+    """Return the dicts in a list; none of what is no list."""
     items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
     return [cast("Fields", item) for item in items if isinstance(item, Mapping)]
 
@@ -228,15 +225,107 @@ def _fields_in(value: object) -> list[Fields]:
 def _text(value: object) -> str:
     """A text; one in parts, as Mistral's, is what its parts say."""
     if isinstance(value, list):
-        return "".join(_text(part.get("text")) for part in _fields_in(cast("object", value)))
+        return "".join(_text(part.get("text")) for part in fields_in(cast("object", value)))
     return value if isinstance(value, str) else ""
 
 
 def _thoughts(content: object) -> str:
     """Return what is thought among the parts of a content, as Mistral's models do."""
-    return "".join(_text(part.get("thinking")) for part in _fields_in(content) if part.get("type") == "thinking")
+    return "".join(_text(part.get("thinking")) for part in fields_in(content) if part.get("type") == "thinking")
 
 
 def _arguments(value: object) -> str:
     """Arguments as JSON text; some servers send the object itself."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+Structured: TypeAlias = "Callable[[JsonObject, str], dict[str, Any]]"
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+# The keywords that OpenAI's strict mode refuses.
+_REFUSED = frozenset(
+    (
+        *("allOf", "oneOf", "not", "if", "then", "else"),
+        *("dependentRequired", "dependentSchemas", "patternProperties", "default"),
+    )
+)
+
+
+def is_strict(schema: JsonObject) -> bool:
+    """Return True if a schema keeps the rules of the strict mode: an object whose keys are all required, and known."""
+    return schema.get("type") == "object" and _is_kept(schema)
+
+
+def _is_kept(schema: object) -> bool:
+    if not isinstance(schema, dict) or _REFUSED & schema.keys():
+        return False
+    fields = fields_of(cast("object", schema))
+    properties, kinds = fields_of(fields.get("properties")), fields.get("type")
+    if "properties" in fields or "object" in (kinds if isinstance(kinds, list) else [kinds]):
+        required = fields.get("required")
+        named = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
+        if fields.get("additionalProperties") is not False or named != properties.keys():
+            return False
+    below = [value for part in (properties, fields.get("$defs"), fields.get("definitions")) for value in _values(part)]
+    below += cast("list[object]", fields.get("anyOf") or [])
+    return all(map(_is_kept, [*below, *([fields["items"]] if "items" in fields else [])]))
+
+
+def _values(schemas: object) -> list[object]:
+    return list(fields_of(schemas).values())
+
+
+def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
+    """Return a JSON schema as Chat Completions take it.
+
+    It is strict where it keeps the rules for that, and said not to be elsewhere: Moonshot takes it for strict where
+    nothing is said. Its name has the characters that OpenAI takes.
+    """
+    named = _NO_NAME.sub("_", name)[:64] or "answer"
+    wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+
+
+class Server(NamedTuple):
+    """A server of Chat Completions.
+
+    Attributes:
+        hosts: The ends of the names of its hosts.
+        limit: Its name of ``max_tokens``; those that know the newer name call the older one deprecated.
+        usage: True if a stream is to be asked for its tokens: not where it tells them by itself, or where it is not
+            known whether the server takes ``stream_options``.
+        structured: The parameters for a JSON schema, where it takes one.
+    """
+
+    hosts: tuple[str, ...] = ()
+    limit: str = "max_tokens"
+    usage: bool = False
+    structured: Structured | None = None
+
+
+_NEWER = Server(limit="max_completion_tokens", usage=True, structured=response_format)
+SERVERS: dict[str, Server] = {
+    "openai": _NEWER._replace(hosts=("api.openai.com", "openai.azure.com")),
+    "moonshot": _NEWER._replace(hosts=("api.moonshot.ai", "api.moonshot.cn")),
+    "xai": _NEWER._replace(hosts=("api.x.ai",)),
+    "deepseek": Server(("api.deepseek.com",), usage=True),
+    "siliconflow": Server(("api.siliconflow.cn", "api.siliconflow.com")),
+    "vllm": Server(usage=True, structured=response_format),
+    "llama.cpp": Server(usage=True, structured=response_format),
+    "other": Server(),
+}
+# The same of the ``/v1/completions`` of local engines.
+ENGINES: dict[str, Server] = {
+    "llama.cpp": Server(usage=True, structured=lambda schema, _: {"extra_body": {"json_schema": schema}}),
+    "vllm": Server(usage=True, structured=lambda schema, _: {"extra_body": {"structured_outputs": {"json": schema}}}),
+    "sglang": Server(usage=True, structured=lambda schema, _: {"extra_body": {"json_schema": json.dumps(schema)}}),
+    "lmdeploy": Server(usage=True),
+    "transformers": Server(),  # it refuses what it does not know
+    "other": Server(),
+}
+
+
+def server_at(base_url: str) -> Server:
+    """Return the server that has the host of an address; ``other`` where that is not known."""
+    host = urlsplit(base_url).hostname or ""
+    ends = (server for server in SERVERS.values() if any(f".{host}".endswith(f".{end}") for end in server.hosts))
+    return next(ends, SERVERS["other"])

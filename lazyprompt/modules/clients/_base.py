@@ -1,0 +1,313 @@
+"""The parts that all clients share: official clients opened when needed, calls, streams, parameters and faults."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from asyncio import get_running_loop, to_thread
+from contextlib import aclosing, closing, nullcontext
+from importlib import import_module
+from inspect import Parameter, signature
+from pkgutil import resolve_name
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from lazyprompt._base.secret import Secret
+from lazyprompt.errors import ModuleError, missing_extra, nearest
+from lazyprompt.modules.clients._faults import WORDS, MalformedError, Refusal, fault_of, hiding, kind_of_class
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.modules.client import Collector, Fault, FaultKind, Request, Settings
+
+# The parameters that modules know by themselves: every client takes them, or says why it does not.
+COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
+# Advice for clients that pass fields of the server's own on.
+EXTRA_BODY = ", or give what only the server knows in extra_body={{{name!r}: ...}}"
+# Similarity from which a name counts as a misspelling where any other name is allowed ("top_k" and "top_p" have 0.8).
+_MISSPELT, _LIKELY = 0.85, 0.6
+# How many connections a client for threads opens, and keeps. httpcore closes idle connections as soon as there are more
+# than it keeps, one that it has just given to another thread too: that thread's call fails with a bad file descriptor.
+CONNECTIONS = 1_000
+# What stands in the place of a key where the server asks for none: without one, clients would look for one themselves,
+# and send to this server what they find in the environment.
+NO_KEY = "none"
+_CARRIED = re.compile("[ -~]*")
+
+
+def key_of(secret: Secret | None) -> str:
+    """Return a key as a header can carry it, without the white space that stands around it in many files.
+
+    Raises:
+        ModuleError: It holds what no header can carry. HTTP clients quote such a header in their errors.
+    """
+    if secret is None:
+        return NO_KEY
+    # No variable holds the key: whatever shows the locals of a traceback would show it.
+    if not _CARRIED.fullmatch(secret.reveal().strip()):
+        raise ModuleError("the key holds characters that no header can carry; keys are of letters, digits and signs")
+    return secret.reveal().strip()
+
+
+def import_extra(module: str, package: str, extra: str = "") -> Any:
+    """Import a module of an optional package, which is slow.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing_extra(package, extra or package) from error
+
+
+def check_parameters(names: list[str], method: Callable[..., object], called: str, advice: str = "") -> None:
+    """Refuse a parameter that a method of a client does not take.
+
+    The official clients answer one with a ``TypeError``, or pass it on to a server that ignores it. A method that takes
+    any keyword refuses only what looks like a misspelling of one of its own.
+
+    Raises:
+        ModuleError: The method takes no such parameter.
+    """
+    parameters = signature(method).parameters.values()
+    known = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD} - {"self"}
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
+    for unknown in names:
+        if unknown in known:
+            continue
+        near = None if unknown in COMMON else nearest(unknown, known | COMMON, _MISSPELT if takes_any else _LIKELY)
+        if near is not None or not takes_any:
+            meant = f" (did you mean {near!r}?)" if near else ""
+            raise ModuleError(f"{called} takes no {unknown!r}{meant}; leave it out{advice.format(name=unknown)}")
+
+
+class Opened:
+    """Makes clients when they are first asked for, and gives the same ones from then on.
+
+    A client's connections belong to the event loop they were made in, so each loop has a client of its own.
+
+    Args:
+        make: Makes a client, for threads or for an event loop; the latter in another thread.
+    """
+
+    __slots__ = ("_client", "_lock", "_loops", "_make")
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._client: Any = None
+        self._loops: dict[AbstractEventLoop, Any] = {}
+
+    def client(self) -> Any:
+        """Return the client for threads."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._make(in_loop=False)
+            return self._client
+
+    async def aclient(self) -> Any:
+        """Return the client of the running event loop."""
+        loop = get_running_loop()
+        client = self._loops.get(loop)
+        # Imports and certificates take up to a second, for which the loop is not to stand still.
+        return client if client is not None else await to_thread(self._made_for, loop)
+
+    def take(self) -> Any:
+        """Return the client for threads, to be closed, or None; whoever asks next gets a new one."""
+        with self._lock:
+            client, self._client = self._client, None
+            return client
+
+    def atake(self) -> Any:
+        """Return the client of the running event loop, to be closed, or None."""
+        with self._lock:
+            return self._loops.pop(get_running_loop(), None)
+
+    def _made_for(self, loop: AbstractEventLoop) -> Any:
+        with self._lock:
+            # What belongs to a loop that is closed can only be dropped.
+            self._loops = {each: client for each, client in self._loops.items() if not each.is_closed()}
+            if loop not in self._loops:
+                self._loops[loop] = self._make(in_loop=True)
+            return self._loops[loop]
+
+
+class OnHttp(NamedTuple):
+    """An official client, and an HTTP client that it was given and does not close."""
+
+    sdk: Any
+    http: Any
+
+    def close(self) -> Any:
+        """Close the HTTP client; in an event loop, the result is awaited."""
+        return self.http.aclose() if hasattr(self.http, "aclose") else self.http.close()
+
+
+class OfficialClient(ABC):
+    """An official client; see :class:`lazyprompt.modules.client.Client`. A subclass has its differences.
+
+    Args:
+        settings: How the official client is made.
+
+    Attributes:
+        method: The method that takes the parameters, as ``package:Class.method``.
+        called: The name of that method in errors.
+        advice: The way to send what only the server knows, in errors; ``{name}`` is the parameter.
+        names: The client's names of common parameters, where they are others.
+        kinds: The meaning of its errors, as ``package.Name``, special ones first.
+        words: The words of the server that tell more than its status.
+        stumbles: The package whose own ``TypeError`` and the like mean an answer that is none.
+        collector: The class that puts the events of a stream together.
+    """
+
+    retries_itself: bool = False
+    method: str = ""
+    called: str = ""
+    advice: str = ""
+    names: Mapping[str, str] = {}
+    kinds: ClassVar[Mapping[str, FaultKind]] = {}
+    words: ClassVar[Mapping[str, FaultKind]] = WORDS
+    stumbles: ClassVar[str] = ""
+    collector: Callable[[], Collector]
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._key = None if settings.key is None else Secret(key_of(settings.key))
+        self._opened = Opened(self._make)
+
+    @abstractmethod
+    def sdk(self) -> Any:
+        """Import the official package.
+
+        Raises:
+            MissingExtraError: It is not installed.
+        """
+
+    @abstractmethod
+    def _make(self, *, in_loop: bool) -> Any:
+        """Make the official client, for threads or for an event loop."""
+
+    @abstractmethod
+    def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
+        """Call the official client, with ``stream=True`` for events; in an event loop, the result is awaited."""
+
+    def _lend(self, client: Any) -> Any:
+        """Return a context with the client for one call."""
+        return nullcontext(client)
+
+    def _check(self, answer: Any) -> object:
+        """Refuse an answer that is none: clients give back as text what has not the content type of JSON."""
+        if isinstance(answer, str):
+            raise MalformedError(f"the server answered with no JSON, as if it were no API: {answer[:200]}")
+        return answer
+
+    def _event(self, event: Any) -> object:
+        """Return an event, if it tells of no error."""
+        return event
+
+    def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters in the client's own names.
+
+        Raises:
+            ModuleError: The client takes no such parameter.
+            MissingExtraError: The client is not installed.
+        """
+        if further := sorted(common.keys() - COMMON):
+            self.sdk()
+            check_parameters(further, resolve_name(self.method), self.called, self.advice)
+        return {self.names.get(name, name): value for name, value in common.items()}
+
+    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
+        """Return None: the API takes no schema, or not every model of it does."""
+        return None
+
+    def send(self, request: Request) -> object:
+        """Return the answer."""
+        with hiding(self._key), self._lend(self._opened.client()) as client:
+            return self._check(self._ask(client, request))
+
+    async def asend(self, request: Request) -> object:
+        """Return the answer, in an event loop."""
+        with hiding(self._key):
+            async with self._lend(await self._opened.aclient()) as client:
+                return self._check(await self._ask(client, request))
+
+    def stream(self, request: Request) -> Iterator[object]:
+        """Yield the events."""
+        begun = False
+        with hiding(self._key), self._lend(self._opened.client()) as client:
+            answer = self._ask(client, request, stream=True)
+            with answer if hasattr(answer, "__exit__") else closing(answer) as events:
+                for event in events:
+                    yield self._event(event)
+                    begun = True
+            _check_begun(begun=begun)
+
+    async def astream(self, request: Request) -> AsyncIterator[object]:
+        """Yield the events, in an event loop."""
+        begun = False
+        with hiding(self._key):
+            async with self._lend(await self._opened.aclient()) as client:
+                answer = await self._ask(client, request, stream=True)
+                async with answer if hasattr(answer, "__aexit__") else aclosing(answer) as events:
+                    async for event in events:
+                        yield self._event(event)
+                        begun = True
+                _check_begun(begun=begun)
+
+    def fault(self, error: Exception) -> Fault | None:
+        """Return the meaning of an error, or None if it is none of the client's."""
+        kind = kind_of_class(error, self.kinds, self.stumbles)
+        return None if kind is None else fault_of(kind, error, self._refusal(error), self.words, self._key)
+
+    def _refusal(self, error: Any) -> Refusal:
+        """Return the server's answer in an error, as far as there is one."""
+        headers = getattr(getattr(error, "response", None), "headers", None)
+        return Refusal(getattr(error, "status_code", None), getattr(error, "body", None), headers)
+
+    def close(self) -> None:
+        """Close the client for threads."""
+        if (client := self._opened.take()) is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Close the client of the running event loop."""
+        if (client := self._opened.atake()) is not None:
+            await client.close()
+
+
+def _check_begun(*, begun: bool) -> None:
+    """Refuse a stream without events, as official clients make of a web page."""
+    if not begun:
+        raise MalformedError("the server answered with no event of a stream, as if it were no API")
+
+
+class OwnHttpClient(OfficialClient):
+    """An official client of OpenAI's make, as Anthropic's is, which takes an HTTP client of its own kind.
+
+    Attributes:
+        classes: Its classes, for threads and for event loops.
+    """
+
+    retries_itself = True
+    classes: ClassVar[tuple[str, str]]
+
+    def _make(self, *, in_loop: bool) -> Any:
+        """Make the official client.
+
+        Its HTTP client follows no redirect: they take the body of a request to whatever address a server names, and all
+        headers but ``Authorization``.
+        """
+        base_url, _, timeout, retries, options = self._settings
+        sdk, kind = self.sdk(), "Async" if in_loop else ""
+        made: dict[str, Any] = {"base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
+        if "http_client" not in options:
+            made["http_client"] = getattr(sdk, f"Default{kind}HttpxClient")(follow_redirects=False)
+        return getattr(sdk, self.classes[in_loop])(**{**self._credential(), **made})
+
+    def _credential(self) -> dict[str, str]:
+        return {"api_key": key_of(self._key)}
