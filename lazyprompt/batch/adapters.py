@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt.batch.render import render_columns
-from lazyprompt.batch.row_files import arrow
-from lazyprompt.batch.rows import is_nan
+from lazyprompt.batch.rows import arrow
+from lazyprompt.batch.tables import is_nan
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:

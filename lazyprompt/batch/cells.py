@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.batch.rows import is_nan
+from lazyprompt.batch.tables import is_nan
 from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
 from lazyprompt.messages.history import History
 from lazyprompt.templates.slots import listed, value_text
@@ -14,7 +14,7 @@ from lazyprompt.templates.slots import listed, value_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lazyprompt.batch.row import Row
+    from lazyprompt.batch.rows import Row
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike

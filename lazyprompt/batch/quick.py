@@ -14,7 +14,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lazyprompt.batch.writing import json_bytes, text_bytes
+from lazyprompt.batch.forms import json_bytes, text_bytes
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.batch.cells import Cells
     from lazyprompt.batch.forms import BatchForm
-    from lazyprompt.batch.row import Row
+    from lazyprompt.batch.rows import Row
 
 PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
 """The prompters that only put values into their places; a class that somebody derives may do anything."""

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 from lazyprompt._base.json import checked_object, fresh
 from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells, cell
-from lazyprompt.batch.forms import BatchForm, form_of
+from lazyprompt.batch.forms import BatchForm, form_of, json_bytes, text_bytes
 from lazyprompt.batch.quick import PROMPTERS, quick_line
-from lazyprompt.batch.rows import rows_of
-from lazyprompt.batch.writing import json_bytes, text_bytes
+from lazyprompt.batch.tables import rows_of
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import History
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.quick import QuickLine
-    from lazyprompt.batch.row import Row
+    from lazyprompt.batch.rows import Row
     from lazyprompt.files.prompty import Prompty
 
 Train: TypeAlias = Literal["last", "all"]
@@ -259,7 +258,7 @@ class RowPlan:
         return dict(payload)
 
     def _is_text(self, row: Row) -> bool:
-        """Whether no number in the line of a row comes from the row: see :mod:`lazyprompt.batch.writing`."""
+        """Whether no number in the line of a row comes from the row: see :data:`lazyprompt.batch.forms.text_bytes`."""
         form, cells = self.form, self.cells
         if form.provider == "flat":
             return True
@@ -339,7 +338,7 @@ def render_batch(
 
     Args:
         prompter: What makes the prompts.
-        rows: As of :func:`lazyprompt.batch.rows.rows_of`.
+        rows: As of :func:`lazyprompt.batch.tables.rows_of`.
         format: As of :meth:`RowPlan.of` (so with model, columns and params).
         model: The model.
         columns: Which columns are what.

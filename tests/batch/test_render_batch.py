@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, Msg, Prompter, Prompty, TextBlock
 from lazyprompt.batch import render
-from lazyprompt.batch.forms import FORMS, form_of
+from lazyprompt.batch.forms import FORMS, form_of, json_bytes
 from lazyprompt.batch.quick import quick_line
 from lazyprompt.batch.render import RowPlan, render_batch, render_columns
-from lazyprompt.batch.writing import json_bytes
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
 from lazyprompt.messages.msg import AudioBlock, Base64Source
