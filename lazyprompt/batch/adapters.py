@@ -24,7 +24,7 @@ from lazyprompt.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.batch.render import RowPlan
+    from lazyprompt.batch.plan import RowPlan
     from lazyprompt.prompters.rows import RayMap
 
 MADE = ("line", "error")

@@ -8,16 +8,15 @@ safe.
 
 from __future__ import annotations
 
-import pickle
 import re
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
 from signal import SIGTERM, getsignal, signal
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.batch.run import WorkerEndedError, in_order, run_batch
+from lazyprompt.batch.run import WorkerEndedError, in_order, made_by, run_batch
 from lazyprompt.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -64,24 +63,12 @@ def run_on_ray(
 def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[Made]:
     """Work on chunks of rows on the cluster; a :data:`lazyprompt.batch.run.Engine`."""
     with _connected() as ray:
-        # One row in each: what a worker has read once, it keeps.
-        make = partial(ray.remote(max_retries=-1)(_made).remote, ray.cloudpickle.dumps(work))
+        make = partial(ray.remote(max_retries=-1)(made_by).remote, ray.cloudpickle.dumps(work))
         most = workers if workers > 1 else max(1, int(ray.cluster_resources().get("CPU", 1)))
         try:
             yield from in_order(lambda chunk: partial(ray.get, make(chunk)), chunks, most)
         except ray.exceptions.RayError as error:
             raise WorkerEndedError(f"Ray has ended the work: {_reason(error)}") from error
-
-
-def _made(work: bytes, chunk: Chunk) -> Made:
-    return _loaded(work).made(chunk)
-
-
-@lru_cache(maxsize=1)
-def _loaded(work: bytes) -> Work:
-    """Load the work once in each worker: a plan makes on first use what it needs for all rows."""
-    loaded: Work = pickle.loads(work)  # noqa: S301 - it is our own, sent by the process that this one works for
-    return loaded
 
 
 @contextmanager

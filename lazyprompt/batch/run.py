@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from threading import Thread
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.database import State
     from lazyprompt.batch.forms import LineCounter
-    from lazyprompt.batch.render import RowPlan
+    from lazyprompt.batch.plan import RowPlan
     from lazyprompt.batch.rows import Row, RowFile, Unread
 
 # A chunk is as many rows as make about so many bytes of lines, but not more than so many rows: little is under way
@@ -326,15 +327,15 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[M
         yield from map(work.made, chunks)
         return
     try:
-        pickle.dumps(work)
+        pickled = pickle.dumps(work)
     except Exception as error:  # what cannot be pickled says so in many ways
         raise BatchError(f"the prompter cannot be sent to other processes ({error}); take one worker") from error
     # Forking would hand on locks that threads hold, and this output's.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (work,)) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent) as pool:
 
         def submit(chunk: Chunk) -> Callable[[], Made]:
             with _uninterrupted():
-                return pool.submit(_made, chunk).result
+                return pool.submit(made_by, pickled, chunk).result
 
         try:
             yield from in_order(submit, chunks, workers)
@@ -377,28 +378,28 @@ def _uninterrupted() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Worker:
-    """The work of a process; each process has its own."""
-
-    work: Work
-
-
-def _begin(work: Work) -> None:
-    """Begin a process."""
-    _Worker.work = work
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
+def _watch_parent() -> None:
     """End when the process that this one works for ends, however that happens: it would wait for work for ever."""
     parent = parent_process()
     if parent is not None:
-        parent.join()
-        os._exit(1)
+        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _made(chunk: Chunk) -> Made:
-    return _Worker.work.made(chunk)
+def made_by(work: bytes, chunk: Chunk) -> Made:
+    """Return the lines of rows, in another process.
+
+    Args:
+        work: The pickled work.
+        chunk: The rows.
+    """
+    return _loaded(work).made(chunk)
+
+
+@lru_cache(maxsize=1)
+def _loaded(work: bytes) -> Work:
+    """Load the work once in each process: a plan makes on first use what it needs for all rows."""
+    loaded: Work = pickle.loads(work)  # noqa: S301 - it is our own, sent by the process that this one works for
+    return loaded
 
 
 def watch(job: BatchJob, before: State, progress: Callable[[Progress], None]) -> Callable[[State], None]:

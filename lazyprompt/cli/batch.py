@@ -11,7 +11,7 @@ import click
 
 from lazyprompt.batch.database import BatchStoppedError
 from lazyprompt.batch.forms import FORMS, LineCounter
-from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import Choice, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.cli.counters import token_counter
