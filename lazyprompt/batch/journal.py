@@ -13,7 +13,6 @@ import os
 import re
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from io import FileIO
 from shutil import copymode
 from sqlite3 import OperationalError
 from time import monotonic
@@ -108,7 +107,6 @@ class Journal:
         self.state = self._safe = State(asked, None if files.rejects is None else str(files.rejects))
         self._limits = limits
         self._seconds = seconds
-        self._output: FileIO | None = None
         self._failed = False
         with ExitStack() as held:
             self.database = self._claimed(files.output, held, restart=restart)
@@ -116,7 +114,6 @@ class Journal:
             if files.rejects is not None and self._claimed(files.rejects, held).saved is not None:
                 raise BatchError(f"{files.rejects} is the output of a run that was begun; give another file of rejects")
             self._begin(restart=restart)
-            held.callback(self._close)
             self._held = held.pop_all()
         self._saved = monotonic()
 
@@ -126,7 +123,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Save what is done, unless that has failed, and close the files."""
+        """Save what is done, unless that has failed, and unlock the files."""
         with self._held:
             if self.state is not self._safe and not self._failed:
                 self.save()
@@ -144,13 +141,14 @@ class Journal:
             BatchStoppedError: A file cannot be written.
         """
         old = self.state
+        if old.done:
+            raise BatchError(f"{self.files.output}: the run is over")
         files, count = [*old.files], old.lines
         for piece, is_new in self._pieces(lines):
             if is_new:
-                self._next(len(files))
                 files.append(0)
                 count = 0
-            files[-1] += self._write(self.files.part(len(files) - 1), piece)
+            files[-1] += self._write(len(files) - 1, files[-1], b"".join(piece))
             count += len(piece)
         with self._telling(self.database.path):
             self.database.add(rejects)
@@ -173,9 +171,10 @@ class Journal:
             BatchStoppedError: A file cannot be written.
         """
         with self._telling(self.database.path):
-            if self._output is not None:
-                os.fsync(self._output.fileno())
-                _sync_directories([self.files.output])  # the names of new parts
+            for index in range(len(self._safe.files) - 1, len(self.state.files)):
+                with os.fdopen(open_own(self.files.part(index))) as part:
+                    os.fsync(part.fileno())
+            _sync_directories([self.files.output])  # the names of new parts
             self.database.save(self.state)
         self._safe = self.state
         self._saved = monotonic()
@@ -193,7 +192,6 @@ class Journal:
         if not self.state.done:
             self.state = replace(self.state, done=True)
             self.save()
-        self._close()
         finals = self.files.finals(len(self.state.files))
         moved = [(self.files.part(index), final) for index, final in enumerate(finals)]
         if self.files.rejects is not None:
@@ -218,7 +216,7 @@ class Journal:
         return database
 
     def _begin(self, *, restart: bool) -> None:
-        """Open the parts, cut to what is safe; those that are not needed are removed."""
+        """Cut the parts to what is safe, and remove those that are not needed."""
         files = self.files
         older = [path for path in files.older if path.exists()]
         if older and not restart:
@@ -239,10 +237,8 @@ class Journal:
                 _check_free(path)
             for path in files.parts_beyond(len(self.state.files)):
                 path.unlink()
-        *full, last = self.state.files
-        for index, size in enumerate(full):
-            self._opened(files.part(index), size).close()
-        self._output = self._opened(files.part(len(full)), last)
+        for index, size in enumerate(self.state.files):
+            self._write(index, size, b"")
         self.save()
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], bool]]:
@@ -260,35 +256,19 @@ class Journal:
             size += len(line)
         yield lines[begin:], is_new
 
-    def _next(self, index: int) -> None:
-        """Open the next output file; the full one is on the disk from here on."""
-        if self._output is not None:
-            with self._telling(self.files.part(index - 1)):
-                os.fsync(self._output.fileno())
-            self._output.close()
-        self._output = self._opened(self.files.part(index), 0)
-
-    def _opened(self, path: Path, size: int) -> FileIO:
-        """Open a part, cut to its first ``size`` bytes, to write behind them."""
-        with self._telling(path):
-            found = path.stat().st_size if path.exists() else 0
+    def _write(self, index: int, size: int, data: bytes) -> int:
+        """Write behind the first ``size`` bytes of a part, and return how many bytes were written."""
+        path = self.files.part(index)
+        # Without a buffer: what could not be written is not tried again when the file is closed.
+        with self._telling(path), os.fdopen(open_own(path), "r+b", buffering=0) as part:
+            found = os.fstat(part.fileno()).st_size
             if found < size:
                 raise BatchError(f"{path} has {found:,} of the {size:,} bytes that the run before has written; {ANEW}")
-            # Without a buffer: what could not be written is not tried again when the file is closed.
-            file = FileIO(open_own(path), "r+b")
-            file.truncate(size)
-            file.seek(size)
-        return file
-
-    def _write(self, path: Path, lines: Sequence[bytes]) -> int:
-        """Write lines, and return their size in bytes."""
-        if self._output is None:
-            raise BatchError(f"{path} is not open: the run is over")
-        data = b"".join(lines)
-        left = memoryview(data)
-        with self._telling(path):
+            part.truncate(size)
+            part.seek(size)
+            left = memoryview(data)
             while left:
-                left = left[self._output.write(left) :]
+                left = left[part.write(left) :]
         return len(data)
 
     def _written_rejects(self, path: Path) -> Path:
@@ -317,11 +297,6 @@ class Journal:
             kept = f"all up to row {safe:,} is safe" if safe else "no row is safe yet"
             reason = getattr(error, "strerror", None) or error
             raise BatchStoppedError(f"{path} cannot be written: {reason}; {kept}") from error
-
-    def _close(self) -> None:
-        if self._output is not None:
-            self._output.close()
-        self._output = None
 
 
 def part_of(path: Path) -> Path:
