@@ -124,10 +124,10 @@ def call_batch(
     with Journal(files, calls.asked(), Limits(), restart=restart) as journal:
         rate = 0.0
         if not journal.state.done:
-            log = _AnswerLog(journal.database, keeps_rejects=job.rejects is not None)
-            begun, before = monotonic(), log.answered
-            _Asking(calls, log, _teller(job, log, progress), stopped, grace).run(journal.state.number)
-            rate = (log.answered - before) / max(monotonic() - begun, 1e-9)
+            log = _AnswerLog(journal.database, job, progress)
+            begun, before = monotonic(), log.state.written
+            _Asking(calls, log, stopped, grace).run(journal.state.number)
+            rate = (log.state.written - before) / max(monotonic() - begun, 1e-9)
             for chunk in journal.database.chunks(journal.state.number):
                 rejects = [each for each in chunk if each.rejected]
                 tokens = sum(each.tokens for each in chunk)
@@ -137,14 +137,6 @@ def call_batch(
     return Outcome(state.written, state.rejected, state.tokens or None, rate, outputs, files.left_over(len(outputs)))
 
 
-def _teller(job: BatchJob, log: _AnswerLog, progress: Callable[[Progress], None] | None) -> Callable[[], None]:
-    """Return a function that reports the progress."""
-    if progress is None:
-        return lambda: None
-    tell = watch(job, log.state, progress)
-    return lambda: tell(log.state)
-
-
 class _AnswerLog:
     """The answers and rejects of a run, in its database.
 
@@ -152,29 +144,26 @@ class _AnswerLog:
 
     Args:
         database: The database of the run.
-        keeps_rejects: True if rows that were rejected stay so; else they count as not asked.
+        job: The job; without a file of rejects, rows that were rejected count as not asked.
+        progress: Called with the progress, after each row.
 
     Attributes:
-        answered: The number of rows with an answer.
-        rejected: The number of rejected rows.
-        tokens: The number of tokens that all of them took.
+        state: The numbers of rows with an answer, of rejected rows, and of the tokens that all of them took.
     """
 
-    def __init__(self, database: RunDatabase, *, keeps_rejects: bool) -> None:
-        self.answered = self.rejected = self.tokens = 0
+    def __init__(self, database: RunDatabase, job: BatchJob, progress: Callable[[Progress], None] | None) -> None:
+        self.state = State()
         self._database = database
         self._earlier = array("q")
         self._added: list[Line] = []
         self._committing = asyncio.Lock()
-        database.drop(rejects=not keeps_rejects)
+        self._tell: Callable[[State], None] | None = None
+        database.drop(rejects=job.rejects is None)
         for chunk in database.chunks():
             self._earlier.extend(line.row for line in chunk)
             self._count(chunk)
-
-    @property
-    def state(self) -> State:
-        """The progress as a state."""
-        return State(written=self.answered, rejected=self.rejected, tokens=self.tokens)
+        if progress is not None:
+            self._tell = watch(job, self.state, progress)
 
     def __contains__(self, row: int) -> bool:
         """Return True if an earlier run has left a line of a row."""
@@ -200,9 +189,11 @@ class _AnswerLog:
 
     def _count(self, lines: list[Line]) -> None:
         for line in lines:
-            self.rejected += line.rejected
-            self.answered += not line.rejected
-            self.tokens += line.tokens
+            old = self.state
+            written, rejected = old.written + (not line.rejected), old.rejected + line.rejected
+            self.state = State(written=written, rejected=rejected, tokens=old.tokens + line.tokens)
+            if self._tell is not None:
+                self._tell(self.state)
 
 
 class _Question(NamedTuple):
@@ -227,7 +218,6 @@ class _Asking:
     Args:
         calls: The job.
         log: Where the answers go.
-        tell: Called when there is a line of another row.
         stopped: Returns the reason to stop, if there is one.
         grace: The seconds that requests under way have left when the run stops.
     """
@@ -236,11 +226,10 @@ class _Asking:
         self,
         calls: CallJob,
         log: _AnswerLog,
-        tell: Callable[[], None],
         stopped: Callable[[], str | None] | None,
         grace: float,
     ) -> None:
-        self._calls, self._log, self._tell = calls, log, tell
+        self._calls, self._log = calls, log
         self._stopped, self._grace = stopped, grace
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
@@ -264,7 +253,7 @@ class _Asking:
             asyncio.run(self._run(behind))
         except BatchStoppedError as error:
             lost = f", {self._given_up:,} were under way and will be asked again" if self._given_up else ""
-            told = f"{error}; {self._log.answered:,} rows have an answer{lost}"
+            told = f"{error}; {self._log.state.written:,} rows have an answer{lost}"
             raise BatchStoppedError(told, error.fault) from error
 
     async def _run(self, behind: int) -> None:
@@ -309,7 +298,7 @@ class _Asking:
         for _ in range(self._calls.rates.concurrency):
             await self._places.acquire()
         # Nobody else will be asked.
-        if self._waiting and (not self._log.answered or any(kind == "connection" for _, kind, _ in self._waiting)):
+        if self._waiting and (not self._log.state.written or any(kind == "connection" for _, kind, _ in self._waiting)):
             raise self._no_answers()
         await self._accept_waiting()
 
@@ -325,7 +314,6 @@ class _Asking:
         self._pace.settle(taken, reply.usage)
         line = json_bytes({"row": question.number, "custom_id": question.name, **_answer(reply)}) + b"\n"
         await self._log.add(Line(question.number, line, rejected=False, tokens=_tokens_of(reply)))
-        self._tell()
         await self._accept_waiting()
 
     async def _fail(self, question: _Question, error: LazyPromptError, partial: Reply | None) -> None:
@@ -334,7 +322,7 @@ class _Asking:
         fault = RowFault(question.number, str(error))
         if kind in _OF_ALL or (kind in _UNSURE and not self._skips):
             self._stop(BatchStoppedError(f"row {fault.number:,}: {fault.reason}"))
-        elif self._skips and (kind in _UNSURE or (kind in _UNSURE_AT_FIRST and not self._log.answered)):
+        elif self._skips and (kind in _UNSURE or (kind in _UNSURE_AT_FIRST and not self._log.state.written)):
             self._waiting.append((_rejected(fault, question.row, partial), kind, fault.reason))
             if len(self._waiting) >= self._most_waiting:
                 self._stop(self._no_answers())
@@ -345,7 +333,6 @@ class _Asking:
         """Reject a row, or stop at it."""
         if self._skips:
             await self._log.add(_rejected(fault, row, partial))
-            self._tell()
         else:
             self._stop(BatchStoppedError(f"row {fault.number:,}: {fault.reason}", fault))
 
@@ -354,7 +341,6 @@ class _Asking:
         waiting, self._waiting = self._waiting, []
         for line, *_ in waiting:
             await self._log.add(line)
-            self._tell()
 
     def _no_answers(self) -> BatchStoppedError:
         *_, (_, _, reason) = self._waiting

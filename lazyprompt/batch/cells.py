@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -100,7 +101,9 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                value = _meant(value)
+                # What is no JSON stays text, to be refused as such.
+                with suppress(ValueError, RecursionError):
+                    value = _json(value)
             if value is not None:
                 given[slot] = value
             elif not self.has_defaults and History.of(self.history_of(row)).question_before_results is None:
@@ -159,14 +162,9 @@ def cell(row: Row, column: str | None) -> object:
     return None if is_nan(value) else value
 
 
-def _meant(text: str) -> object:
-    """Text as JSON; without a visible sign it is no value, and what is no JSON stays text, to be refused as such."""
-    if not text or text.isspace():
-        return None
-    try:
-        return cast("object", json.loads(text))
-    except (ValueError, RecursionError):
-        return text
+def _json(text: str) -> object:
+    """Parse JSON; text without a visible sign is no value."""
+    return cast("object", json.loads(text)) if text and not text.isspace() else None
 
 
 def _missing(slot: str, column: str, row: Row) -> str:
@@ -177,12 +175,8 @@ def _missing(slot: str, column: str, row: Row) -> str:
 
 
 def _parsed(value: object, column: str | None, error: type[LazyPromptError]) -> object:
-    """The value of a column of lists, which in some tables are text; text without a visible sign is no value."""
-    if not isinstance(value, str):
-        return value
-    if not value or value.isspace():
-        return None
+    """Return the value of a column of lists, which in some tables are text."""
     try:
-        return cast("object", json.loads(value))
+        return _json(value) if isinstance(value, str) else value
     except (ValueError, RecursionError) as fault:
         raise error(f"column {column!r} is text, and no JSON of a list: {fault}") from fault
