@@ -1,4 +1,4 @@
-"""What of a row is what: the values of slots, what the user says, history, tools, the answer, the name of the row."""
+"""The parts of a row: the values of slots, the input, the history, the tools, the answer and the name of the row."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _INPUT = "input"
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where in a row its parts are.
+    """The columns of a row's parts.
 
     Args:
         slots: The column of each slot.
-        input: The column of what the user says; None where that has no place beside the slots.
-        history: The column of the history; None where that is a slot's.
-        tools: The column of the tools; None where that is a slot's.
+        input: The column of the user's text; None if that has no place beside the slots.
+        history: The column of the history; None if that is a slot's.
+        tools: The column of the tools; None if that is a slot's.
         label: The column of the answer.
         id: The column of the row's name.
-        has_defaults: Whether a slot may be left out, as in prompt files, which say themselves what is missing.
+        has_defaults: True if a slot may be left out, as in prompt files, which say themselves what is missing.
         typed: The slots whose values are no text: where a table has only text, as CSV, it is JSON.
     """
 
@@ -58,13 +58,13 @@ class Cells:
         has_defaults: bool,
         typed: Iterable[str] = (),
     ) -> Cells:
-        """The cells of a prompter's rows.
+        """Return the cells of a prompter's rows.
 
         Args:
-            columns: Which columns are what.
+            columns: The columns of slots, history and the like.
             slots: The slots of the prompter.
-            takes_input: Whether it takes what the user says.
-            has_defaults: Whether a slot may be left out.
+            takes_input: True if it takes the user's text.
+            has_defaults: True if a slot may be left out.
             typed: The slots whose values are no text.
 
         Raises:
@@ -92,7 +92,7 @@ class Cells:
         )
 
     def given(self, row: Row) -> dict[str, object]:
-        """The input of a row: a value for each slot, and what the user says.
+        """Return the input of a row: a value for each slot, and the user's text.
 
         Raises:
             SlotError: A slot has no value.
@@ -117,7 +117,7 @@ class Cells:
         return given
 
     def history_of(self, row: Row) -> HistoryLike | None:
-        """What was said before.
+        """Return the history.
 
         Raises:
             HistoryError: It is text that is no JSON.
@@ -125,7 +125,7 @@ class Cells:
         return cast("HistoryLike | None", _parsed(cell(row, self.history), self.history, HistoryError))
 
     def tools_of(self, row: Row) -> ToolsLike:
-        """The tools that the model may call.
+        """Return the tools that the model may call.
 
         Raises:
             ToolsError: They are text that is no JSON.
@@ -133,7 +133,7 @@ class Cells:
         return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
 
     def label_of(self, row: Row) -> str | None:
-        """The answer.
+        """Return the answer.
 
         Raises:
             SlotError: It cannot become text.
@@ -142,7 +142,7 @@ class Cells:
         return None if given is None else value_text(given, self.label)
 
     def name_of(self, row: Row) -> str | None:
-        """The name of the row.
+        """Return the name of the row.
 
         Raises:
             SlotError: It cannot become text.
@@ -151,13 +151,13 @@ class Cells:
         return None if given is None else value_text(given, self.id)
 
     def trial(self) -> Row:
-        """A row with a text for whatever a row can have, but history, tools and a name."""
+        """Return a row with a text for each part but the history, the tools and the name."""
         columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
         return dict.fromkeys(columns, "?")
 
 
 def cell(row: Row, column: str | None) -> object:
-    """A value; None where there is none, which tables say as NaN as well."""
+    """Return a value; None if it is missing, as which NaN counts too."""
     value = None if column is None else row.get(column)
     return None if is_nan(value) else value
 

@@ -27,7 +27,7 @@ _MB = 1000 * 1000
 
 
 class Limits(NamedTuple):
-    """What one file of a form may hold.
+    """The limits of one file of a form.
 
     Attributes:
         requests: The most lines; None where there is no limit.
@@ -57,16 +57,16 @@ class BatchForm:
         name: Its name.
         provider: The form of the prompt: ``flat``, or a provider; ``""`` for a sample to train with.
         id_key: The key of the row's name; ``""`` where a line has none.
-        fields: What stands between the name and the prompt, the same in all lines.
+        fields: The fields between the name and the prompt, the same in all lines.
         body_key: The key of the prompt; ``""`` where the prompt is the whole line.
         sample: The form of a sample to train with, as of ``TrainingSample.export``; ``""`` for a prompt.
-        has_model: Whether the prompt's body names the model that is to answer.
+        has_model: True if the prompt's body names the model.
         needs: The fields that a body must have, and that no prompter knows.
         api: The interface of prompt files that makes the body, as of ``Prompty.request``; ``""`` where it is a
             payload alone.
         ids: The names of rows that it takes.
-        limits: What one file may hold.
-        change: What becomes of a provider's payload, which is made for its client, in a file.
+        limits: The limits of one file.
+        change: Changes a provider's payload, which is made for its client, for a file.
     """
 
     name: str
@@ -84,11 +84,11 @@ class BatchForm:
 
     @property
     def is_request(self) -> bool:
-        """Whether a line is a whole request, to which fields as ``max_tokens`` can be added."""
+        """True if a line is a whole request, to which fields as ``max_tokens`` can be added."""
         return bool(self.api)
 
     def checked_id(self, name: str) -> str:
-        """The name of a row, if lines of this form can have it.
+        """Return the name of a row, if lines of this form can have it.
 
         Raises:
             BatchError: They cannot.
@@ -100,7 +100,7 @@ class BatchForm:
         return name
 
     def line(self, name: str, body: Json) -> JsonObject:
-        """The object of a line.
+        """Return the object of a line.
 
         Args:
             name: The name of the row.
@@ -112,7 +112,7 @@ class BatchForm:
 
 
 def _file_of_gemini(body: JsonObject) -> JsonObject:
-    """A payload for Google's client as the interface itself has it: there, system text is content with parts.
+    """Return a payload for Google's client as the interface itself has it: there, system text is content with parts.
 
     The model is named when the file is handed in.
     """
@@ -124,7 +124,7 @@ def _file_of_gemini(body: JsonObject) -> JsonObject:
 
 
 def _like_openai(name: str, provider: str, url: str, limits: Limits, api: str = "chat") -> BatchForm:
-    """OpenAI's lines, which others have taken over."""
+    """Return a form of OpenAI's lines, which others have taken over."""
     return BatchForm(
         name,
         provider,
@@ -197,7 +197,7 @@ FORMS: Final[Mapping[str, BatchForm]] = {
 
 
 def form_of(name: str | None) -> BatchForm:
-    """A form by its name.
+    """Return a form by its name.
 
     Args:
         name: One of ``FORMS``; None is ``flat``.
@@ -251,7 +251,7 @@ class LineCounter:
     """Counts the tokens of lines.
 
     Args:
-        name: What the counter is called, as ``tiktoken:gpt-4o``.
+        name: The name of the counter, as ``tiktoken:gpt-4o``.
         counter: The counter.
     """
 
@@ -259,7 +259,7 @@ class LineCounter:
     counter: TokenCounter
 
     def __call__(self, line: bytes) -> int:
-        """The tokens of a line's prompt: its messages, its tools, its texts; not the names of rows and models.
+        """Count the tokens of a line's prompt: its messages, its tools, its texts; not the names of rows and models.
 
         Args:
             line: The line, as JSON.
@@ -278,7 +278,7 @@ class LineCounter:
 
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What is told the model, and the messages."""
+    """Yield the system text and the messages."""
     for key in _TOLD:
         said = body.get(key)
         if said:
@@ -293,7 +293,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """Texts that are no messages; messages in their place are read as text."""
+    """Yield texts that are no messages; messages in their place are read as text."""
     for key in _TEXTS:
         said = body.get(key)
         if said:

@@ -62,16 +62,16 @@ _TRIAL = ' "A\\\n\r\t\x00\x7f\u2028中文 {x} </s> '
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """How a row becomes a line; made by :meth:`of`. It can be pickled, and serves any number of rows and threads.
+    """A plan to turn rows into lines; made by :meth:`of`. It can be pickled, and serves any number of rows and threads.
 
     Args:
-        prompter: What makes the prompts.
-        form: What a line is.
+        prompter: The prompter.
+        form: The form of a line.
         model: The model.
-        columns: Which columns are what.
+        columns: The columns of slots, history and the like.
         params: Further fields of each request.
-        train: Which answers are trained, in the forms to train with.
-        strict: Whether a row of which the form cannot carry all is an error.
+        train: The answers that are trained, in the forms to train with.
+        strict: True if a row of which the form cannot carry all is an error.
         prompty: The prompt file, where the prompter is one's.
     """
 
@@ -96,17 +96,17 @@ class RowPlan:
         train: Train = "last",
         strict: bool = True,
     ) -> RowPlan:
-        """A plan.
+        """Make a plan.
 
         Args:
-            prompter: What makes the prompts. A prompt file also says the model and the options of requests.
+            prompter: The prompter, or a prompt file. A prompt file also says the model and the options of requests.
             format: A name of ``FORMS``; None is ``flat``.
             model: The model of a request; in all other forms as of :meth:`lazyprompt.Prompter.generate_prompt`.
-            columns: Which columns are what.
+            columns: The columns of slots, history and the like.
             params: Further fields of each request, as ``{"max_tokens": 1024}``, at the place where the service has
                 them.
-            train: Which answers are trained, in the forms to train with.
-            strict: Whether a row of which the form cannot carry all, as a sound, is an error.
+            train: The answers that are trained, in the forms to train with.
+            strict: True if a row of which the form cannot carry all, as a sound, is an error.
 
         Raises:
             FormatError: There is no such form.
@@ -125,7 +125,7 @@ class RowPlan:
         return plan
 
     def line(self, number: int, row: Row) -> bytes:
-        r"""The line of a row: UTF-8, with ``\n`` at its end and nowhere else.
+        r"""Return the line of a row: UTF-8, with ``\n`` at its end and nowhere else.
 
         Args:
             number: The number of the row, from 1.
@@ -140,12 +140,12 @@ class RowPlan:
         return self.careful_line(number, row) if made is None else made
 
     def careful_line(self, number: int, row: Row) -> bytes:
-        """The same as :meth:`line`, the way that every row can go."""
+        """Return the line of any row, without the quick way of plain rows."""
         made = self.made(number, row)
         return (text_bytes if self._is_text(row) else json_bytes)(made) + b"\n"
 
     def made(self, number: int, row: Row) -> JsonObject:
-        """The same as :meth:`line`, as a dict that shares nothing with the row or the plan.
+        """Return the object of a line; it shares nothing with the row or the plan.
 
         Args:
             number: The number of the row, from 1.
@@ -162,7 +162,7 @@ class RowPlan:
             raise type(error)(f"row {number}: {error}") from error
 
     def body(self, row: Row) -> Json:
-        """The prompt of a row in its form: a text, a payload, a request, or a sample.
+        """Return the prompt of a row in its form: a text, a payload, a request, or a sample.
 
         Raises:
             LazyPromptError: The row has no prompt; the message does not know which row it is.
@@ -187,7 +187,7 @@ class RowPlan:
 
     @cached_property
     def cells(self) -> Cells:
-        """Where in a row its parts are.
+        """The columns of a row's parts.
 
         Raises:
             BatchError: A column is named for what is no slot.
@@ -203,12 +203,12 @@ class RowPlan:
         )
 
     def _is_file(self) -> bool:
-        """Whether the prompter is a prompt file's."""
+        """Return True if the prompter is that of a prompt file."""
         return self.prompter.made_of.instruction.input_form.has_defaults
 
     @property
     def settings(self) -> JsonObject:
-        """What lines depend on beside their rows, as JSON: to be kept, and compared when work is gone on with.
+        """The settings that lines depend on, as JSON; a run continues only with the same ones.
 
         The prompter's texts are in it as a hash. Functions (hooks, budgets, counters) are not.
         """
@@ -225,17 +225,17 @@ class RowPlan:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: not what was made on first use."""
+        """Return the fields alone; what was made on first use is made again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _quick(self) -> QuickLine | None:
-        """What makes the lines of plain rows that say nothing beside the slots."""
+        """The writer of plain rows without an input beside the slots."""
         return quick_line(self, with_input=False)
 
     @cached_property
     def _quick_with_input(self) -> QuickLine | None:
-        """The same for those that do: most tables are of one kind, and finding out takes as long as many lines."""
+        """The writer of plain rows with one; it is made apart, for most tables are of one kind."""
         return quick_line(self, with_input=True)
 
     def _check(self) -> None:
@@ -256,7 +256,7 @@ class RowPlan:
             raise BatchError(f"{form.name} needs {missing[0]!r} in each request: give params={{{missing[0]!r}: ...}}")
 
     def _request(self, payload: JsonObject) -> JsonObject:
-        """A payload as a whole request: with the model first, and the further fields last."""
+        """Return a payload as a whole request: with the model first, and the further fields last."""
         form = self.form
         own = self._checked(payload)
         named = own.pop("model", None)
@@ -268,7 +268,7 @@ class RowPlan:
         return form.change({"model": model, **own, **fresh(dict(self.params))})
 
     def _checked(self, payload: JsonObject) -> JsonObject:
-        """A payload as a plain dict, if all is in it; nobody would look at the reports of a million rows."""
+        """Return a payload as a plain dict, if all is in it; nobody would look at the reports of a million rows."""
         report = payload.report if isinstance(payload, Payload) else ()
         # That a prompt file names no model is said where it matters.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
@@ -279,7 +279,7 @@ class RowPlan:
         return dict(payload)
 
     def _is_text(self, row: Row) -> bool:
-        """Whether no number in the line of a row comes from the row: see :data:`lazyprompt.batch.forms.text_bytes`."""
+        """Return True if no number in the line comes from the row: see :data:`lazyprompt.batch.forms.text_bytes`."""
         form, cells = self.form, self.cells
         if form.provider == "flat":
             return True
@@ -289,7 +289,7 @@ class RowPlan:
 
     @cached_property
     def _is_alike(self) -> bool:
-        """Whether orjson writes all that is the same in every row as Python does: numbers in tools, further fields."""
+        """True if orjson writes all that is the same in every row as Python does: numbers in tools, further fields."""
         plain = type(self.prompter) in _PROMPTERS and not self.prompter.made_of.has_functions
         if text_bytes is json_bytes or self.form.sample or not plain:
             return False
@@ -301,7 +301,7 @@ class RowPlan:
             return False
 
     def _hash(self) -> str:
-        """What the prompter says, in every process the same."""
+        """Return the hash of the prompter's texts, in every process the same."""
         made_of = self.prompter.made_of
         trial: Json = None
         # A hook may want more of a row than what a trial has.
@@ -324,13 +324,13 @@ class RowPlan:
 
 
 class _Text(NamedTuple):
-    """A text of a line that is made of values.
+    """A text of a line that has values in it.
 
     Attributes:
-        start: What it begins with.
+        start: Its beginning.
         values: The column of each value, and what stands behind that.
-        is_bare: Whether nothing that can be seen stands beside the values.
-        after: What follows in the line, up to the next such text.
+        is_bare: True if nothing visible stands beside the values.
+        after: The bytes behind it, up to the next such text.
     """
 
     start: str
@@ -340,14 +340,14 @@ class _Text(NamedTuple):
 
 
 class QuickLine:
-    """What makes the lines of plain rows; see :func:`quick_line`.
+    """Writes the lines of plain rows; see :func:`quick_line`.
 
     Args:
-        checked_id: What refuses the names of rows that lines cannot have.
+        checked_id: Refuses the names of rows that lines cannot have.
         name: The column of the name.
         others: The columns that plain rows have not.
-        head: What stands before the name.
-        start: What stands behind it, up to the first text.
+        head: The bytes before the name.
+        start: The bytes behind it, up to the first text.
         texts: The texts.
     """
 
@@ -371,7 +371,7 @@ class QuickLine:
         self._numbered = head.replace(b"%", b"%%") + b'"row-%d"' + start.replace(b"%", b"%%")
 
     def line(self, number: int, row: Row) -> bytes | None:
-        """The line of a row; None where the row is not plain.
+        """Return the line of a row; None if the row is not plain.
 
         Args:
             number: The number of the row.
@@ -407,11 +407,11 @@ class QuickLine:
 
 
 def quick_line(plan: RowPlan, *, with_input: bool) -> QuickLine | None:
-    """What makes the lines of a plan's plain rows.
+    """Make the writer of a plan's plain rows.
 
     Args:
         plan: The plan.
-        with_input: Whether it is for rows with what the user says beside the slots.
+        with_input: True for rows with an input beside the slots.
 
     Returns:
         That; None where no row of the plan is plain.
@@ -431,7 +431,7 @@ def quick_line(plan: RowPlan, *, with_input: bool) -> QuickLine | None:
 
 
 def _is_plain(plan: RowPlan) -> bool:
-    """Whether all that happens to the values of a plan is that they are put into their places."""
+    """Return True if the values of a plan are put into their places, and nothing else happens to them."""
     form, prompter = plan.form, plan.prompter
     if form.sample or form.provider == "flat" or plan.prompty is not None or type(prompter) not in _PROMPTERS:
         return False
@@ -452,7 +452,7 @@ def _compiled(plan: RowPlan, wanted: Sequence[str], *, with_input: bool) -> Quic
     texts: list[_Text] = []
 
     def replaced(value: Json) -> Json:
-        """A value with a mark in the place of each text that has values in it."""
+        """Return a value with a mark in the place of each text that has values in it."""
         if isinstance(value, dict):
             return {key: replaced(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -486,7 +486,7 @@ def _compiled(plan: RowPlan, wanted: Sequence[str], *, with_input: bool) -> Quic
 
 
 def _wanted(plan: RowPlan, *, with_input: bool) -> list[str]:
-    """The column of each place that a value goes to."""
+    """Return the column of each place that a value goes to."""
     instruction, cells = plan.prompter.made_of.instruction, plan.cells
     slots = [slot for template in instruction.templates for slot in template.origins(template.literals)[1::2]]
     columns = [cells.slots[slot] for slot in slots]

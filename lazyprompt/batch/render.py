@@ -52,17 +52,16 @@ def render_batch(
     params: Mapping[str, object] | None = None,
     on_error: OnError = "raise",
 ) -> Iterator[dict[str, Any] | RowFault]:
-    """The prompts of many rows, one at a time: what the line of each holds.
+    """Return the prompts of many rows, one at a time: the object of each line.
 
     Args:
-        prompter: What makes the prompts.
+        prompter: The prompter, or a prompt file.
         rows: As of :func:`lazyprompt.batch.tables.rows_of`.
         format: As of :meth:`RowPlan.of` (so with model, columns and params).
         model: The model.
-        columns: Which columns are what.
+        columns: The columns of slots, history and the like.
         params: Further fields of each request.
-        on_error: Whether a row without a prompt ends the work (``raise``), or its fault stands in its place
-            (``return``).
+        on_error: ``raise`` to end the work at a row without a prompt; or ``return`` to have its fault in its place.
 
     Returns:
         The objects of the lines.
@@ -90,10 +89,10 @@ def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[
 def render_columns(
     plan: RowPlan, columns: Mapping[str, Sequence[object]], *, first: int = 1
 ) -> dict[str, list[str | None]]:
-    """Columns in, columns out: for tables that are worked on piece by piece.
+    """Return the lines and the errors of columns; for tables that are worked on piece by piece.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
         columns: The columns of the rows, all of one length: lists, or arrays.
         first: The number of the first row, by which a row without an id is named.
 

@@ -22,7 +22,7 @@ _NOTHING = frozenset({"NAType", "NaTType"})
 
 
 def rows_of(data: object) -> Iterator[Row]:
-    """The rows of data in any form, one at a time; what is given stays as it is.
+    """Return the rows of data in any form, one at a time; the data stays as it is.
 
     Args:
         data: Mappings one after another; a mapping of columns of one length; an Arrow table, record batch or stream; a
@@ -86,7 +86,7 @@ def _checked_name(name: object) -> str:
 
 
 def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
-    """The names of the columns of a table, which may have two of one name, where a row has not."""
+    """Return the names of a table's columns; a table may have two of one name, and a row may not."""
     found = tuple(map(_checked_name, names))
     if twice := [name for at, name in enumerate(found) if name in found[:at]]:
         raise BatchError(f"the table has two columns named {twice[0]!r}; name each column once")
@@ -94,13 +94,13 @@ def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
 
 
 def _of_batches(table: Any) -> Iterator[Row]:  # noqa: ANN401 - a table of pyarrow, which is not imported
-    """A table or a data set of Arrow."""
+    """Return the rows of a table or a data set of Arrow."""
     _checked_names(table.schema.names)
     return chain.from_iterable(map(_of_batch, table.to_batches()))
 
 
 def _of_batch(batch: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
-    """A record batch of Arrow, of which a few rows at a time become Python's."""
+    """Yield the rows of a record batch of Arrow; a few at a time become Python's."""
     _checked_names(batch.schema.names)
     for at in range(0, len(batch), _STEP):
         yield from batch.slice(at, _STEP).to_pylist()
@@ -119,21 +119,21 @@ def _of_pandas(frame: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
 
 
 def _plain(value: object) -> object:
-    """A value of a DataFrame as Python's own: pandas has NumPy's numbers and arrays, and three kinds of nothing."""
+    """Return a value of a DataFrame as Python's own; pandas has NumPy's numbers, and three missing values."""
     to_python = cast("Callable[[], object] | None", getattr(value, "tolist", None))
     found = value if to_python is None else to_python()
     return None if is_nan(found) else found
 
 
 def is_nan(value: object) -> bool:
-    """Whether a value says that there is none, as tables do: NaN, and what pandas has for other kinds of values."""
+    """Return True for the missing values of tables: NaN, and those of pandas for other kinds of values."""
     if isinstance(value, float):
         return value != value  # noqa: PLR0124 - only NaN is not itself
     return type(value).__name__ in _NOTHING
 
 
 def _of_stream(stream: object) -> Iterator[Row]:
-    """Whatever gives a stream of Arrow, and is known by nothing else."""
+    """Return the rows of an object that only gives a stream of Arrow."""
     return chain.from_iterable(map(_of_batch, arrow().RecordBatchReader.from_stream(stream)))
 
 
