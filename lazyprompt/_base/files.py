@@ -6,7 +6,6 @@ Every module of the package that reads a file whole, or writes one, does it with
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from errno import EFBIG, EINVAL, EISDIR, ELOOP, EMLINK, ENOTSUP
 from stat import S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_IMODE, S_ISREG
 from typing import TYPE_CHECKING, Final
@@ -119,9 +118,7 @@ def open_own(path: Path, flags: int = 0) -> int:
     Raises:
         OSError: It cannot be opened, is not a regular file, or has other names beside this one.
     """
-    # A system without O_NOFOLLOW has this look alone.
-    with suppress(FileNotFoundError):
-        _check_regular(path.lstat())
+    own_status(path)  # a system without O_NOFOLLOW has this look alone
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"), 0o666)
     try:
         _check_own(os.fstat(descriptor))
@@ -129,6 +126,20 @@ def open_own(path: Path, flags: int = 0) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def own_status(path: Path) -> os.stat_result | None:
+    """Return the status of a file of ours; None where there is none.
+
+    Raises:
+        OSError: It is not a regular file, or has other names beside this one.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    _check_own(status)
+    return status
 
 
 def open_new(path: Path, mode: int = 0o666) -> int:

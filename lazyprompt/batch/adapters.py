@@ -17,14 +17,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt.batch.render import render_columns
-from lazyprompt.batch.row_files import arrow
-from lazyprompt.batch.rows import is_nan
+from lazyprompt.batch.rows import arrow
+from lazyprompt.batch.tables import is_nan
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.batch.render import RowPlan
+    from lazyprompt.batch.plan import RowPlan
     from lazyprompt.prompters.rows import RayMap
 
 MADE = ("line", "error")
@@ -38,14 +38,14 @@ class ColumnLines:
     """Renders columns; a function for ``datasets.Dataset.map`` with ``batched=True``. It can be pickled.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
     """
 
     def __init__(self, plan: RowPlan) -> None:
         self._plan = plan
 
     def __call__(self, columns: _Table, places: Sequence[int] | None = None) -> _Made:
-        """The columns that are added to a piece of a table.
+        """Return the columns that are added to a piece of a table.
 
         Args:
             columns: The columns of the piece.
@@ -65,14 +65,14 @@ class ArrowLines:
     """Renders tables or record batches of Arrow; a class that Ray Data makes once in each worker.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
     """
 
     def __init__(self, plan: RowPlan) -> None:
         self._lines = ColumnLines(plan)
 
     def __call__(self, table: Any) -> Any:  # noqa: ANN401 - a table or record batch of pyarrow, which has no types
-        """The table with the columns that are added.
+        """Return the table with the columns that are added.
 
         Args:
             table: The table or record batch.
@@ -88,10 +88,10 @@ class ArrowLines:
 
 
 def ray_map(plan: RowPlan) -> RayMap:
-    """What :meth:`ray.data.Dataset.map_batches` takes: ``data.map_batches(**ray_map(plan))``.
+    """Return the arguments of :meth:`ray.data.Dataset.map_batches`: ``data.map_batches(**ray_map(plan))``.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
 
     Returns:
         The class that renders tables, and what each worker makes it of. All other arguments are the caller's, as
@@ -101,10 +101,10 @@ def ray_map(plan: RowPlan) -> RayMap:
 
 
 def columns_map(plan: RowPlan) -> ColumnLines:
-    """A function for ``datasets``: ``data.map(columns_map(plan), batched=True, with_indices=True, num_proc=4)``.
+    """Return a function for ``datasets``: ``data.map(columns_map(plan), batched=True, with_indices=True, num_proc=4)``.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
 
     Returns:
         The function. With indices, a row without an id is named by its place, as it is by ``lazyprompt batch``.
@@ -113,10 +113,10 @@ def columns_map(plan: RowPlan) -> ColumnLines:
 
 
 def daft_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame of Daft, which is not imported here
-    """A DataFrame of Daft with the columns ``line`` and ``error``.
+    """Return a DataFrame of Daft with the columns ``line`` and ``error``.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
         frame: The DataFrame.
     """
     daft, functions = _package("daft"), _package("daft.functions")
@@ -134,10 +134,10 @@ def daft_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame 
 
 
 def spark_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame of Spark, which is not imported here
-    """A DataFrame of Spark, 3.3 or later, with the columns ``line`` and ``error``.
+    """Return a DataFrame of Spark, 3.3 or later, with the columns ``line`` and ``error``.
 
     Args:
-        plan: How a row becomes a line.
+        plan: The plan of the lines.
         frame: The DataFrame.
     """
     types = _package("pyspark.sql.types")
@@ -146,17 +146,17 @@ def spark_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame
 
 
 def _package(name: str) -> Any:  # noqa: ANN401 - a package without types, or that is not there where types are checked
-    """A package that is there: a DataFrame of it was given."""
+    """Import a package that is there: a DataFrame of it was given."""
     return import_module(name)
 
 
 def _each(lines: ArrowLines) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function that Spark hands the batches of a partition."""
+    """Return the function that Spark gives the batches of a partition."""
     return lambda batches: map(lines, batches)
 
 
 def _nameless(plan: RowPlan, columns: _Table) -> _Made:
-    """The same for rows that have no place: by their number in a piece many would have the same name."""
+    """Return the columns for rows without a place: by their number in a piece, many would have the same name."""
     made = render_columns(plan, columns)
     for at, error in enumerate(made["error"]):
         if error is not None:

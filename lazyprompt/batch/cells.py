@@ -1,12 +1,13 @@
-"""What of a row is what: the values of slots, what the user says, history, tools, the answer, the name of the row."""
+"""The parts of a row: the values of slots, the input, the history, the tools, the answer and the name of the row."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.batch.rows import is_nan
+from lazyprompt.batch.tables import is_nan
 from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
 from lazyprompt.messages.history import History
 from lazyprompt.templates.slots import listed, value_text
@@ -14,7 +15,7 @@ from lazyprompt.templates.slots import listed, value_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lazyprompt.batch.row import Row
+    from lazyprompt.batch.rows import Row
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
@@ -25,16 +26,16 @@ _INPUT = "input"
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where in a row its parts are.
+    """The columns of a row's parts.
 
     Args:
         slots: The column of each slot.
-        input: The column of what the user says; None where that has no place beside the slots.
-        history: The column of the history; None where that is a slot's.
-        tools: The column of the tools; None where that is a slot's.
+        input: The column of the user's text; None if that has no place beside the slots.
+        history: The column of the history; None if that is a slot's.
+        tools: The column of the tools; None if that is a slot's.
         label: The column of the answer.
         id: The column of the row's name.
-        has_defaults: Whether a slot may be left out, as in prompt files, which say themselves what is missing.
+        has_defaults: True if a slot may be left out, as in prompt files, which say themselves what is missing.
         typed: The slots whose values are no text: where a table has only text, as CSV, it is JSON.
     """
 
@@ -57,13 +58,13 @@ class Cells:
         has_defaults: bool,
         typed: Iterable[str] = (),
     ) -> Cells:
-        """The cells of a prompter's rows.
+        """Return the cells of a prompter's rows.
 
         Args:
-            columns: Which columns are what.
+            columns: The columns of slots, history and the like.
             slots: The slots of the prompter.
-            takes_input: Whether it takes what the user says.
-            has_defaults: Whether a slot may be left out.
+            takes_input: True if it takes the user's text.
+            has_defaults: True if a slot may be left out.
             typed: The slots whose values are no text.
 
         Raises:
@@ -91,7 +92,7 @@ class Cells:
         )
 
     def given(self, row: Row) -> dict[str, object]:
-        """The input of a row: a value for each slot, and what the user says.
+        """Return the input of a row: a value for each slot, and the user's text.
 
         Raises:
             SlotError: A slot has no value.
@@ -100,7 +101,9 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                value = _meant(value)
+                # What is no JSON stays text, to be refused as such.
+                with suppress(ValueError, RecursionError):
+                    value = _json(value)
             if value is not None:
                 given[slot] = value
             elif not self.has_defaults and History.of(self.history_of(row)).question_before_results is None:
@@ -114,7 +117,7 @@ class Cells:
         return given
 
     def history_of(self, row: Row) -> HistoryLike | None:
-        """What was said before.
+        """Return the history.
 
         Raises:
             HistoryError: It is text that is no JSON.
@@ -122,7 +125,7 @@ class Cells:
         return cast("HistoryLike | None", _parsed(cell(row, self.history), self.history, HistoryError))
 
     def tools_of(self, row: Row) -> ToolsLike:
-        """The tools that the model may call.
+        """Return the tools that the model may call.
 
         Raises:
             ToolsError: They are text that is no JSON.
@@ -130,7 +133,7 @@ class Cells:
         return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
 
     def label_of(self, row: Row) -> str | None:
-        """The answer.
+        """Return the answer.
 
         Raises:
             SlotError: It cannot become text.
@@ -139,7 +142,7 @@ class Cells:
         return None if given is None else value_text(given, self.label)
 
     def name_of(self, row: Row) -> str | None:
-        """The name of the row.
+        """Return the name of the row.
 
         Raises:
             SlotError: It cannot become text.
@@ -148,25 +151,20 @@ class Cells:
         return None if given is None else value_text(given, self.id)
 
     def trial(self) -> Row:
-        """A row with a text for whatever a row can have, but history, tools and a name."""
+        """Return a row with a text for each part but the history, the tools and the name."""
         columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
         return dict.fromkeys(columns, "?")
 
 
 def cell(row: Row, column: str | None) -> object:
-    """A value; None where there is none, which tables say as NaN as well."""
+    """Return a value; None if it is missing, as which NaN counts too."""
     value = None if column is None else row.get(column)
     return None if is_nan(value) else value
 
 
-def _meant(text: str) -> object:
-    """Text as JSON; without a visible sign it is no value, and what is no JSON stays text, to be refused as such."""
-    if not text or text.isspace():
-        return None
-    try:
-        return cast("object", json.loads(text))
-    except (ValueError, RecursionError):
-        return text
+def _json(text: str) -> object:
+    """Parse JSON; text without a visible sign is no value."""
+    return cast("object", json.loads(text)) if text and not text.isspace() else None
 
 
 def _missing(slot: str, column: str, row: Row) -> str:
@@ -177,12 +175,8 @@ def _missing(slot: str, column: str, row: Row) -> str:
 
 
 def _parsed(value: object, column: str | None, error: type[LazyPromptError]) -> object:
-    """The value of a column of lists, which in some tables are text; text without a visible sign is no value."""
-    if not isinstance(value, str):
-        return value
-    if not value or value.isspace():
-        return None
+    """Return the value of a column of lists, which in some tables are text."""
     try:
-        return cast("object", json.loads(value))
+        return _json(value) if isinstance(value, str) else value
     except (ValueError, RecursionError) as fault:
         raise error(f"column {column!r} is text, and no JSON of a list: {fault}") from fault

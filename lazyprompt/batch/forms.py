@@ -1,4 +1,4 @@
-"""What a line of output is: the forms of prompts in bulk, as a table, with the rules of who reads them.
+"""The forms of a line of output, as a table, with the rules of who reads them; and how a line is written and counted.
 
 - ``flat``: the flat prompt beside the name of its row; and one for each provider, its payload beside that name.
 - ``...-batch``: what the services that work through files of requests read. Each says where its rules are from.
@@ -7,23 +7,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from lazyprompt._base.json import dump
 from lazyprompt.errors import BatchError, FormatError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.tokens.counter import TokenCounter
 
 _MB = 1000 * 1000
 
 
 class Limits(NamedTuple):
-    """What one file of a form may hold.
+    """The limits of one file of a form.
 
     Attributes:
         requests: The most lines; None where there is no limit.
@@ -53,16 +57,16 @@ class BatchForm:
         name: Its name.
         provider: The form of the prompt: ``flat``, or a provider; ``""`` for a sample to train with.
         id_key: The key of the row's name; ``""`` where a line has none.
-        fields: What stands between the name and the prompt, the same in all lines.
+        fields: The fields between the name and the prompt, the same in all lines.
         body_key: The key of the prompt; ``""`` where the prompt is the whole line.
         sample: The form of a sample to train with, as of ``TrainingSample.export``; ``""`` for a prompt.
-        has_model: Whether the prompt's body names the model that is to answer.
+        has_model: True if the prompt's body names the model.
         needs: The fields that a body must have, and that no prompter knows.
         api: The interface of prompt files that makes the body, as of ``Prompty.request``; ``""`` where it is a
             payload alone.
         ids: The names of rows that it takes.
-        limits: What one file may hold.
-        change: What becomes of a provider's payload, which is made for its client, in a file.
+        limits: The limits of one file.
+        change: Changes a provider's payload, which is made for its client, for a file.
     """
 
     name: str
@@ -80,11 +84,11 @@ class BatchForm:
 
     @property
     def is_request(self) -> bool:
-        """Whether a line is a whole request, to which fields as ``max_tokens`` can be added."""
+        """True if a line is a whole request, to which fields as ``max_tokens`` can be added."""
         return bool(self.api)
 
     def checked_id(self, name: str) -> str:
-        """The name of a row, if lines of this form can have it.
+        """Return the name of a row, if lines of this form can have it.
 
         Raises:
             BatchError: They cannot.
@@ -96,7 +100,7 @@ class BatchForm:
         return name
 
     def line(self, name: str, body: Json) -> JsonObject:
-        """The object of a line.
+        """Return the object of a line.
 
         Args:
             name: The name of the row.
@@ -108,7 +112,7 @@ class BatchForm:
 
 
 def _file_of_gemini(body: JsonObject) -> JsonObject:
-    """A payload for Google's client as the interface itself has it: there, system text is content with parts.
+    """Return a payload for Google's client as the interface itself has it: there, system text is content with parts.
 
     The model is named when the file is handed in.
     """
@@ -120,7 +124,7 @@ def _file_of_gemini(body: JsonObject) -> JsonObject:
 
 
 def _like_openai(name: str, provider: str, url: str, limits: Limits, api: str = "chat") -> BatchForm:
-    """OpenAI's lines, which others have taken over."""
+    """Return a form of OpenAI's lines, which others have taken over."""
     return BatchForm(
         name,
         provider,
@@ -193,7 +197,7 @@ FORMS: Final[Mapping[str, BatchForm]] = {
 
 
 def form_of(name: str | None) -> BatchForm:
-    """A form by its name.
+    """Return a form by its name.
 
     Args:
         name: One of ``FORMS``; None is ``flat``.
@@ -205,3 +209,92 @@ def form_of(name: str | None) -> BatchForm:
     if form is None:
         raise FormatError(f"format {name!r} is unknown{did_you_mean(str(name), FORMS)}; known are {', '.join(FORMS)}")
     return form
+
+
+# JSON as the lines of a file have it: UTF-8, without spaces, without an escape that need not be. The end of a line
+# within a text is escaped, so a line of a file is a line of JSON. The ends that only Unicode knows (U+0085, U+2028,
+# U+2029) stay as they are: readers of JSON Lines split at the first kind alone.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def json_bytes(value: Json) -> bytes:
+    """Return a JSON value as UTF-8; it was checked before: numbers are finite, texts well formed."""
+    return _encode(value).encode()
+
+
+def _fastest() -> Callable[[Json], bytes]:
+    try:
+        fastest: Callable[[Json], bytes] = import_module("orjson").dumps
+    except ImportError:
+        return json_bytes
+    return fastest
+
+
+text_bytes = _fastest()
+"""Return a JSON value in which there are texts alone, as UTF-8.
+
+orjson writes text exactly as Python's json does, ten times as fast; numbers it writes otherwise (``1e16``, not
+``1e+16``) or not at all. So the lines are the same wherever it is installed.
+"""
+
+
+# Where lines hold the prompt; in other lines it is the whole line.
+_BODIES = ("body", "payload", "params", "request")
+# What a prompt says, by the keys of all forms: messages; what is told the model beside them; texts alone.
+_MESSAGES = ("messages", "input", "contents")
+_TOLD = ("system", "system_instruction", "instructions")
+_TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")
+
+
+@dataclass(frozen=True, slots=True)
+class LineCounter:
+    """Counts the tokens of lines.
+
+    Args:
+        name: The name of the counter, as ``tiktoken:gpt-4o``.
+        counter: The counter.
+    """
+
+    name: str
+    counter: TokenCounter
+
+    def __call__(self, line: bytes) -> int:
+        """Count the tokens of a line's prompt: its messages, its tools, its texts; not the names of rows and models.
+
+        Args:
+            line: The line, as JSON.
+
+        Raises:
+            LazyPromptError: The counter cannot count it.
+        """
+        found: dict[str, Any] = json.loads(line)
+        body = next((found[key] for key in _BODIES if isinstance(found.get(key), dict)), found)
+        # What a client of DashScope sends has a level more.
+        body = {**body, **body["input"], **body.get("parameters", {})} if isinstance(body.get("input"), dict) else body
+        messages, texts = [*_messages(body)], [*_texts(body)]
+        tools = cast("Sequence[Mapping[str, Any]] | None", body.get("tools") or None)
+        counted = sum(map(self.counter.count_text, texts))
+        return counted + (self.counter.count(messages, tools) if messages else 0)
+
+
+def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the system text and the messages."""
+    for key in _TOLD:
+        said = body.get(key)
+        if said:
+            yield said if isinstance(said, dict) and "parts" in said else {"role": "system", "content": said}
+    for key in _MESSAGES:
+        said = body.get(key)
+        if isinstance(said, str) and said:
+            yield {"role": "user", "content": said}
+        elif isinstance(said, list):
+            for each in cast("list[object]", said):
+                yield cast("Mapping[str, Any]", each) if isinstance(each, dict) else {"role": "user", "content": each}
+
+
+def _texts(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield texts that are no messages; messages in their place are read as text."""
+    for key in _TEXTS:
+        said = body.get(key)
+        if said:
+            yield said if isinstance(said, str) else dump(said)

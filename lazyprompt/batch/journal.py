@@ -1,37 +1,82 @@
-"""Output that is there whole or not at all, and that a run which was killed goes on with.
+"""The files of a run: parts of the output, and the database that says how much of them is safe.
 
-Beside an output ``out.jsonl`` stand, while it is written: ``out.jsonl.part`` (and ``out-00002.jsonl.part`` ... where
-it is split), ``out.jsonl.state`` and ``out.jsonl.lock``. The state says how much of the parts is safe. It is replaced
-in one step, after what it speaks of has reached the disk; what stands behind that in the parts is cut off before a
-run goes on. So there is no moment at which a run can be killed and a row be lost or doubled.
+Beside an output ``out.jsonl`` stand, while it is written: ``out.jsonl.part`` (and ``out-00002.jsonl.part`` ... if it
+is split), and ``out.jsonl.run``, see :mod:`lazyprompt.batch.database`. The state in the database is committed after
+the parts have reached the disk. What stands behind that in the parts is cut off before a run continues. So a run can
+be killed at any moment, and no row is lost or doubled.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from io import FileIO
+from dataclasses import dataclass, replace
 from shutil import copymode
+from sqlite3 import OperationalError
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from lazyprompt._base.files import check_no_link, open_new, open_own
-from lazyprompt._base.locks import Lock
-from lazyprompt.batch.state import ANEW, BatchStoppedError, Files, State, beside, check_free, part_of, read_state
+from lazyprompt._base.files import check_no_link, open_own
+from lazyprompt.batch.database import ANEW, BatchStoppedError, RunDatabase, State, beside
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
-    from typing import TypeAlias
 
-    from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.batch.database import Line
     from lazyprompt.batch.forms import Limits
 
-    # Lines of one file, and whether it is a new one.
-    _Piece: TypeAlias = tuple[Sequence[bytes], bool]
+_HASH = re.compile(r"(sha256:)?[0-9a-f]{32,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The names of the files of a run.
+
+    Args:
+        output: The output.
+        rejects: The file of rejects; None if a row without a line ends the run.
+    """
+
+    output: Path
+    rejects: Path | None = None
+
+    @property
+    def older(self) -> list[Path]:
+        """The files of a run that a version before the database began."""
+        return [beside(self.output, ".state"), beside(self.output, ".answers")]
+
+    def part(self, index: int) -> Path:
+        """Return the name of an output file before the end, when nobody knows yet if there are several."""
+        return part_of(self._numbered(index) if index else self.output)
+
+    def finals(self, count: int) -> list[Path]:
+        """Return the names of ``count`` output files at the end."""
+        return [self.output] if count == 1 else [self._numbered(index) for index in range(count)]
+
+    def left_over(self, count: int) -> list[Path]:
+        """Return the output files of earlier runs that are there beside ``count`` new ones."""
+        new = {*self.finals(count)}
+        found = [*self._found(""), *([self.output] if self.output.exists() else [])]
+        return sorted(path for path in found if path not in new)
+
+    def parts_beyond(self, count: int) -> list[Path]:
+        """Return the parts behind the first ``count``."""
+        known = {self.part(index) for index in range(count)}
+        return [path for path in self._found(".part") if path not in known]
+
+    def _numbered(self, index: int) -> Path:
+        return self.output.with_name(f"{self.output.stem}-{index + 1:05}{self.output.suffix}")
+
+    def _found(self, ending: str) -> list[Path]:
+        """Return the files with numbers that are there."""
+        form = re.compile(rf"{re.escape(self.output.stem)}-\d{{5,}}{re.escape(self.output.suffix + ending)}")
+        return [path for path in self.output.parent.iterdir() if form.fullmatch(path.name)]
 
 
 class Journal:
@@ -39,19 +84,19 @@ class Journal:
 
     Args:
         files: Their names.
-        asked: What the run is asked for, by the names that messages use.
-        limits: What one output file may hold.
-        restart: Whether a run that was begun is thrown away.
-        seconds: How many seconds' work may be lost when the run is killed.
+        asked: The settings of the run, by the names that messages use.
+        limits: The limits of one output file.
+        restart: True to throw away a run that was begun.
+        seconds: The most seconds of work that are lost when the run is killed.
 
     Attributes:
         files: Their names.
-        state: How far the run has come.
-        resumed: Whether it goes on with one that was begun.
+        database: The database of the run.
+        state: The progress of the run.
 
     Raises:
-        BatchError: Another process writes this output; or a run that was begun was asked for something else, or its
-            files are not what it left.
+        BatchError: Another process writes this output; or a run that was begun has other settings, or its files are
+            not what it left.
         BatchStoppedError: A file cannot be written.
     """
 
@@ -60,21 +105,15 @@ class Journal:
     ) -> None:
         self.files = files
         self.state = self._safe = State(asked, None if files.rejects is None else str(files.rejects))
-        self.resumed = False
         self._limits = limits
         self._seconds = seconds
-        self._output: FileIO | None = None
-        self._rejects: FileIO | None = None
         self._failed = False
         with ExitStack() as held:
-            self._lock(held)
-            begun = None if restart else read_state(files, self.state)
-            if begun is not None:
-                self.state = self._safe = begun
-                self.resumed = True
-            if not self.state.done:
-                held.callback(self._close)
-                self._open(restart=restart)
+            self.database = self._claimed(files.output, held, restart=restart)
+            # Its database only keeps other runs from the file of rejects.
+            if files.rejects is not None and self._claimed(files.rejects, held).saved is not None:
+                raise BatchError(f"{files.rejects} is the output of a run that was begun; give another file of rejects")
+            self._begin(restart=restart)
             self._held = held.pop_all()
         self._saved = monotonic()
 
@@ -84,44 +123,43 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Make safe what is done, unless that has failed, and let go of the files."""
+        """Save what is done, unless that has failed, and unlock the files."""
         with self._held:
             if self.state is not self._safe and not self._failed:
                 self.save()
 
-    def add(self, number: int, lines: Sequence[bytes], rejects: Sequence[bytes] = (), tokens: int = 0) -> None:
-        """Write what came of some rows.
+    def add(self, number: int, lines: Sequence[bytes], rejects: Sequence[Line] = (), tokens: int = 0) -> None:
+        """Write the lines of some rows.
 
         Args:
-            number: The number of the last of them.
+            number: The number of the last of the rows.
             lines: The lines of those that have one.
-            rejects: Those of all others.
-            tokens: How many tokens the lines have.
+            rejects: The lines of all others.
+            tokens: The number of tokens of the lines.
 
         Raises:
             BatchStoppedError: A file cannot be written.
         """
         old = self.state
+        if old.done:
+            raise BatchError(f"{self.files.output}: the run is over")
         files, count = [*old.files], old.lines
         for piece, is_new in self._pieces(lines):
             if is_new:
-                self._next(len(files))
                 files.append(0)
                 count = 0
-            files[-1] += self._write(self._output, self.files.part(len(files) - 1), piece)
+            files[-1] += self._write(len(files) - 1, files[-1], b"".join(piece))
             count += len(piece)
-        refused = 0
-        if self.files.rejects is not None:
-            refused = self._write(self._rejects, part_of(self.files.rejects), rejects)
+        with self._telling(self.database.path):
+            self.database.add(rejects)
         self.state = replace(
             old,
             number=number,
             written=old.written + len(lines),
             rejected=old.rejected + len(rejects),
             tokens=old.tokens + tokens,
-            files=tuple(files),
+            files=files,
             lines=count,
-            rejects=old.rejects + refused,
         )
         if monotonic() - self._saved >= self._seconds:
             self.save()
@@ -132,25 +170,17 @@ class Journal:
         Raises:
             BatchStoppedError: A file cannot be written.
         """
-        with self._telling(self.files.state, self._safe.number):
-            for file in (self._output, self._rejects):
-                if file is not None:
-                    os.fsync(file.fileno())
-            # Its name is always the same, so that nothing is left of a run that was killed.
-            temporary = beside(self.files.state, ".tmp")
-            temporary.unlink(missing_ok=True)
-            with os.fdopen(open_new(temporary), "wb") as written:
-                written.write(self.state.to_json())
-                written.flush()
-                os.fsync(written.fileno())
-            temporary.replace(self.files.state)
-            # Those of new parts as well, which the state speaks of.
-            _sync_directories(filter(None, (self.files.state, self.files.rejects)))
+        with self._telling(self.database.path):
+            for index in range(len(self._safe.files) - 1, len(self.state.files)):
+                with os.fdopen(open_own(self.files.part(index))) as part:
+                    os.fsync(part.fileno())
+            _sync_directories([self.files.output])  # the names of new parts
+            self.database.save(self.state)
         self._safe = self.state
         self._saved = monotonic()
 
     def finish(self) -> list[Path]:
-        """Give the files their names, all rows being done.
+        """Give the files their names; all rows are done.
 
         Returns:
             The output files.
@@ -162,118 +192,159 @@ class Journal:
         if not self.state.done:
             self.state = replace(self.state, done=True)
             self.save()
-        self._close()
         finals = self.files.finals(len(self.state.files))
         moved = [(self.files.part(index), final) for index, final in enumerate(finals)]
         if self.files.rejects is not None:
-            moved.append((part_of(self.files.rejects), self.files.rejects))
+            moved.append((self._written_rejects(part_of(self.files.rejects)), self.files.rejects))
         with self._telling(self.files.output):
             for part, final in moved:
                 _move(part, final)
-            # The names are safe before the state is gone that would give them again.
+            # The names are safe before the database is gone that would give them again.
             _sync_directories(final for _, final in moved)
-            self.files.state.unlink()
-            _sync_directories([self.files.state])
+            self.database.remove()
+            _sync_directories([self.files.output])
         return finals
 
-    def _pieces(self, lines: Sequence[bytes]) -> Iterator[_Piece]:
-        """Lines by the files that they go to."""
+    def _claimed(self, path: Path, held: ExitStack, *, restart: bool = False) -> RunDatabase:
+        """Lock the database of a file."""
+        with self._telling(beside(path, ".run")):
+            try:
+                database = RunDatabase(path, restart=restart)
+            except OSError as error:
+                raise BatchError(f"{beside(path, '.run')} cannot be written: {error.strerror or error}") from error
+        held.callback(database.close)
+        return database
+
+    def _begin(self, *, restart: bool) -> None:
+        """Cut the parts to what is safe, and remove those that are not needed."""
+        files = self.files
+        older = [path for path in files.older if path.exists()]
+        if older and not restart:
+            raise BatchError(
+                f"{older[0]} is of a run that an older version of lazyprompt began; end it with that version, or {ANEW}"
+            )
+        begun = self.database.saved
+        if begun is not None:
+            self.state = self._safe = _continued(begun, self.state, files)
+        if self.state.done:
+            return
+        rejects = [] if files.rejects is None else [part_of(files.rejects)]
+        with self._telling(files.output):
+            if restart:
+                for path in (*files.older, files.part(0), *rejects):
+                    path.unlink(missing_ok=True)
+            for path in rejects if begun or restart else (files.part(0), *files.parts_beyond(1), *rejects):
+                _check_free(path)
+            for path in files.parts_beyond(len(self.state.files)):
+                path.unlink()
+        for index, size in enumerate(self.state.files):
+            self._write(index, size, b"")
+        self.save()
+
+    def _pieces(self, lines: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], bool]]:
+        """Yield the lines of one file after another, and True if that is a new one."""
         most_lines = self._limits.requests or float("inf")
         most_bytes = self._limits.bytes or float("inf")
         count, size = self.state.lines, self.state.files[-1]
-        if count + len(lines) <= most_lines and size + sum(map(len, lines)) <= most_bytes:
-            yield lines, False
-            return
-        piece: list[bytes] = []
-        is_new = False
-        for line in lines:
+        begin, is_new = 0, False
+        for at, line in enumerate(lines):
             if count and (count >= most_lines or size + len(line) > most_bytes):
-                yield piece, is_new
-                piece, is_new = [], True
+                yield lines[begin:at], is_new
+                begin, is_new = at, True
                 count = size = 0
-            piece.append(line)
             count += 1
             size += len(line)
-        yield piece, is_new
+        yield lines[begin:], is_new
 
-    def _lock(self, held: ExitStack) -> None:
-        """Hold the output, and the rejects."""
-        for path in filter(None, (self.files.output, self.files.rejects)):
-            lock = beside(path, ".lock")
-            try:
-                held.enter_context(Lock(lock, str(path)))
-            except OSError as error:
-                raise BatchError(f"{lock} cannot be written: {error.strerror}") from error
-
-    def _open(self, *, restart: bool) -> None:
-        """Open the parts, cut to what is safe; those of no use are removed."""
-        if not self.resumed:
-            if not restart:
-                rejects = () if self.files.rejects is None else (part_of(self.files.rejects),)
-                for path in (self.files.part(0), *self.files.parts_beyond(1), *rejects):
-                    check_free(path)
-            # The state goes first: without it parts mean nothing, with it they must be whole.
-            self.files.state.unlink(missing_ok=True)
-        *full, last = self.state.files
-        for path in self.files.parts_beyond(len(self.state.files)):
-            path.unlink()
-        for index, size in enumerate(full):
-            self._opened(self.files.part(index), size).close()
-        self._output = self._opened(self.files.part(len(full)), last)
-        if self.files.rejects is not None:
-            self._rejects = self._opened(part_of(self.files.rejects), self.state.rejects)
-        self.save()
-
-    def _next(self, index: int) -> None:
-        """Go over to the next output file; the one that is full is safe from here on."""
-        if self._output is not None:
-            with self._telling(self.files.part(index - 1)):
-                os.fsync(self._output.fileno())
-            self._output.close()
-        self._output = self._opened(self.files.part(index), 0)
-
-    def _opened(self, path: Path, size: int) -> FileIO:
-        """A part, with so many bytes, to be written to behind them."""
-        with self._telling(path):
-            found = path.stat().st_size if path.exists() else 0
+    def _write(self, index: int, size: int, data: bytes) -> int:
+        """Write behind the first ``size`` bytes of a part, and return how many bytes were written."""
+        path = self.files.part(index)
+        # Without a buffer: what could not be written is not tried again when the file is closed.
+        with self._telling(path), os.fdopen(open_own(path), "r+b", buffering=0) as part:
+            found = os.fstat(part.fileno()).st_size
             if found < size:
                 raise BatchError(f"{path} has {found:,} of the {size:,} bytes that the run before has written; {ANEW}")
-            # Without a buffer: what could not be written is not tried again when the file is closed.
-            file = FileIO(open_own(path), "r+b")
-            file.truncate(size)
-            file.seek(size)
-        return file
-
-    def _write(self, file: FileIO | None, path: Path, lines: Sequence[bytes]) -> int:
-        """Write lines, and say how many bytes they are."""
-        if file is None:
-            raise BatchError(f"{path} is not open: the run is over")
-        data = b"".join(lines)
-        left = memoryview(data)
-        with self._telling(path):
+            part.truncate(size)
+            part.seek(size)
+            left = memoryview(data)
             while left:
-                left = left[file.write(left) :]
+                left = left[part.write(left) :]
         return len(data)
 
+    def _written_rejects(self, path: Path) -> Path:
+        """Write the part of the rejects."""
+        count = 0
+        with self._telling(path), os.fdopen(open_own(path), "r+b") as file:
+            file.truncate()
+            for chunk in self.database.chunks():
+                rejects = [each.line for each in chunk if each.rejected]
+                file.writelines(rejects)
+                count += len(rejects)
+            file.flush()
+            os.fsync(file.fileno())
+        if count != self.state.rejected:
+            raise BatchError(f"{self.database.path} is damaged: rejects are missing from it; {ANEW}")
+        return path
+
     @contextmanager
-    def _telling(self, path: Path, behind: int | None = None) -> Generator[None]:
-        """Tell what the system says with the row that it is about, behind what is done, and with what is safe."""
+    def _telling(self, path: Path) -> Generator[None]:
+        """Raise an error of the system with the number of the last row that is safe."""
         try:
             yield
-        except OSError as error:
+        except (OSError, OperationalError) as error:
             self._failed = True
             safe = self._safe.number
             kept = f"all up to row {safe:,} is safe" if safe else "no row is safe yet"
-            row = (self.state.number if behind is None else behind) + 1
-            raise BatchStoppedError(
-                f"row {row:,}: {path} cannot be written: {error.strerror or error}; {kept}"
-            ) from error
+            reason = getattr(error, "strerror", None) or error
+            raise BatchStoppedError(f"{path} cannot be written: {reason}; {kept}") from error
 
-    def _close(self) -> None:
-        for file in (self._output, self._rejects):
-            if file is not None:
-                file.close()
-        self._output = self._rejects = None
+
+def part_of(path: Path) -> Path:
+    """Return the name of a file while it is written."""
+    return beside(path, ".part")
+
+
+def _continued(begun: State, asked: State, files: Files) -> State:
+    """Return the state of a run that was begun, if its settings are the ones asked for.
+
+    Raises:
+        BatchError: They are others; the message lists them.
+    """
+    changed = [*_changes(begun.asked, asked.asked)]
+    # Before a row was rejected, it makes no difference what would have been done with one.
+    if begun.rejects_to != asked.rejects_to and (begun.rejected or begun.done):
+        changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": asked.rejects_to})
+    if changed:
+        raise BatchError(
+            f"{files.output}: the run that was begun was asked for something else: {'; '.join(changed)}; {ANEW}"
+        )
+    return replace(begun, rejects_to=asked.rejects_to)
+
+
+def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:
+    """Describe the differences between the settings of two runs."""
+    for name in dict.fromkeys((*old, *new)):
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        if all(isinstance(value, str) and _HASH.fullmatch(value) for value in (before, after)):
+            yield f"{name} has changed"
+        else:
+            yield f"{name} was {_shown(before)}, and is {_shown(after)}"
+
+
+def _shown(value: Json) -> str:
+    return "not given" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _check_free(path: Path) -> None:
+    """Check that a part that will be emptied holds nothing: no database says that a run has written it.
+
+    Raises:
+        BatchError: It holds something.
+    """
+    if path.is_file() and path.stat().st_size:
+        raise BatchError(f"{path} is there, and no run is known to have left it; move it away, or {ANEW}")
 
 
 def _move(part: Path, final: Path) -> None:

@@ -1,4 +1,4 @@
-"""How fast requests go out: so many a minute, with so many tokens a minute."""
+"""The rate of requests: so many a minute, with so many tokens a minute."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FIRST_GUESS = 500
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How much may be asked at once, and in a minute.
+    """The limits of requests at once, and of requests and tokens in a minute.
 
     Args:
-        concurrency: How many requests are under way at once.
-        rpm: How many requests begin in a minute; None is any number.
-        tpm: How many tokens a minute's requests have, and their answers; None is any number.
+        concurrency: The most requests under way at once.
+        rpm: The most requests that begin in a minute; None is any number.
+        tpm: The most tokens of a minute's requests and their answers; None is any number.
 
     Raises:
         BatchError: One of them is less than 1.
@@ -49,7 +49,7 @@ class Bucket:
     more is taken than the limit, the worth of a tenth of a second, and the last taking.
 
     Args:
-        limit: What it may give in a minute.
+        limit: The most that it gives in a minute.
     """
 
     __slots__ = ("_free", "_per_unit")
@@ -59,7 +59,7 @@ class Bucket:
         self._free: float | None = None
 
     def wait(self, now: float) -> float:
-        """Seconds until something can be taken.
+        """Return the seconds until something can be taken.
 
         Args:
             now: The time in seconds, by a clock that never goes back.
@@ -92,7 +92,7 @@ class Pace:
 
     @property
     def counts(self) -> bool:
-        """Whether it is of interest how many tokens a prompt has."""
+        """True if the tokens of a prompt matter."""
         return self._tokens is not None
 
     async def turn(self, prompt_tokens: int) -> int:
@@ -122,11 +122,11 @@ class Pace:
         return taken
 
     def settle(self, taken: int, usage: Mapping[str, int] | None) -> None:
-        """Put right what a request was taken to have.
+        """Correct the number of tokens of a request.
 
         Args:
-            taken: What :meth:`turn` gave for it.
-            usage: What the provider has counted; None where it does not tell, or there is no answer.
+            taken: The number that :meth:`turn` returned for it.
+            usage: The tokens that the provider has counted; None if it does not tell, or there is no answer.
         """
         if self._tokens is None or not usage or not usage.get("total_tokens"):
             return
@@ -136,5 +136,5 @@ class Pace:
         self._corrected.set()
 
     def _expected(self) -> int:
-        """How many tokens an answer may have: as many as those before it, on average."""
+        """Guess the tokens of an answer: the average of those before it."""
         return round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS

@@ -1,40 +1,51 @@
-"""What rows come in: any table as mappings one at a time, and files of rows read in constant memory.
+"""Files of rows: JSON Lines, CSV and Parquet, read in constant memory; all rows, the first ones, or a sample.
 
-No library of tables is imported for data that is at hand: each is known by the methods that it has.
+Sources of the rules: JSON is RFC 8259, one object a line, as jsonlines.org has it; CSV is RFC 4180 with a header line,
+in UTF-8.
 """
 
 from __future__ import annotations
 
+import csv
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from random import Random
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
 
 from lazyprompt._base.files import open_regular
-from lazyprompt.batch import row_files
-from lazyprompt.batch.row import Kind, Numbered, Row
-from lazyprompt.batch.row_files import arrow
-from lazyprompt.errors import BatchError, did_you_mean
+from lazyprompt.errors import BatchError, did_you_mean, missing_extra
+from lazyprompt.prompters.rows import RowFault
 
-# Tables are taken apart so many rows at a time.
+if TYPE_CHECKING:
+    from lazyprompt._base.json import JsonObject
+
+Row: TypeAlias = Mapping[str, object]
+Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]
+Numbered: TypeAlias = Iterator[tuple[int, Row | RowFault]]
+Unread: TypeAlias = tuple[int, int, Row | RowFault | bytes]
+"""A row with its number and that of its line; as bytes, it is JSON that was not read yet."""
+
+# Rows of Parquet become Python's so many at a time.
 _STEP = 1000
-_ENDINGS: dict[str, Kind] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-# What pandas has in the place of a value that is not there, beside NaN: pandas.NA, pandas.NaT.
-_NOTHING = frozenset({"NAType", "NaTType"})
+_BOM = b"\xef\xbb\xbf"
+# Python's reader of CSV refuses fields beyond 128 KiB, which documents are, by a setting that all of a process share.
+_LONGEST_FIELD = 1 << 30
+_FIELD_LIMIT = Lock()
+# The most characters of a row that are shown in a fault.
+_SHOWN = 2000
 
 
 class RowFile(NamedTuple):
     """A file of rows.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
         kind: ``jsonl``, ``csv`` or ``parquet``.
     """
 
@@ -43,11 +54,11 @@ class RowFile(NamedTuple):
 
 
 def row_file(path: str | os.PathLike[str], kind: Kind | None = None) -> RowFile:
-    """A file of rows, its kind known by its name: ``.jsonl`` (``.ndjson``), ``.csv`` or ``.parquet`` (``.pq``).
+    """Return a file of rows, its kind known by its name: ``.jsonl`` (``.ndjson``), ``.csv`` or ``.parquet`` (``.pq``).
 
     Args:
-        path: Where it is.
-        kind: What it is, whatever it is called.
+        path: Its path.
+        kind: Its kind, whatever its name is.
 
     Raises:
         BatchError: The name has another ending, or there is no such kind.
@@ -64,13 +75,13 @@ def row_file(path: str | os.PathLike[str], kind: Kind | None = None) -> RowFile:
 
 
 def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numbered:
-    """The rows of a file with their numbers, from 1; a few are in memory at a time.
+    """Return the rows of a file with their numbers, from 1; a few are in memory at a time.
 
     Empty lines are no rows, and have no number.
 
     Args:
         path: The file.
-        start: How many rows to pass over; the first that comes has the number ``start + 1``.
+        start: The number of rows to pass over; the first that comes has the number ``start + 1``.
 
     Returns:
         Each row with its number; a row that cannot be read as a :class:`RowFault`.
@@ -86,11 +97,11 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
     if not found.path.is_file():
         what = "is not a regular file" if found.path.exists() else "is not there"
         raise BatchError(f"{found.path} {what}; rows are read from a file")
-    return row_files.READERS[found.kind](found.path, start)
+    return ((number, parsed(number, at, row)) for number, at, row in _unread(found, start))
 
 
 def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
-    """What a file holds, as ``sha256:...``: whatever its name and times are, and wherever it is.
+    """Return the hash of the content of a file, as ``sha256:...``.
 
     Args:
         path: The file. It is read as a whole, at more than a gigabyte a second.
@@ -105,146 +116,301 @@ def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
         with os.fdopen(open_regular(found), "rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
-        raise BatchError(f"{found} cannot be read: {error.strerror or error}") from error
+        raise _unreadable(found, error) from error
 
 
-def rows_of(data: object) -> Iterator[Row]:
-    """The rows of data in any form, one at a time; what is given stays as it is.
+def about_rows(file: RowFile) -> int | None:
+    """Return about how many rows a file has, found fast: its lines are counted, not read.
 
     Args:
-        data: Mappings one after another; a mapping of columns of one length; an Arrow table, record batch or stream; a
-            DataFrame of pandas or polars.
+        file: The file.
 
     Returns:
-        The rows, in their order. A place where a DataFrame has no value holds None.
+        The number of its lines; None for Parquet, which has none.
+    """
+    if file.kind == "parquet":
+        return None
+    with file.path.open("rb") as data:
+        lines = sum(block.count(b"\n") for block in iter(lambda: data.read(1 << 20), b""))
+    return lines - (file.kind == "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rows of a file that are worked on.
+
+    Args:
+        limit: Only so many of the first; None is all.
+        sample: So many of these at random; None is all.
+        seed: The seed of the sample: the same seed and the same number of rows give the same rows.
+    """
+
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+
+    @property
+    def asked(self) -> JsonObject:
+        """The choice, by the names of the options."""
+        sampled = self.sample is not None
+        return {"--limit": self.limit, "--sample": self.sample, "--seed": self.seed if sampled else None}
+
+    def rows(self, file: RowFile, start: int = 0) -> Numbered:
+        """Return the rows, in their order, each with its number.
+
+        Args:
+            file: The file. For a sample it is read twice: the number of its rows must be known first.
+            start: The number of the row behind which to begin.
+
+        Raises:
+            BatchError: As of :func:`read_rows`.
+        """
+        return ((number, parsed(number, at, row)) for number, at, row in self.unread(file, start))
+
+    def unread(self, file: RowFile, start: int = 0) -> Iterator[Unread]:
+        """Return the rows as :meth:`rows` does, but lines of JSON as bytes: reading them is work that can be shared."""
+        rows = _unread(file, start)
+        if self.sample is None:
+            yield from islice(rows, None if self.limit is None else max(0, self.limit - start))
+            return
+        total = sum(1 for _ in islice(_unread(file), self.limit))
+        for chosen in _drawn(total, self.sample, self.seed):
+            if chosen > start:
+                yield from islice((row for row in rows if row[0] == chosen), 1)
+
+    def size(self, count: int) -> int:
+        """Return the number of rows that it chooses out of so many."""
+        return min(each for each in (count, self.limit, self.sample) if each is not None)
+
+
+def _drawn(total: int, sample: int, seed: int) -> Iterator[int]:
+    """Yield numbers at random, in their order and without keeping them.
+
+    Each number is taken with the chance that as many are still wanted of as many as are left (Knuth's algorithm S).
+    Python promises that a seed gives the same numbers in all its versions.
+    """
+    random = Random(seed).random  # noqa: S311 - a sample keeps no secret
+    wanted = min(sample, total)
+    for number in range(1, total + 1):
+        if not wanted:
+            return
+        if random() * (total - number + 1) < wanted:
+            wanted -= 1
+            yield number
+
+
+def _unread(file: RowFile, start: int = 0) -> Iterator[Unread]:
+    """Yield the rows of a file behind so many."""
+    try:
+        yield from _READERS[file.kind](file.path, start)
+    except OSError as error:
+        raise _unreadable(file.path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> BatchError:
+    return BatchError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+class _NoRowError(Exception):
+    """A line is no row; the message says why."""
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _NoRowError(f"{name} is no JSON; write null, or a string")
+
+
+_decode = JSONDecoder(parse_constant=_refuse_constant).decode
+# The values that orjson reads as Python's json does. It makes a float of an integer beyond 64 bits without a word.
+_ALIKE = frozenset({str, int, bool, type(None)})
+
+
+def _quick_reader() -> Callable[[bytes], Any]:
+    try:
+        reader: Callable[[bytes], Any] = import_module("orjson").loads
+    except ImportError:
+        return lambda _: None
+    return reader
+
+
+_quick = _quick_reader()
+
+
+def _read_jsonl(path: Path, start: int) -> Iterator[Unread]:
+    number = 0
+    with path.open("rb") as file:
+        for at, line in enumerate(file, 1):
+            if not line.isspace():
+                number += 1
+                if number > start:
+                    yield number, at, line
+
+
+def parsed(number: int, at: int, unread: Row | RowFault | bytes) -> Row | RowFault:
+    """Return a row, read if it has not been.
+
+    Args:
+        number: Its number.
+        at: The number of its line.
+        unread: The row.
+    """
+    if not isinstance(unread, bytes):
+        return unread
+    try:
+        row: dict[str, object] = _quick(unread)
+        if type(row) is dict and _ALIKE.issuperset(map(type, row.values())):
+            return row
+    except ValueError:
+        pass
+    try:
+        return _object(unread.removeprefix(_BOM) if at == 1 else unread)
+    except _NoRowError as error:
+        return RowFault(number, f"line {at}: {error}", at, _shown(unread.decode(errors="replace").rstrip("\r\n")))
+
+
+def _shown(text: str) -> str:
+    """Return the text of a row, cut if it is long."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
+
+
+def _object(line: bytes) -> Row:
+    """Return the JSON object of a line.
 
     Raises:
-        BatchError: It is none of these; or its columns are of different lengths, or have names that are no text. What
-            is wrong with a single row shows itself when that is asked for.
+        _NoRowError: It is none.
     """
-    if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
-        raise BatchError(
-            f"rows are given as a {type(data).__name__}; give mappings, columns or a table, or read a file with "
-            "lazyprompt.batch.rows.read_rows"
-        )
-    if isinstance(data, Mapping):
-        return _of_columns(cast("Mapping[object, object]", data))
-    for method, reader in _TABLES.items():
-        if hasattr(data, method):
-            return reader(data)
-    if isinstance(data, Iterable):
-        return _of_items(cast("Iterable[object]", data))
-    raise BatchError(
-        f"rows are given as a {type(data).__name__}; give mappings one after another, a mapping of columns, an Arrow "
-        "table or a DataFrame"
-    )
+    try:
+        found = cast("object", _decode(line.decode().strip(" \t\r\n")))
+    except UnicodeDecodeError as error:
+        raise _NoRowError(f"it is no UTF-8: byte {line[error.start]:#04x} at index {error.start}") from error
+    except JSONDecodeError as error:
+        raise _NoRowError(f"it is no JSON: {error.msg} at column {error.colno}") from error
+    except RecursionError as error:
+        raise _NoRowError("it is nested too deeply") from error
+    except ValueError as error:
+        # All that is left is that Python reads no integer of so many digits.
+        raise _NoRowError("it holds an integer of more than 4,300 digits") from error
+    if not isinstance(found, dict):
+        raise _NoRowError(f'it is a {type(found).__name__}; a row is a JSON object, as {{"question": "..."}}')
+    return cast("Row", found)
 
 
-def _of_columns(columns: Mapping[object, object]) -> Iterator[Row]:
-    lengths = {_checked_name(name): _length(column, name) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-        raise BatchError(f"columns are of one length, but {said}")
-    values = cast("Iterable[Iterable[object]]", columns.values())
-    # Arrays have numbers of their own.
-    plain = (column if isinstance(column, list | tuple) else map(_plain, column) for column in values)
-    return _zipped(tuple(lengths), zip(*plain, strict=True))
+def _read_csv(path: Path, start: int) -> Iterator[Unread]:
+    # What is no UTF-8 becomes lone surrogates, by which its row is found.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        records = _records(csv.reader(file, strict=True))
+        header = next(records, (1, list[str]()))[1]
+        names = _checked_header(path, header)
+        for number, (at, record) in enumerate(records, 1):
+            if number > start:
+                yield number, at, _row_of_record(names, record, number, at)
 
 
-def _length(column: object, name: object) -> int:
-    kind = type(column).__name__
-    # A single row would otherwise be taken for columns of letters.
-    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Sized) or not hasattr(column, "__iter__"):
-        raise BatchError(
-            f"column {name!r} is a {kind}; a mapping is read as columns, each of them a list with a "
-            "value for each row; give a single row within a list"
-        )
-    return len(column)
+def _records(reader: Any) -> Iterator[tuple[int, list[str] | csv.Error]]:  # noqa: ANN401 - the type has no public name
+    """Yield the records with the lines that they begin in; empty lines are none."""
+    while True:
+        at = reader.line_num + 1
+        found: list[str] | csv.Error | None
+        with _FIELD_LIMIT:
+            before = csv.field_size_limit(_LONGEST_FIELD)
+            try:
+                found = next(reader, None)
+            except csv.Error as error:
+                found = error
+            finally:
+                csv.field_size_limit(before)
+        if found is None:
+            return
+        if found:
+            yield at, found
 
 
-def _zipped(names: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Iterator[Row]:
-    return (dict(zip(names, row, strict=True)) for row in rows)
+def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
+    if isinstance(header, csv.Error):
+        raise BatchError(f"{path}:1: the header cannot be read: {header}")
+    if not header:
+        raise BatchError(f"{path} is empty; its first line is to hold the names of the columns")
+    for at, name in enumerate(header):
+        if not name or name in header[:at]:
+            what = f"is named {name!r} as another is" if name else "has no name"
+            raise BatchError(f"{path}:1: column {at + 1} {what}; the first line names each column once")
+    if _is_broken("".join(header)):
+        raise BatchError(f"{path}:1: the header is no UTF-8; save the file as UTF-8")
+    return header
 
 
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise BatchError(f"a column has the name {name!r} of type {type(name).__name__}; names of columns are text")
-    return name
+def _row_of_record(names: list[str], record: list[str] | csv.Error, number: int, at: int) -> Row | RowFault:
+    if isinstance(record, csv.Error):
+        return RowFault(number, f"line {at}: it is no CSV: {record}", at)
+    if len(record) != len(names):
+        reason = f"it has {len(record)} fields, and the header names {len(names)}"
+    elif _is_broken("".join(record)):
+        reason = "it is no UTF-8"
+    else:
+        return dict(zip(names, record, strict=True))
+    text = ",".join(record).encode(errors="surrogateescape").decode(errors="replace")
+    return RowFault(number, f"line {at}: {reason}", at, _shown(text))
 
 
-def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
-    """The names of the columns of a table, which may have two of one name, where a row has not."""
-    found = tuple(map(_checked_name, names))
-    if twice := [name for at, name in enumerate(found) if name in found[:at]]:
-        raise BatchError(f"the table has two columns named {twice[0]!r}; name each column once")
-    return found
+def _is_broken(text: str) -> bool:
+    if text.isascii():
+        return False
+    try:
+        text.encode("utf-32-le")
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
-def _of_batches(table: Any) -> Iterator[Row]:  # noqa: ANN401 - a table of pyarrow, which is not imported
-    """A table or a data set of Arrow."""
-    _checked_names(table.schema.names)
-    return chain.from_iterable(map(_of_batch, table.to_batches()))
+def _read_parquet(path: Path, start: int) -> Iterator[Unread]:
+    library = arrow()
+    try:
+        with import_module("pyarrow.parquet").ParquetFile(path) as file:
+            names: list[str] = file.schema_arrow.names
+            if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+                raise BatchError(f"{path} has two columns named {twice[0]!r}; name each column once")
+            sizes = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+            number, groups = groups_from(sizes, start)
+            for batch in file.iter_batches(_STEP, groups):
+                passed = min(start - number, len(batch)) if number < start else 0
+                number += passed
+                for row in batch.slice(passed).to_pylist():
+                    number += 1
+                    yield number, number, row
+    except library.ArrowException as error:
+        raise _unreadable(path, error) from error
 
 
-def _of_batch(batch: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
-    """A record batch of Arrow, of which a few rows at a time become Python's."""
-    _checked_names(batch.schema.names)
-    for at in range(0, len(batch), _STEP):
-        yield from batch.slice(at, _STEP).to_pylist()
+def groups_from(sizes: list[int], start: int) -> tuple[int, list[int]]:
+    """Return the groups of rows that are still to be read, and the number of rows of the others."""
+    passed = 0
+    for at, size in enumerate(sizes):
+        if passed + size > start:
+            return passed, list(range(at, len(sizes)))
+        passed += size
+    return passed, []
 
 
-def _of_polars(frame: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
-    _checked_names(frame.columns)
-    rows: Iterator[Row] = frame.iter_rows(named=True)
-    return rows
+def arrow() -> Any:  # noqa: ANN401 - a module that may not be there
+    """Return the package pyarrow.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return import_module("pyarrow")
+    except ImportError as error:
+        raise missing_extra("pyarrow", "parquet") from error
 
 
-def _of_pandas(frame: Any) -> Iterator[Row]:  # noqa: ANN401 - as above
-    names = _checked_names(frame.columns)
-    rows: Iterable[tuple[object, ...]] = frame.itertuples(index=False, name=None)
-    return _zipped(names, (map(_plain, row) for row in rows))
-
-
-def _plain(value: object) -> object:
-    """A value of a DataFrame as Python's own: pandas has NumPy's numbers and arrays, and three kinds of nothing."""
-    to_python = cast("Callable[[], object] | None", getattr(value, "tolist", None))
-    found = value if to_python is None else to_python()
-    return None if is_nan(found) else found
-
-
-def is_nan(value: object) -> bool:
-    """Whether a value says that there is none, as tables do: NaN, and what pandas has for other kinds of values."""
-    if isinstance(value, float):
-        return value != value  # noqa: PLR0124 - only NaN is not itself
-    return type(value).__name__ in _NOTHING
-
-
-def _of_stream(stream: object) -> Iterator[Row]:
-    """Whatever gives a stream of Arrow, and is known by nothing else."""
-    return chain.from_iterable(map(_of_batch, arrow().RecordBatchReader.from_stream(stream)))
-
-
-def _of_items(items: Iterable[object]) -> Iterator[Row]:
-    number = 0
-    for item in items:
-        if isinstance(item, Mapping):
-            number += 1
-            yield cast("Row", item)
-        elif hasattr(item, "to_pylist"):
-            for row in _of_batch(item):
-                number += 1
-                yield row
-        else:
-            raise BatchError(
-                f"row {number + 1} is a {type(item).__name__}; a row is a mapping of names of columns to values"
-            )
-
-
-# The tables, by a method that only they have. A stream is the last: tables give one as well.
-_TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
-    "iter_rows": _of_polars,
-    "itertuples": _of_pandas,
-    "to_batches": _of_batches,
-    "to_pylist": _of_batch,
-    "__arrow_c_stream__": _of_stream,
+_READERS: dict[Kind, Callable[[Path, int], Iterator[Unread]]] = {
+    "jsonl": _read_jsonl,
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+}
+_ENDINGS: dict[str, Kind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
 }

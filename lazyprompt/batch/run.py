@@ -1,56 +1,63 @@
-"""A batch run: rows of a file in, files of lines out; killed at any moment, it goes on where it was."""
+"""A batch run: rows of a file in, files of lines out; killed at any moment, it continues where it was."""
 
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import signal
+from collections import deque
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt._base.files import check_no_link
 from lazyprompt._version import __version__
-from lazyprompt.batch.choice import Choice, about_rows
-from lazyprompt.batch.journal import Journal
-from lazyprompt.batch.rows import fingerprint
-from lazyprompt.batch.state import BatchStoppedError, Files
-from lazyprompt.batch.workers import Work, WorkerEndedError, work_on
-from lazyprompt.errors import BatchError
+from lazyprompt.batch.database import BatchStoppedError, Line
+from lazyprompt.batch.journal import Files, Journal
+from lazyprompt.batch.rows import Choice, about_rows, fingerprint, parsed
+from lazyprompt.errors import BatchError, LazyPromptError
+from lazyprompt.prompters.rows import RowFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.choice import RawLine
-    from lazyprompt.batch.counting import LineCounter
-    from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.row import Row
-    from lazyprompt.batch.rows import RowFile
-    from lazyprompt.batch.state import State
-    from lazyprompt.batch.workers import Chunk, Made
-    from lazyprompt.prompters.rows import RowFault
+    from lazyprompt.batch.database import State
+    from lazyprompt.batch.forms import LineCounter
+    from lazyprompt.batch.plan import RowPlan
+    from lazyprompt.batch.rows import Row, RowFile, Unread
 
-# A chunk is as many rows as make about so many bytes of lines, but not more than so many rows: what is under way is
-# small whatever the rows are, and sending it to a process costs little beside working on it.
+# A chunk is as many rows as make about so many bytes of lines, but not more than so many rows: little is under way
+# whatever the rows are, and sending a chunk to a process costs little beside working on it.
 _CHUNK_BYTES = 1 << 19
 _CHUNK_ROWS = 500
 _FIRST_CHUNK = 16
+# How many chunks are under way for each process, so that none of them waits.
+_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """What a run is asked for.
+    """The job of a run.
 
     Args:
         rows: The file of rows.
-        plan: How a row becomes a line.
-        output: The output file. Where it is larger than one file of the plan's form may be there are several, whose
-            names have numbers.
-        rejects: Where rows without a line are written down; without it the first of them ends the run.
-        choice: Which rows are worked on.
-        workers: How many processes do it.
-        counter: What counts the tokens of lines.
+        plan: The plan that turns a row into a line.
+        output: The output file. If one file of the plan's form may not be as large, there are several, whose names
+            have numbers.
+        rejects: The file for rows without a line; without it the first of them ends the run.
+        choice: The rows that are worked on.
+        workers: The number of processes.
+        counter: The counter of the tokens of lines.
     """
 
     rows: RowFile
@@ -62,7 +69,7 @@ class BatchJob:
     counter: LineCounter | None = None
 
     def asked(self) -> JsonObject:
-        """What the output depends on, by the names that messages use.
+        """Return the settings that the output depends on, by the names that messages use.
 
         Raises:
             BatchError: The rows cannot be read.
@@ -74,25 +81,21 @@ class BatchJob:
             **self.choice.asked,
             "--tokens": None if self.counter is None else self.counter.name,
         }
-        # As it comes back from the file of the state.
+        # As it comes back from the database.
         read: JsonObject = json.loads(json.dumps(asked))
         return read
 
 
-Engine: TypeAlias = "Callable[[BatchJob, Work, int], Iterator[Made]]"
-"""What makes lines of the rows of a job behind those that are done, in their order."""
-
-
 class Progress(NamedTuple):
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        rows: How many rows are done, those of the runs before this one too.
-        total: About how many there are; None where that is not known.
-        rejected: How many have no line.
+        rows: The number of rows that are done, also by the runs before this one.
+        total: About how many there are; None if that is not known.
+        rejected: The number of rows without a line.
         rate: Rows a second, of this run.
-        tokens: How many tokens the lines have; None where they are not counted.
-        eta: How many seconds are left, if it goes on like this; None where that is not known.
+        tokens: The number of tokens of the lines; None if they are not counted.
+        eta: The seconds that are left at this rate; None if that is not known.
     """
 
     rows: int
@@ -104,12 +107,12 @@ class Progress(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run has made.
+    """The outcome of a run.
 
     Attributes:
-        written: How many rows have a line.
-        rejected: How many have none.
-        tokens: How many tokens the lines have; None where they are not counted.
+        written: The number of rows with a line.
+        rejected: The number of rows without one.
+        tokens: The number of tokens of the lines; None if they are not counted.
         rate: Rows a second, of this run.
         outputs: The output files.
         left_over: Output files of an earlier run that are still there beside these.
@@ -123,6 +126,95 @@ class Outcome(NamedTuple):
     left_over: list[Path]
 
 
+Chunk: TypeAlias = "Sequence[Unread]"
+"""Rows that are worked on together."""
+
+
+class WorkerEndedError(BatchError):
+    """A process that worked on rows was ended."""
+
+
+class Made(NamedTuple):
+    """The result of a chunk.
+
+    Attributes:
+        number: The number of the last row that is done; None if none is.
+        lines: The lines of the rows that have one.
+        rejects: The lines of all others, for the file of rejects.
+        tokens: The number of tokens of the lines, if they are counted.
+        fault: The row that ends the run.
+    """
+
+    number: int | None
+    lines: Sequence[bytes]
+    rejects: Sequence[Line]
+    tokens: int = 0
+    fault: RowFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work on rows; it is sent to other processes as it is.
+
+    Args:
+        plan: The plan that makes the lines.
+        skip: True to pass over rows without a line.
+        most_bytes: The most bytes of a line; None is any length.
+        count: Counts the tokens of a line; None counts nothing.
+    """
+
+    plan: RowPlan
+    skip: bool = False
+    most_bytes: int | None = None
+    count: Callable[[bytes], int] | None = None
+
+    def made(self, chunk: Chunk) -> Made:
+        """Return the lines of rows, up to the first row without one, unless such rows are passed over."""
+        lines: list[bytes] = []
+        rejects: list[Line] = []
+        last: int | None = None
+        fault: RowFault | None = None
+        for number, at, unread in chunk:
+            row = parsed(number, at, unread)
+            made = self._line(number, row)
+            if isinstance(made, bytes):
+                lines.append(made)
+            elif self.skip:
+                rejects.append(reject_line(made, row))
+            else:
+                fault = made
+                break
+            last = number
+        return Made(last, lines, rejects, 0 if self.count is None else sum(map(self.count, lines)), fault)
+
+    def _line(self, number: int, row: Row | RowFault) -> bytes | RowFault:
+        if isinstance(row, RowFault):
+            return row
+        try:
+            line = self.plan.line(number, row)
+        except LazyPromptError as error:
+            return RowFault(number, str(error).removeprefix(f"row {number}: "))
+        if self.most_bytes is not None and len(line) > self.most_bytes:
+            return RowFault(number, f"its line has {len(line):,} bytes; at most {self.most_bytes:,} are allowed")
+        return line
+
+
+def reject_line(fault: RowFault, row: Row | RowFault) -> Line:
+    """Return the line of the file of rejects for a row."""
+    told: dict[str, object] = {"row": fault.number, "line": fault.line, "reason": fault.reason}
+    told["data"] = fault.text if isinstance(row, RowFault) else {**row}
+    try:
+        text = json.dumps(told, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:  # NaN is no JSON
+        text = json.dumps({**told, "data": str(row)}, ensure_ascii=False)
+    # Half of a surrogate pair becomes what JSON writes for it.
+    return Line(fault.number, text.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
+
+
+Engine: TypeAlias = "Callable[[Work, Iterable[Chunk], int], Iterator[Made]]"
+"""Works on chunks of rows with so many processes, and yields the results in their order."""
+
+
 def run_batch(
     job: BatchJob,
     *,
@@ -132,54 +224,36 @@ def run_batch(
     seconds: float = 1.0,
     engine: Engine | None = None,
 ) -> Outcome:
-    """Do what a job asks for, or go on with it.
+    """Do a job, or continue one that was begun.
 
     Args:
         job: The job.
-        restart: Whether a run of it that was begun is thrown away.
-        progress: What is told how far it is, after each few hundred rows.
-        stopped: What is asked as often whether to stop; it says why.
-        seconds: How many seconds' work may be lost when the run is killed.
-        engine: What makes lines of rows; None does it on this machine.
+        restart: True to throw away a run of it that was begun.
+        progress: Called with the progress, after each few hundred rows.
+        stopped: Called as often; returns the reason to stop, if there is one.
+        seconds: The most seconds of work that are lost when the run is killed.
+        engine: Makes lines of rows; None does it on this machine.
 
     Returns:
-        What was made.
+        The outcome.
 
     Raises:
-        BatchError: The rows cannot be read; or the output is not to be written: another run does so, or one was begun
-            that was asked for something else.
+        BatchError: The rows cannot be read; or the output must not be written: another run writes it, or one with
+            other settings was begun.
         BatchStoppedError: It stopped before its end: a row has no line, a file cannot be written, a process was
-            ended, or it was told to. What is done is kept, and the next run of the job goes on with it.
+            ended, or ``stopped`` gave a reason. What is done is kept, and the next run of the job continues.
     """
     files = files_of(job)
     with Journal(files, job.asked(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
         begun, before = monotonic(), journal.state
         if not before.done:
-            tell = None if progress is None else Watch(job, before, progress).tell
-            _do(job, journal, engine or made_here, tell, stopped or _never)
+            tell = None if progress is None else watch(job, before, progress)
+            _do(job, journal, engine or work_on, tell, stopped or (lambda: None))
         outputs = journal.finish()
         state = journal.state
     rate = (state.rows - before.rows) / max(monotonic() - begun, 1e-9)
     tokens = None if job.counter is None else state.tokens
     return Outcome(state.written, state.rejected, tokens, rate, outputs, files.left_over(len(outputs)))
-
-
-def made_here(job: BatchJob, work: Work, done: int) -> Iterator[Made]:
-    """What comes of the rows of a job, in their order, on this machine; an :data:`Engine`.
-
-    Args:
-        job: The job.
-        work: What is done with rows.
-        done: The number of the last row that is done already.
-
-    Raises:
-        BatchError: The rows cannot be read.
-        WorkerEndedError: A process was ended by something else.
-    """
-    chunks = _Chunks(job.choice.unread(job.rows, done))
-    for made in work_on(work, chunks, job.workers):
-        chunks.learn(made)
-        yield made
 
 
 def _do(
@@ -192,8 +266,14 @@ def _do(
     """Work on all rows behind those that are done."""
     limits = [most for most in (job.plan.form.limits.bytes, job.plan.form.limits.line_bytes) if most is not None]
     work = Work(job.plan, job.rejects is not None, min(limits, default=None), job.counter)
+    chunks = _Chunks(job.choice.unread(job.rows, journal.state.number))
+
+    def place() -> str:
+        return f"row {journal.state.number:,} was the last" if journal.state.number else "no row is done"
+
     try:
-        for made in engine(job, work, journal.state.number):
+        for made in engine(work, chunks, job.workers):
+            chunks.learn(made)
             if made.number is not None:
                 journal.add(made.number, made.lines, made.rejects, made.tokens)
             if tell is not None:
@@ -201,28 +281,20 @@ def _do(
             if made.fault is not None:
                 raise BatchStoppedError(f"row {made.fault.number:,}: {made.fault.reason}", made.fault)
             if why := stopped():
-                raise BatchStoppedError(f"{_last(journal.state)}: {why}")
+                raise BatchStoppedError(f"{place()}: {why}")
     except WorkerEndedError as error:
         # Who tells a run to end often tells all its processes.
-        raise BatchStoppedError(f"{_last(journal.state)}: {stopped() or error}") from error
-
-
-def _last(state: State) -> str:
-    return f"row {state.number:,} was the last" if state.number else "no row is done"
-
-
-def _never() -> None:
-    """Nobody wants it to stop."""
+        raise BatchStoppedError(f"{place()}: {stopped() or error}") from error
 
 
 class _Chunks:
-    """Rows in chunks, whose size follows what rows turn out to be.
+    """Rows in chunks, whose size follows that of their lines.
 
     Args:
         rows: The rows.
     """
 
-    def __init__(self, rows: Iterator[tuple[int, Row | RowFault | RawLine]]) -> None:
+    def __init__(self, rows: Iterator[Unread]) -> None:
         self._rows = rows
         self._size = _FIRST_CHUNK
 
@@ -231,40 +303,128 @@ class _Chunks:
             yield chunk
 
     def learn(self, made: Made) -> None:
-        """Look how long lines are."""
-        lines = len(made.lines) + len(made.rejects)
-        size = sum(map(len, made.lines)) + sum(map(len, made.rejects))
-        self._size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * lines // max(1, size)))
+        """Take the next size from the length of lines."""
+        lines = [*made.lines, *(reject.line for reject in made.rejects)]
+        self._size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * len(lines) // max(1, sum(map(len, lines)))))
 
 
-class Watch:
-    """Tells how far a run is.
+def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[Made]:
+    """Work on chunks of rows on this machine; an :data:`Engine`.
+
+    Args:
+        work: The work.
+        chunks: The rows; no more of them are read ahead than keeps the processes busy.
+        workers: The number of processes; 1 is this one.
+
+    Yields:
+        The result of each chunk, in their order.
+
+    Raises:
+        BatchError: The work cannot be sent to another process.
+        WorkerEndedError: A process was ended from outside.
+    """
+    if workers == 1:
+        yield from map(work.made, chunks)
+        return
+    try:
+        pickled = pickle.dumps(work)
+    except Exception as error:  # what cannot be pickled says so in many ways
+        raise BatchError(f"the prompter cannot be sent to other processes ({error}); take one worker") from error
+    # Forking would hand on locks that threads hold, and this output's.
+    with ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent) as pool:
+
+        def submit(chunk: Chunk) -> Callable[[], Made]:
+            with _uninterrupted():
+                return pool.submit(made_by, pickled, chunk).result
+
+        try:
+            yield from in_order(submit, chunks, workers)
+        except BrokenProcessPool as error:
+            raise WorkerEndedError(
+                "a worker was ended from outside, as the system does where memory is short (then take fewer workers); "
+                "or it could not begin, as is told above"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def in_order(submit: Callable[[Chunk], Callable[[], Made]], chunks: Iterable[Chunk], workers: int) -> Iterator[Made]:
+    """Yield the results of chunks in their order, a few of them being under way.
+
+    Args:
+        submit: Begins work on a chunk; returns a function that waits for the result.
+        chunks: The chunks.
+        workers: The number of processes.
+    """
+    under_way: deque[Callable[[], Made]] = deque()
+    for chunk in chunks:
+        under_way.append(submit(chunk))
+        if len(under_way) >= workers * _AHEAD:
+            yield under_way.popleft()()
+    while under_way:
+        yield under_way.popleft()()
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """Keep the keyboard's interrupt from processes that are started within: it is for the one that they work for."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _watch_parent() -> None:
+    """End when the process that this one works for ends, however that happens: it would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def made_by(work: bytes, chunk: Chunk) -> Made:
+    """Return the lines of rows, in another process.
+
+    Args:
+        work: The pickled work.
+        chunk: The rows.
+    """
+    return _loaded(work).made(chunk)
+
+
+@lru_cache(maxsize=1)
+def _loaded(work: bytes) -> Work:
+    """Load the work once in each process: a plan makes on first use what it needs for all rows."""
+    loaded: Work = pickle.loads(work)  # noqa: S301 - it is our own, sent by the process that this one works for
+    return loaded
+
+
+def watch(job: BatchJob, before: State, progress: Callable[[Progress], None]) -> Callable[[State], None]:
+    """Return a function that reports the progress of a run, given its state.
 
     Args:
         job: The job.
-        state: How far it was at the beginning.
-        progress: What is told.
+        before: The state at the beginning.
+        progress: Called with the progress.
     """
+    count = about_rows(job.rows)
+    total = None if count is None else max(job.choice.size(count), 1)
+    begun = monotonic()
 
-    def __init__(self, job: BatchJob, state: State, progress: Callable[[Progress], None]) -> None:
-        self._counts = job.counter is not None
-        count = about_rows(job.rows)
-        self._total = None if count is None else max(job.choice.size(count), 1)
-        self._begun = monotonic()
-        self._before = state.rows
-        self._progress = progress
-
-    def tell(self, state: State) -> None:
-        """Tell it."""
+    def tell(state: State) -> None:
         rows = state.rows
-        rate = (rows - self._before) / max(monotonic() - self._begun, 1e-9)
-        eta = None if self._total is None or not rate else max(0, self._total - rows) / rate
-        tokens = state.tokens if self._counts else None
-        self._progress(Progress(rows, self._total, state.rejected, rate, tokens, eta))
+        rate = (rows - before.rows) / max(monotonic() - begun, 1e-9)
+        eta = None if total is None or not rate else max(0, total - rows) / rate
+        progress(Progress(rows, total, state.rejected, rate, state.tokens or None, eta))
+
+    return tell
 
 
 def files_of(job: BatchJob) -> Files:
-    """The files that a job writes.
+    """Return the files that a job writes.
 
     Raises:
         BatchError: One of them cannot be written, or both are one.
@@ -276,13 +436,13 @@ def files_of(job: BatchJob) -> Files:
 
 
 def _written_to(path: Path, job: BatchJob) -> Path:
-    """A file that is to be written, if it can be."""
+    """Return a file that is to be written, if it can be."""
     try:
         check_no_link(path)
     except OSError as error:
         raise BatchError(f"{path} cannot be written: {error.strerror}") from error
     if path.exists() and not path.is_file():
-        raise BatchError(f"{path} is no file; a run that can be gone on with writes to a file")
+        raise BatchError(f"{path} is no file; a run that can be continued writes to a file")
     if not path.parent.is_dir():
         raise BatchError(f"{path}: there is no directory {path.parent}")
     if path.exists() and path.samefile(job.rows.path):

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 import click
 
-from lazyprompt.batch.choice import Choice
-from lazyprompt.batch.counting import LineCounter
-from lazyprompt.batch.forms import FORMS
-from lazyprompt.batch.render import RowPlan
-from lazyprompt.batch.rows import row_file
+from lazyprompt.batch.database import BatchStoppedError
+from lazyprompt.batch.forms import FORMS, LineCounter
+from lazyprompt.batch.plan import RowPlan
+from lazyprompt.batch.rows import Choice, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
-from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.cli.counters import token_counter
 from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.options import (

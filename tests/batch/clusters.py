@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
     from lazyprompt.batch.run import Outcome, Progress
 
-WORKER = b"ray::MapWorker"
+# How Ray names the processes that work on chunks, and those of ``map_batches``.
+WORKERS = (b"ray::made_by", b"ray::MapWorker")
+# How long to look for one that is at work.
+PATIENCE = 20
 
 
 def asking() -> ChatPrompter:
@@ -119,9 +123,12 @@ def kill_a_worker() -> int:
     Returns:
         Its number.
     """
-    (worker, *_) = _below(os.getpid(), lambda name: name.startswith(WORKER))
-    os.kill(worker, signal.SIGKILL)
-    return worker
+    until = time.monotonic() + PATIENCE
+    while not (found := _below(os.getpid(), lambda name: name.startswith(WORKERS))):
+        if time.monotonic() > until:
+            raise LookupError("no worker of Ray is at work")
+    os.kill(found[0], signal.SIGKILL)
+    return found[0]
 
 
 def _below(process: int, wanted: Callable[[bytes], bool]) -> list[int]:

@@ -1,11 +1,10 @@
 """What holds for all tests of runs over rows."""
 
-import os
-
 import pytest
+
+from support.batch_runs import wait_for_no_disk
 
 
 @pytest.fixture(autouse=True)
 def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    wait_for_no_disk(monkeypatch)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.batch_calls import Clocked, all_answered, rows
+from support.batch_calls import Clocked, all_answered, lines, rows
+from support.batch_runs import answered
 from support.client_scenes import KEY
 from support.model_server.server import Slow
 
@@ -107,10 +107,10 @@ def killed_again_and_again(
             assert len(lost) <= at_once, lost
             most = max(most, len(lost))
             done = len(had | asked)
-            if (directory / "out.jsonl").exists() and not (directory / "out.jsonl.state").exists():
+            if (directory / "out.jsonl").exists() and not (directory / "out.jsonl.run").exists():
                 break
     assert all_answered(directory / "out.jsonl", count)
-    assert {each.name for each in directory.iterdir()} <= {"data.jsonl", "out.jsonl", "out.jsonl.lock"}
+    assert {each.name for each in directory.iterdir()} <= {"data.jsonl", "out.jsonl"}
     twice = len(server.came) - count
     assert twice <= killed * at_once
     return Counts(killed, twice, most)
@@ -118,14 +118,9 @@ def killed_again_and_again(
 
 def _answered(directory: Path) -> set[int]:
     """The rows whose answers are on the disk."""
-    log = directory / "out.jsonl.answers"
-    if not log.exists():
-        # It goes when all is in the part of the output.
-        done = directory / "out.jsonl.state"
-        whole = done.exists() and json.loads(done.read_bytes())["number"]
-        return {*range(1, int(whole or 0) + 1)}
-    whole_lines, _, _ = log.read_bytes().rpartition(b"\n")
-    return {json.loads(line)["row"] for line in whole_lines.splitlines()}
+    output = directory / "out.jsonl"
+    # At the end they stand in the output alone.
+    return answered(output) or ({line["row"] for line in lines(output)} if output.exists() else set())
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ from batch.soak_kills import DONE_WITH_REJECTS, outputs, started, write_data
 
 ROWS = 30_000
 STOPPED = 1
+# What the system says, and what SQLite does.
+FULL = ("No space left on device", "database or disk is full", "disk I/O error")
 
 
 def mount(disk: Path, *options: str) -> None:
@@ -38,7 +40,7 @@ def full(directory: Path, disk: Path, workers: int) -> list[str]:
         first, second = said.decode().splitlines()
         if (
             run.returncode != STOPPED
-            or "No space left on device" not in first
+            or not any(reason in first for reason in FULL)
             or "go on with: lazyprompt" not in second
         ):
             raise SystemExit(f"exit status {run.returncode}: {said.decode()}")

@@ -20,6 +20,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.batch_runs import saved
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -174,8 +178,7 @@ def soak(directory: Path, kills: int, workers: Sequence[int], seconds: float, se
             for name in clean:
                 (directory / f"out{name}").unlink()
         else:
-            state = directory / "out.jsonl.state"
-            safe.append(json.loads(state.read_bytes())["number"] if state.exists() else 0)
+            safe.append(saved(directory / "out.jsonl").get("number", 0))
     return Done(len(safe), passes, safe, seen)
 
 

@@ -11,7 +11,6 @@ row costs in one process, in two and on Ray, and what of that the writing proces
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -30,6 +29,7 @@ import batch.clusters as scene
 from lazyprompt.batch.adapters import columns_map, daft_lines, spark_lines
 from lazyprompt.batch.ray_engine import run_on_ray
 from lazyprompt.batch.run import run_batch
+from support.batch_runs import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,20 +74,19 @@ def run_ray(folder: Path, count: int) -> tuple[bool, float, str]:
 def run_ray_driver(folder: Path, count: int) -> tuple[bool, float, str]:
     """A run on Ray, killed and started anew."""
     job = scene.job(folder, count, "driver")
-    state = Path(f"{job.output}.state")
     moments = random.Random(9)  # noqa: S311 - moments to kill at, no secret
     kept: list[str] = []
     begin = time.monotonic()
     for kill in (*[True] * KILLS, False):
-        before = _done(state)
+        before = _done(job.output)
         done = subprocess.Popen([sys.executable, __file__, "--one", str(folder), str(count)])  # noqa: S603 - itself
         if kill:
             # Somewhere in what is left, but for the first time, when Ray has only begun.
             until = before + moments.randrange(1 if not kept else count // 10, count // 5)
-            while done.poll() is None and _done(state) < until:
+            while done.poll() is None and _done(job.output) < until:
                 time.sleep(0.02)
             done.kill()
-            kept.append("ended" if done.wait() == 0 else f"killed behind row {_done(state):,}")
+            kept.append("ended" if done.wait() == 0 else f"killed behind row {_done(job.output):,}")
         elif done.wait():
             return False, 0.0, "the last run failed"
     seconds = time.monotonic() - begin
@@ -97,9 +96,9 @@ def run_ray_driver(folder: Path, count: int) -> tuple[bool, float, str]:
     return same and kept[0] != "ended", seconds, ", ".join(kept)
 
 
-def _done(state: Path) -> int:
+def _done(output: Path) -> int:
     """How many rows are safe."""
-    return int(json.loads(state.read_bytes())["number"]) if state.exists() else 0
+    return int(saved(output).get("number", 0))
 
 
 def run_one(folder: Path, count: int) -> None:
@@ -178,7 +177,7 @@ def speed() -> None:
     ways: dict[str, tuple[Callable[..., Outcome], int]] = {
         "1 process": (run_batch, 1),
         f"{PARALLEL} processes": (run_batch, PARALLEL),
-        f"Ray, {PARALLEL} actors": (run_on_ray, PARALLEL),
+        f"Ray, {PARALLEL} tasks": (run_on_ray, PARALLEL),
     }
     for kind, plan, count in (("plain", scene.plan(), 300_000), ("costly", scene.costly_plan(), 20_000)):
         for name, (run, workers) in ways.items():

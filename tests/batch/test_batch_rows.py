@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from lazyprompt import ChatPrompter
-from lazyprompt.batch import row_files
+from lazyprompt.batch import rows as row_files
 from lazyprompt.batch.render import RowPlan
-from lazyprompt.batch.rows import fingerprint, read_rows, row_file, rows_of
+from lazyprompt.batch.rows import fingerprint, read_rows, row_file
+from lazyprompt.batch.tables import rows_of
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.prompters.rows import RowFault
 

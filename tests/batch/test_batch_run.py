@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
@@ -12,23 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from lazyprompt.batch import choice
-from lazyprompt.batch.choice import Choice
-from lazyprompt.batch.counting import LineCounter
-from lazyprompt.batch.forms import Limits
-from lazyprompt.batch.rows import RowFile, read_rows
-from lazyprompt.batch.run import BatchJob, Progress, run_batch
-from lazyprompt.batch.state import BatchStoppedError
-from lazyprompt.batch.workers import Work
-from lazyprompt.errors import BatchError
+from lazyprompt.batch import rows as reading
+from lazyprompt.batch.database import BatchStoppedError
+from lazyprompt.batch.forms import Limits, LineCounter
+from lazyprompt.batch.ray_engine import run_on_ray
+from lazyprompt.batch.rows import Choice, RowFile, read_rows
+from lazyprompt.batch.run import BatchJob, Progress, Work, run_batch
+from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.tokens.counter import CharTokenCounter
-from support.batch_runs import Deadly, SmallPlan, job_of, left, rows_file
+from support.batch_runs import Deadly, SmallPlan, job_of, left, rows_file, saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.row import Kind, Row
+    from lazyprompt.batch.rows import Kind, Row
 
 SPLIT = Limits(requests=400)
 
@@ -123,8 +122,8 @@ def test_rows_are_chosen_in_files_of_all_kinds(tmp_path: Path, asked: Choice, ki
     assert all(row == {"x": str(number)} for number, row in rows)
     assert rows[3:] == [*asked.rows(RowFile(path, kind), rows[2][0])]
     assert [*asked.rows(RowFile(path, kind), rows[-1][0])] == []
-    assert choice.about_rows(RowFile(path, kind)) == (100 if kind == "csv" else 201)
-    assert choice.about_rows(RowFile(path, "parquet")) is None
+    assert reading.about_rows(RowFile(path, kind)) == (100 if kind == "csv" else 201)
+    assert reading.about_rows(RowFile(path, "parquet")) is None
 
 
 @pytest.mark.parametrize("asked", [Choice(None, 40, 7), Choice(200, 40, 7)])
@@ -149,7 +148,7 @@ def test_a_sample_may_be_all_and_each_row_has_the_same_chance(tmp_path: Path) ->
     rows = rows_file(tmp_path, 30)
     run_batch(job_of(rows, choice=Choice(None, 99)))
     assert numbers((tmp_path / "out.jsonl").read_bytes()) == [*range(1, 31)]
-    counted = Counter(each for seed in range(2000) for each in choice._drawn(10, 3, seed))  # noqa: SLF001 - 2,000 runs
+    counted = Counter(each for seed in range(2000) for each in reading._drawn(10, 3, seed))  # noqa: SLF001 - 2,000 runs
     assert sum(counted.values()) == 6000
     assert all(540 < counted[number] < 660 for number in range(1, 11))
 
@@ -257,12 +256,12 @@ def test_outputs_of_an_earlier_run_are_told(tmp_path: Path) -> None:
 
 
 def test_rows_of_any_kind_can_be_rejected() -> None:
-    work = Work(SmallPlan(), skip=True)
+    work = Work(cast("RowPlan", SmallPlan()), skip=True)
     odd: Any = {"y": "\ud800", "z": float("nan"), "w": Path("a")}
-    made = work.made([(1, {"y": "\ud800中"}), (2, odd), (3, {"w": Path("a")})])
-    told = [json.loads(line) for line in made.rejects]
+    made = work.made([(1, 1, {"y": "\ud800中"}), (2, 2, odd), (3, 3, {"w": Path("a")})])
+    told = [json.loads(reject.line) for reject in made.rejects]
     assert [each["data"] for each in told] == [{"y": "\ud800中"}, str(odd), {"w": "a"}]
-    assert "中".encode() in made.rejects[0]
+    assert "中".encode() in made.rejects[0].line
 
 
 def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
@@ -272,12 +271,19 @@ def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(t
     deadly = cast("RowPlan", Deadly(SPLIT, {"--model": "small"}, 1555, os.getpid()))
     with pytest.raises(BatchStoppedError, match=r"^row .* was the last: a worker was ended from outside"):
         run_batch(replace(job, plan=deadly))
-    assert (tmp_path / "out.jsonl.state").exists()
+    assert (tmp_path / "out.jsonl.run").exists()
     run_batch(job)
     found = left(tmp_path)
     for name in [name for name in found if name.startswith("clean")]:
         assert found.pop(name) == found.pop(name.replace("clean", "out"))
     assert found == {}
+
+
+def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install \"lazyprompt\[ray\]\""):
+        run_on_ray(job_of(rows_file(tmp_path, 3)))
+    assert left(tmp_path) == {}
 
 
 def test_a_plan_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
@@ -298,7 +304,7 @@ def test_an_error_that_no_row_explains_goes_through_and_what_is_done_is_safe(tmp
     rows = rows_file(tmp_path, 200)
     with pytest.raises(ZeroDivisionError):
         run_batch(replace(job_of(rows), plan=cast("RowPlan", Wrong(settings={"--model": "small"}))), seconds=1000)
-    assert json.loads((tmp_path / "out.jsonl.state").read_bytes())["number"] > 0
+    assert saved(tmp_path / "out.jsonl")["number"] > 0
     assert run_batch(job_of(rows)).written == 200
 
 

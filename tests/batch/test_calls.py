@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import threading
+import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +11,16 @@ import pytest
 
 from lazyprompt import ChatPrompter, TrainableModule
 from lazyprompt.batch import journal as journal_module
-from lazyprompt.batch.answer_log import AnswerLog
-from lazyprompt.batch.call_job import CallJob
-from lazyprompt.batch.calls import call_batch
-from lazyprompt.batch.counting import LineCounter
+from lazyprompt.batch.calls import CallJob, call_batch
+from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase
+from lazyprompt.batch.forms import LineCounter
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
 from lazyprompt.batch.run import BatchJob
-from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import BatchError
 from lazyprompt.tokens.counter import CharTokenCounter
-from support.batch_calls import Clocked, all_answered, answer_line, calls_of, lines, rows
+from support.batch_calls import Clocked, all_answered, calls_of, lines, rows
 from support.model_server.server import Answer, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
@@ -37,15 +33,6 @@ if TYPE_CHECKING:
 # Seconds that a request may be late by the server's clock, so that the next seems early.
 _LATE = 0.3
 CLIENTS = pytest.mark.parametrize("source", ["openai", "anthropic"])
-
-
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-
-    def done(_: int) -> None: ...
-
-    monkeypatch.setattr(os, "fsync", done)
 
 
 def names(directory: Path) -> set[str]:
@@ -189,7 +176,7 @@ def test_the_first_row_that_is_refused_stops_a_run_that_rejects_none(tmp_path: P
         with pytest.raises(BatchStoppedError, match=r"^row 5: .*Too rude.*; 4 rows have an answer") as stopped:
             call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
         assert stopped.value.fault is not None  # which tells the command line to say how to pass over it
-        assert names(tmp_path) == {"data.jsonl", "out.jsonl.part", "out.jsonl.state", "out.jsonl.answers"}
+        assert names(tmp_path) == {"data.jsonl", "out.jsonl.part", "out.jsonl.run"}
         call_batch(calls_of(path, server.url("openai"), skip=True))
     assert [line["row"] for line in lines(tmp_path / "out.jsonl")] == [1, 2, 3, 4, 6, 7, 8, 9]
     assert sorted(server.said) == sorted([*map(str, range(1, 10)), "5"])
@@ -300,21 +287,6 @@ def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
         assert len(server.seen) == 6
 
 
-def test_answers_without_the_state_of_their_run_are_not_thrown_away(tmp_path: Path) -> None:
-    path = rows(tmp_path, 3)
-    with Clocked(at("3", Status(401))) as server:
-        calls = calls_of(path, server.url("openai"), rates=Rates(1))
-        with pytest.raises(BatchStoppedError):
-            call_batch(calls)
-        (tmp_path / "out.jsonl.state").unlink()
-        with pytest.raises(BatchError, match=r"answers of a run whose state, out\.jsonl\.state, is gone; move it away"):
-            call_batch(calls)
-        server.misbehaves = lambda _: None
-        call_batch(calls, restart=True)
-    assert all_answered(tmp_path / "out.jsonl", 3)
-    assert server.said == ["1", "2", "3", "1", "2", "3"]
-
-
 def test_what_was_asked_for_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
     path = rows(tmp_path, 3)
     with Clocked(at("3", Status(401))) as server:
@@ -345,56 +317,29 @@ def test_a_run_that_ended_between_its_last_two_steps_asks_nothing_again(
                 patched.setattr(where, step, killed)
                 with pytest.raises(Killed):
                     call_batch(calls)
-            assert "out.jsonl.answers" not in names(tmp_path)
+            assert "out.jsonl.run" in names(tmp_path)
         call_batch(calls)
         assert len(server.seen) == 3
     assert all_answered(tmp_path / "out.jsonl", 3)
     assert names(tmp_path) == {"data.jsonl", "out.jsonl"}
 
 
-def test_lines_that_a_dying_machine_has_left_are_passed_over(tmp_path: Path) -> None:
-    # Blocks that were lost with the power are zeros, and the last line is cut.
-    path = rows(tmp_path, 5)
-    log = tmp_path / "out.jsonl.answers"
-    with Clocked(at("4", Status(401))) as server:
-        calls = calls_of(path, server.url("openai"), rates=Rates(1))
-        with pytest.raises(BatchStoppedError):
-            call_batch(calls)
-        first, second, third = log.read_bytes().splitlines(keepends=True)
-        log.write_bytes(first + b"\0" * len(second[:-1]) + b"\n" + third + first[: len(first) // 2])
-        server.misbehaves = lambda _: None
-        call_batch(calls)
-    assert all_answered(tmp_path / "out.jsonl", 5)
-    assert server.said == ["1", "2", "3", "4", "2", "4", "5"]
-
-
-def test_a_row_that_was_rejected_and_then_answered_counts_once(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    answer = answer_line(7)
-    path.write_bytes(b'{"row":7,"line":7,"reason":"late","data":{}}\n' + answer)
-    with AnswerLog(path, range(1, 9), keeps_rejects=True) as log:
-        assert (log.answered, log.rejected, log.tokens) == (1, 0, 5)
-        assert [*log.entries(0)] == [(7, answer, False, 5)]
-        path.write_bytes(b"\0" * path.stat().st_size)
-        with pytest.raises(BatchStoppedError, match="the answer of row 7 was changed by somebody else"):
-            list(log.entries(0))
-
-
 def test_a_full_disk_stops_the_run_and_keeps_what_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    syncs: list[int] = []
+    commit = RunDatabase.add
+    adds: list[int] = []
 
-    def full(file: int) -> None:
-        if threading.current_thread() is not threading.main_thread():  # there only answers are synced
-            syncs.append(file)
-            if len(syncs) == 3:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(database: RunDatabase, lines: list[Line], **more: bool) -> None:
+        adds.append(len(lines))
+        if len(adds) == 3:
+            raise sqlite3.OperationalError("database or disk is full")
+        commit(database, lines, **more)
 
     path = rows(tmp_path, 6)
     with Clocked() as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(1))
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", full)
-            with pytest.raises(BatchStoppedError, match=r"out\.jsonl\.answers cannot be written: No space left"):
+            patched.setattr(RunDatabase, "add", full)
+            with pytest.raises(BatchStoppedError, match=r"out\.jsonl\.run cannot be written: database or disk is full"):
                 call_batch(calls)
         call_batch(calls)
     assert all_answered(tmp_path / "out.jsonl", 6)

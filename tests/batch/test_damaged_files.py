@@ -1,230 +1,220 @@
-"""Files of a run that was killed, damaged: one line tells which, and no line is added to the output or lost."""
+"""A damaged database of a run: one line tells of it, and no line is added to the output or lost."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import zlib
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lazyprompt.batch.answer_log import AnswerLog
 from lazyprompt.batch.calls import call_batch
+from lazyprompt.batch.database import BatchStoppedError, RunDatabase
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.run import run_batch
-from lazyprompt.batch.state import BatchStoppedError
 from lazyprompt.errors import BatchError
-from support.batch_calls import Clocked, all_answered, answer_line, calls_of, rows
+from support.batch_calls import Clocked, all_answered, calls_of, rows
 from support.batch_runs import job_of, left, rows_file
 from support.model_server.server import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from lazyprompt.batch.run import BatchJob
 
 KINDS = ("null", "true", "0", "-1.5", '"x"', "[]", "[null]", "{}", '{"row": 1}')
 SAME_DIRECTORY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-REJECT = b'{"row": 4, "line": 4, "reason": "late", "data": {}}\n'
 
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> BatchJob:
-    """A job of which some rows are done."""
-    job = job_of(rows_file(tmp_path, 40))
+    """A job of which some rows are done; two of them have no line."""
+    job = job_of(rows_file(tmp_path, 40, bad=10), rejects="bad.jsonl")
     with pytest.raises(BatchStoppedError):
         run_batch(job, stopped=lambda: "enough")
     return job
 
 
-def refused_state(job: BatchJob, data: bytes) -> str:
-    """What is said of a state that holds such bytes; nothing else is changed by that."""
-    state = job.output.with_name("out.jsonl.state")
-    state.write_bytes(data)
-    before = left(state.parent)
+@pytest.fixture
+def clean(tmp_path: Path) -> tuple[bytes, bytes]:
+    """What a run that was never stopped writes."""
+    job = job_of(rows_file(tmp_path, 40, bad=10), output="clean.jsonl", rejects="clean.bad")
+    run_batch(job)
+    written = (tmp_path / "clean.jsonl", tmp_path / "clean.bad")
+    first, second = (path.read_bytes() for path in written)
+    for path in written:
+        path.unlink()
+    return first, second
+
+
+def database_of(job: BatchJob) -> Path:
+    return job.output.with_name("out.jsonl.run")
+
+
+def told_of(job: BatchJob) -> str:
+    """What is said of the files of a run; they stay as they are."""
+    before = left(job.output.parent)
     with pytest.raises(BatchError) as caught:
         run_batch(job)
-    assert left(state.parent) == before
-    told = str(caught.value)
-    assert told.startswith(f"{state} is not the state of a run (")
-    assert told.endswith("--restart begins anew")
-    assert len(told.splitlines()) == 1
-    return told
+    assert left(job.output.parent) == before
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
 
 
-def goes_on(job: BatchJob) -> bool:
-    """Whether what is left of it leads to the output of a run that was never stopped."""
-    output = run_batch(job).outputs[0].read_bytes()
-    clean = job_of(job.rows, output="clean.jsonl")
-    return output == run_batch(clean).outputs[0].read_bytes()
+def changed(path: Path, query: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(query, values)
 
 
-def test_every_prefix_of_a_state_is_refused(stopped: BatchJob) -> None:
-    state = stopped.output.with_name("out.jsonl.state")
-    whole = state.read_bytes()
-    assert len(whole) > 100
-    for end in range(len(whole)):
-        refused_state(stopped, whole[:end])
-    state.write_bytes(whole)
-    assert goes_on(stopped)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_state_of_another_kind_and_a_field_of_another_kind_are_refused(stopped: BatchJob, kind: str) -> None:
-    """``null`` ended in an AttributeError, and a smaller number wrote rows that were written already once more."""
-    whole = stopped.output.with_name("out.jsonl.state").read_bytes()
-    fields = json.loads(whole)
-    refused_state(stopped, kind.encode())
-    for name in fields:
-        if fields[name] != json.loads(kind):
-            refused_state(stopped, json.dumps({**fields, name: json.loads(kind)}).encode())
-        refused_state(stopped, json.dumps({each: value for each, value in fields.items() if each != name}).encode())
-    for name in ("number", "written", "lines", "rejected"):
-        refused_state(stopped, json.dumps({**fields, name: fields[name] + 1}).encode())
+def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[bytes, bytes]) -> None:
+    path = database_of(stopped)
+    kept = left(path.parent)
+    whole = kept[path.name]
+    for end in (0, 1, 15, 16, 17, 99, 100, 101, *range(511, len(whole), 1024), len(whole) - 1):
+        path.write_bytes(whole[:end])
+        # Without a byte it says nothing, and the part is nobody's. The last bytes are those of a reject.
+        with pytest.raises(BatchError, match=r"out.jsonl.run |part is there, and no run is known to have left it") as e:
+            run_batch(stopped)
+        assert len(str(e.value).splitlines()) == 1
+        assert not stopped.output.exists()
+        for name in left(path.parent):
+            (path.parent / name).unlink()
+        for name, data in kept.items():
+            (path.parent / name).write_bytes(data)
+    run_batch(stopped)
+    assert (stopped.output.read_bytes(), stopped.output.with_name("bad.jsonl").read_bytes()) == clean
 
 
 @given(data=st.data())
 @SAME_DIRECTORY
-def test_random_damage_of_a_state_is_refused(stopped: BatchJob, data: st.DataObject) -> None:
-    state, kept = (stopped.output.with_name(name) for name in ("out.jsonl.state", "kept"))
+def test_random_damage_of_a_database_adds_no_line(
+    stopped: BatchJob, clean: tuple[bytes, bytes], data: st.DataObject
+) -> None:
+    """It is refused with one line, or it is of no account: the output is that of a run which was never stopped."""
+    directory = stopped.output.parent
+    kept = directory.parent / "kept"
     if not kept.exists():
-        kept.write_bytes(state.read_bytes())
-    whole = kept.read_bytes()
+        kept.mkdir()
+        for name, content in left(directory).items():
+            (kept / name).write_bytes(content)
+    for path in directory.iterdir():
+        if path.name != "data.jsonl":
+            path.unlink()
+    for path in kept.iterdir():
+        (directory / path.name).write_bytes(path.read_bytes())
+    whole = database_of(stopped).read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
-    damaged = whole[:at] + data.draw(st.binary(min_size=1, max_size=8)) + whole[at + data.draw(st.integers(0, 4)) :]
+    damage = data.draw(st.binary(min_size=1, max_size=8))
+    cut = data.draw(st.integers(0, 4) | st.just(len(damage)))
+    database_of(stopped).write_bytes(whole[:at] + damage + whole[at + cut :])
     try:
-        same = json.loads(damaged) == json.loads(whole)
-    except ValueError:
-        same = False
-    if not same:
-        refused_state(stopped, damaged)
-
-
-def test_a_state_that_was_made_up_is_told_by_its_fields(stopped: BatchJob) -> None:
-    """A checksum can be made up, too."""
-    fields = json.loads(stopped.output.with_name("out.jsonl.state").read_bytes())
-    del fields["checksum"]
-    for name, wrong in (("number", None), ("files", {}), ("asked", []), ("done", 1), ("rejects_to", 3), ("x\n", 1)):
-        made: Any = {**fields, name: wrong}
-        told = refused_state(stopped, json.dumps({**made, "checksum": zlib.crc32(json.dumps(made).encode())}).encode())
-        assert repr(name) in told
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "out.jsonl.answers"
-    path.write_bytes(answer_line(1) + REJECT + answer_line(3, usage=None))
-    return path
-
-
-def read(path: Path) -> list[int]:
-    """The rows of a log that have something, for a run of the rows 1 to 5."""
-    with AnswerLog(path, range(1, 6), keeps_rejects=True) as opened:
-        entries = [*opened.entries(0)]
-        assert len(entries) == opened.answered + opened.rejected
-    return [entry.row for entry in entries]
-
-
-def refused_log(path: Path, data: bytes) -> str:
-    path.write_bytes(data)
-    with pytest.raises(BatchError) as caught:
-        read(path)
-    assert path.read_bytes() == data
-    told = str(caught.value)
-    assert "remove the line to ask its row again, or --restart begins anew" in told
-    assert len(told.splitlines()) == 1
-    return told
-
-
-def test_every_prefix_of_the_answers_keeps_its_whole_lines(log: Path) -> None:
-    """A line that was cut is asked again: that is what a power cut leaves."""
-    whole = log.read_bytes()
-    ends = [at + 1 for at, byte in enumerate(whole) if byte == ord("\n")]
-    for end in range(len(whole) + 1):
-        log.write_bytes(whole[:end])
-        assert read(log) == sorted([1, 4, 3][: sum(each <= end for each in ends)])
-        assert log.read_bytes() == whole[: max((each for each in ends if each <= end), default=0)]
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "", " ", "x", "\x7f\xff", "[" * 100_000, "1" * 5000, '{"row": 1'])
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_line_of_another_kind_is_told_with_its_number(log: Path, kind: str, number: int) -> None:
-    lines = log.read_bytes().splitlines(keepends=True)
-    lines[number - 1] = kind.encode("latin-1") + b"\n"
-    assert refused_log(log, b"".join(lines)).startswith(f"{log}:{number}: not an answer of this run: ")
+        run_batch(stopped)
+    except BatchError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 - one of two ends
+        assert not stopped.output.exists()
+    else:
+        assert (stopped.output.read_bytes(), (directory / "bad.jsonl").read_bytes()) == clean
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_field_of_another_kind_is_told(log: Path, kind: str) -> None:
-    for line in (answer_line(1), REJECT, REJECT[:-2] + b', "answer": ' + answer_line(1)[:-1] + b"}\n"):
-        fields = json.loads(line)
-        for name, value in fields.items():
-            other = json.loads(kind)
-            if type(other) is type(value) or name == "data" or (name in {"usage", "finish", "line"} and other is None):
-                continue
-            if name == "answer" and other is None:
-                continue
-            refused_log(log, json.dumps({**fields, name: other}).encode() + b"\n")
+def test_a_state_of_another_kind_and_a_field_of_another_kind_are_refused(stopped: BatchJob, kind: str) -> None:
+    """A checksum can be made up, too: ``null`` ended in an AttributeError."""
+    with closing(sqlite3.connect(database_of(stopped))) as database:
+        ((whole,),) = database.execute("SELECT state FROM run")
+    fields = json.loads(whole)
+    made = [json.loads(kind)]
+    for name, value in fields.items():
+        made.append({each: value for each, value in fields.items() if each != name})
+        if type(value) is not type(json.loads(kind)) and name != "rejects_to":
+            made.append({**fields, name: json.loads(kind)})
+    for each in (json.dumps(each).encode() for each in [*made, {**fields, "x\n": 1}]):
+        changed(database_of(stopped), "UPDATE run SET state = ?, checksum = ?", each, zlib.crc32(each))
+        assert told_of(stopped).endswith("; --restart begins anew")
 
 
-@pytest.mark.parametrize("usage", ["x", [1], {"total_tokens": "x"}, {"total_tokens": 1.5}, {"total_tokens": [1]}, 7])
-def test_usage_that_is_no_number_is_told(log: Path, usage: Any) -> None:
-    refused_log(log, answer_line(1, usage=usage))
+def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
+    """A smaller one wrote rows that were written already once more."""
+    with closing(sqlite3.connect(database_of(stopped))) as database:
+        ((whole,),) = database.execute("SELECT state FROM run")
+    for name in ("number", "written", "lines", "rejected"):
+        fields = json.loads(whole)
+        state = json.dumps({**fields, name: fields[name] + 1}).encode()
+        changed(database_of(stopped), "UPDATE run SET state = ?", state)
+        assert "(its checksum is another one)" in told_of(stopped)
 
 
-@pytest.mark.parametrize("row", [0, -1, 6, 10**6, 10**18, 10**30, True, "1", None])
-def test_a_row_that_was_not_asked_is_told(log: Path, row: Any) -> None:
-    """The answer came out in a line of its own; a large number filled the memory."""
-    refused_log(log, answer_line(1, row=row))
+@pytest.mark.parametrize(
+    "query",
+    ["UPDATE lines SET line = 'x'", "DELETE FROM lines WHERE row = 1", "UPDATE lines SET row = 9 WHERE row = 1"],
+)
+def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> None:
+    changed(database_of(stopped), query)
+    with pytest.raises(BatchError, match=r"out\.jsonl\.run .*damaged.*; --restart begins anew"):
+        run_batch(stopped)
+    assert not stopped.output.exists()
 
 
-def test_a_row_between_those_that_were_chosen_is_told(log: Path) -> None:
-    with pytest.raises(BatchError, match=r"answers:2: not an answer of this run: there is no row 4 in this run"):
-        AnswerLog(log, iter((1, 3, 5)), keeps_rejects=False)
+@pytest.mark.parametrize(
+    "table", ["CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM lines; END", "CREATE TABLE x (y)"]
+)
+def test_a_database_with_more_in_it_is_refused(stopped: BatchJob, table: str) -> None:
+    changed(database_of(stopped), table)
+    assert "(it has other tables)" in told_of(stopped)
 
 
-@given(damage=st.binary(max_size=40), at=st.integers(0, 400), cut=st.integers(0, 40))
-@SAME_DIRECTORY
-def test_no_damage_of_answers_makes_a_line(log: Path, damage: bytes, at: int, cut: int) -> None:
-    whole = answer_line(1) + REJECT + answer_line(3)
-    log.write_bytes(whole[:at] + damage + whole[at + cut :])
-    try:
-        found = read(log)
-    except BatchError as error:
-        assert len(str(error).splitlines()) == 1  # noqa: PT017 - one line of many is looked at
-    else:
-        assert set(found) <= {1, 3, 4}
-
-
-CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
-    "null": lambda lines: [*lines, b"null\n"],
-    "another row": lambda lines: [*lines, lines[0].replace(b'"row":1', b'"row":9')],
-    "a row that is no number": lambda lines: [lines[0].replace(b'"row":1', b'"row":"1"'), *lines[1:]],
-    "usage": lambda lines: [lines[0].replace(b'"total_tokens":25', b'"total_tokens":"25"'), *lines[1:]],
-    "rubbish": lambda lines: [lines[0], b"\x80\x81\n", *lines[1:]],
-    "no field": lambda lines: [lines[0].replace(b'"text"', b'"texts"'), *lines[1:]],
-}
+# Changes of an answer in the database; each is found by its checksum.
+CHANGES = (
+    "UPDATE lines SET line = replace(line, 're', 'no') WHERE row = 2",
+    "UPDATE lines SET line = NULL WHERE row = 2",
+    "UPDATE lines SET line = 7 WHERE row = 2",
+    "UPDATE lines SET row = 9 WHERE row = 2",
+    "UPDATE lines SET rejected = 1 WHERE row = 2",
+    "UPDATE lines SET tokens = 'many' WHERE row = 2",
+    "UPDATE lines SET tokens = 3000 WHERE row = 2",
+    "UPDATE lines SET checksum = checksum + 1 WHERE row = 2",
+    "DELETE FROM lines WHERE row = 2",
+    "INSERT INTO lines VALUES (9, x'7b7d', 0, 0, 0)",
+)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_run_asks_nothing_until_its_answers_are_mended(tmp_path: Path, change: str) -> None:
+def test_an_answer_that_was_changed_is_asked_again_and_others_are_not(tmp_path: Path, change: str) -> None:
+    """A row that nobody asked for came out in a line of its own; usage that was no number ended in a TypeError."""
     path = rows(tmp_path, 5)
-    log = tmp_path / "out.jsonl.answers"
     with Clocked(lambda said: Status(401) if said == "4" else None) as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(1))
         with pytest.raises(BatchStoppedError):
             call_batch(calls)
-        whole = log.read_bytes()
-        log.write_bytes(b"".join(CHANGES[change](whole.splitlines(keepends=True))))
-        asked = len(server.seen)
-        with pytest.raises(BatchError, match=r"out\.jsonl\.answers:\d: not an answer of this run: "):
-            call_batch(calls)
-        assert len(server.seen) == asked
-        assert not (tmp_path / "out.jsonl").exists()
-        log.write_bytes(whole)
+        changed(tmp_path / "out.jsonl.run", change)
         server.misbehaves = lambda _: None
-        call_batch(calls)
+        assert call_batch(calls).tokens == 5 * 25
     assert all_answered(tmp_path / "out.jsonl", 5)
+    assert server.said == ["1", "2", "3", "4", *([] if "INSERT" in change else ["2"]), "4", "5"]
+
+
+@given(damage=st.binary(min_size=1, max_size=40), at=st.integers(0, 20_000))
+@SAME_DIRECTORY
+def test_no_damage_of_answers_makes_a_line(tmp_path: Path, damage: bytes, at: int) -> None:
+    output = tmp_path / "out.jsonl"
+    kept = tmp_path / "kept"
+    if not kept.exists():
+        wrong = Clocked(lambda said: Status(401) if said == "4" else None)
+        with wrong as server, pytest.raises(BatchStoppedError):
+            call_batch(calls_of(rows(tmp_path, 5), server.url("openai"), rates=Rates(1)))
+        kept.write_bytes((tmp_path / "out.jsonl.run").read_bytes())
+    whole = kept.read_bytes()
+    at %= len(whole)
+    (tmp_path / "out.jsonl.run").write_bytes(whole[:at] + damage + whole[at + len(damage) :])
+    found: list[Any] = []
+    try:
+        with closing(RunDatabase(output)) as database:
+            database.drop(rejects=False)
+            found = [line for chunk in database.chunks() for line in chunk]
+    except (BatchError, sqlite3.OperationalError) as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 - one of two ends
+    assert {json.loads(line.line)["row"] for line in found} <= {1, 2, 3}
+    assert all(json.loads(line.line)["row"] == line.row for line in found)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-from contextlib import contextmanager
+import resource
+import sqlite3
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from lazyprompt._base import locks
+from lazyprompt.batch import database
 from lazyprompt.batch import journal as module
+from lazyprompt.batch.database import BatchStoppedError, Line
 from lazyprompt.batch.forms import Limits
-from lazyprompt.batch.journal import Journal
-from lazyprompt.batch.state import BatchStoppedError, Files
+from lazyprompt.batch.journal import Files, Journal
 from lazyprompt.errors import BatchError
-from support.batch_runs import left
+from support.batch_runs import Unsynced, left, saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from io import FileIO
 
     from lazyprompt._base.json import JsonObject
 
@@ -44,17 +45,19 @@ def opened(
     return Journal(files, {**ASKED, **(asked or {})}, limits, restart=restart, seconds=0)
 
 
+def bad(number: int) -> list[Line]:
+    return [Line(number, b"bad\n", rejected=True)]
+
+
 def lines(first: int, last: int) -> list[bytes]:
     return [b"%d\n" % number for number in range(first, last + 1)]
 
 
 def test_names_are_there_when_all_is_done(tmp_path: Path) -> None:
     with opened(tmp_path, rejects=True) as journal:
-        journal.add(3, lines(1, 2), [b"bad\n"])
-        assert sorted(left(tmp_path)) == [
-            *("bad.jsonl.lock", "bad.jsonl.part"),
-            *("out.jsonl.lock", "out.jsonl.part", "out.jsonl.state"),
-        ]
+        journal.add(3, lines(1, 2), bad(3))
+        beside = {path.name.removesuffix("-wal").removesuffix("-journal") for path in tmp_path.iterdir()}
+        assert beside == {"bad.jsonl.run", "out.jsonl.part", "out.jsonl.run"}
         assert journal.finish() == [tmp_path / "out.jsonl"]
     assert left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n2\n"}
 
@@ -72,15 +75,14 @@ def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path:
 
 def test_what_is_behind_the_state_is_cut_off(tmp_path: Path) -> None:
     with opened(tmp_path, rejects=True) as journal:
-        journal.add(2, lines(1, 2), [b"a\n"])
-    for name in ("out.jsonl.part", "bad.jsonl.part"):
-        with (tmp_path / name).open("ab") as file:
-            file.write(b"half of a li")
+        journal.add(3, lines(1, 2), bad(3))
+    with (tmp_path / "out.jsonl.part").open("ab") as file:
+        file.write(b"half of a li")
     with opened(tmp_path, rejects=True) as journal:
-        assert (journal.resumed, journal.state.number, journal.state.rows) == (True, 2, 3)
-        journal.add(3, lines(3, 3), [b"b\n"])
+        assert (journal.state.number, journal.state.rows) == (3, 3)
+        journal.add(5, lines(3, 3), bad(5))
         journal.finish()
-    assert left(tmp_path) == {"bad.jsonl": b"a\nb\n", "out.jsonl": b"1\n2\n3\n"}
+    assert left(tmp_path) == {"bad.jsonl": b"bad\nbad\n", "out.jsonl": b"1\n2\n3\n"}
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,9 @@ def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
     # And back, as long as none was.
     with opened(tmp_path) as journal:
         assert journal.state.number == 1
-        assert not (tmp_path / "bad.jsonl.part").exists()
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith("bad")]
     with opened(tmp_path, rejects=True) as journal:
-        journal.add(2, [], [b"bad\n"])
+        journal.add(2, [], bad(2))
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is not given; --restart"):
         opened(tmp_path)
 
@@ -165,20 +167,48 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
         journal.finish()
 
 
-@pytest.mark.parametrize("data", ["", "[]", "{}", '{"version": 2}', '{"version": 1}', "{", "\udcff", "\x00" * 99])
-def test_a_state_that_is_none(tmp_path: Path, data: str) -> None:
-    (tmp_path / "out.jsonl.state").write_text(data, errors="surrogateescape")
-    with pytest.raises(BatchError, match=r"out.jsonl.state is not the state of a run \(.*\); --restart begins anew"):
+@pytest.mark.parametrize("data", ["[]", "{}", "\udcff", "\x00" * 99, "SQLite format 3\x00" + "\x00" * 999])
+def test_a_database_that_is_none(tmp_path: Path, data: str) -> None:
+    (tmp_path / "out.jsonl.run").write_text(data, errors="surrogateescape")
+    with pytest.raises(BatchError, match=r"out.jsonl.run is not the database of a run, .*; --restart begins anew"):
         opened(tmp_path)
     with opened(tmp_path, restart=True) as journal:
         journal.finish()
     assert left(tmp_path) == {"out.jsonl": b""}
 
 
+def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as other:
+        other.execute("CREATE TABLE precious (x)")
+    before = left(tmp_path)
+    with pytest.raises(BatchError, match=r"out.jsonl.run is not the database of a run, .* \(it has other tables\)"):
+        opened(tmp_path)
+    assert left(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.state", "out.jsonl.answers"])
+def test_a_run_of_an_older_version_is_told(tmp_path: Path, name: str) -> None:
+    """Versions before the database kept a journal of their own, and a run began at row 1 beside it."""
+    (tmp_path / name).write_text("{}")
+    (tmp_path / "out.jsonl.part").write_bytes(b"1\n")
+    (tmp_path / "bad.jsonl.part").write_bytes(b"bad\n")
+    with pytest.raises(BatchError) as caught:
+        opened(tmp_path, rejects=True)
+    assert str(caught.value) == (
+        f"{tmp_path / name} is of a run that an older version of lazyprompt began; end it with that version, "
+        "or --restart begins anew"
+    )
+    assert (tmp_path / "out.jsonl.part").read_bytes() == b"1\n"
+    with opened(tmp_path, rejects=True, restart=True) as journal:
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
+
+
 def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path, rejects=True) as journal:
-        with pytest.raises(BatchError, match=rf"another run \(process {os.getpid()}\) is writing .*out.jsonl; wait"):
-            opened(tmp_path, restart=True)
+        for restart in (False, True):
+            with pytest.raises(BatchError, match=r"another run is writing .*out.jsonl; wait for its end, or give"):
+                opened(tmp_path, restart=restart)
         # Another output, but the same file of rejects.
         with pytest.raises(BatchError, match="is writing .*bad.jsonl"):
             Journal(Files(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), ASKED, NO_LIMITS)
@@ -186,45 +216,49 @@ def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
     assert [*left(tmp_path)] == ["bad.jsonl", "out.jsonl"]
 
 
-def test_a_lock_that_a_dead_process_left_is_none(tmp_path: Path) -> None:
-    (tmp_path / "out.jsonl.lock").write_text("1")
-    with opened(tmp_path) as journal:
-        journal.finish()
-    assert [*left(tmp_path)] == ["out.jsonl"]
+def test_rejects_do_not_go_to_the_output_of_a_run_that_was_begun(tmp_path: Path) -> None:
+    with Journal(Files(tmp_path / "bad.jsonl"), ASKED, NO_LIMITS) as journal:
+        journal.add(1, lines(1, 1))
+    before = left(tmp_path)
+    with pytest.raises(BatchError, match=r"bad.jsonl is the output of a run that was begun; give another file"):
+        opened(tmp_path, rejects=True)
+    assert {name: data for name, data in left(tmp_path).items() if name in before} == before
 
 
 def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else two runs would each hold a lock of the same name: one of them a file that has no name any more.
-    claim = locks._claim  # noqa: SLF001 - the step between opening and holding
+    connect = sqlite3.connect
     removed: list[Path] = []
+    (tmp_path / "out.jsonl.run").touch()
 
-    def claim_late(descriptor: int) -> None:
+    def connect_early(path: Path, **more: Any) -> sqlite3.Connection:
+        connection = connect(path, **more)
         if not removed:
-            removed.append(tmp_path / "out.jsonl.lock")
-            removed[0].unlink()
-        claim(descriptor)
+            removed.append(path)
+            path.unlink()
+        return connection
 
-    monkeypatch.setattr(locks, "_claim", claim_late)
+    monkeypatch.setattr(database.sqlite3, "connect", connect_early)
     with opened(tmp_path) as journal:
-        assert removed[0].read_text() == str(os.getpid())
+        assert removed[0].exists()
         with pytest.raises(BatchError, match="another run"):
             opened(tmp_path)
         journal.finish()
 
 
 def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
-    (tmp_path / "out.jsonl.lock").mkdir()
-    with pytest.raises(BatchError, match=r"out.jsonl.lock cannot be written: it is a directory, not a regular file$"):
+    (tmp_path / "out.jsonl.run").mkdir()
+    with pytest.raises(BatchError, match=r"out.jsonl.run cannot be written: it is a directory, not a regular file$"):
         opened(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.run"]
 
 
 def test_nothing_is_written_behind_the_end(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         journal.finish()
-    with pytest.raises(BatchError, match="out.jsonl.part is not open: the run is over"):
+    with pytest.raises(BatchError, match="out.jsonl: the run is over"):
         journal.add(1, lines(1, 1))
 
 
@@ -241,7 +275,7 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
     part = tmp_path / "out.jsonl.part"
     assert part.read_bytes() == b"1\n2\n3\n4\n"
     assert str(caught.value) == (
-        f"row 3: {tmp_path / 'out.jsonl.state'} cannot be written: No space left on device; all up to row 2 is safe"
+        f"{tmp_path / 'out.jsonl.run'} cannot be written: No space left on device; all up to row 2 is safe"
     )
     monkeypatch.undo()
     with opened(tmp_path) as journal:
@@ -249,18 +283,15 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
         assert part.read_bytes() == b"1\n2\n"
 
 
-def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It was wrong use of an option: already the number of the process had no room in the lock.
-    def full(*_: object) -> NoReturn:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
-        patched.setattr(os, "fsync", full)
-        with pytest.raises(
-            BatchStoppedError, match="^row 1: .*out.jsonl.state cannot be written: No space.*; no row is"
-        ):
+def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path) -> None:
+    # It was wrong use of an option, and not a run that can continue.
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(BatchStoppedError, match=r"out.jsonl.run cannot be written: disk I/O error; no row is safe"):
             opened(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     with opened(tmp_path) as journal:
         journal.finish()
     assert left(tmp_path) == {"out.jsonl": b""}
@@ -272,12 +303,12 @@ def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> N
     def interrupted() -> NoReturn:
         with Journal(files, ASKED, NO_LIMITS, seconds=1000) as journal:
             journal.add(2, lines(1, 2))
-            assert json.loads(files.state.read_bytes())["number"] == 0
+            assert saved(files.output)["number"] == 0
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert json.loads(files.state.read_bytes())["number"] == 2
+    assert saved(files.output)["number"] == 2
 
 
 def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
@@ -297,8 +328,28 @@ def run_all(directory: Path) -> None:
         while journal.state.number < 4 and not journal.state.done:
             number = journal.state.number + 2
             good = [each for each in (number - 1, number) if each % 4]
-            journal.add(number, [b"%d\n" % each for each in good], [b"bad\n"] * (2 - len(good)))
+            journal.add(number, [b"%d\n" % each for each in good], bad(number) if len(good) < 2 else [])
         journal.finish()
+
+
+def stepping_connection(step: Callable[[], None]) -> type[Unsynced]:
+    """A connection of which each change is a step; SQLite makes a transaction one as a whole."""
+
+    class Stepping(Unsynced):
+        def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            if not sql.startswith("SELECT"):
+                step()
+            return super().execute(sql, *more)
+
+        def executemany(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            step()
+            return super().executemany(sql, *more)
+
+        def commit(self) -> None:
+            step()
+            super().commit()
+
+    return Stepping
 
 
 @contextmanager
@@ -320,15 +371,15 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
 
         return stepped
 
-    def half(journal: Journal, file: FileIO, path: Path, data: list[bytes]) -> int:
+    def half(journal: Journal, index: int, size: int, data: bytes) -> int:
         if done == steps:
-            written = b"".join(data)
-            file.write(written[: len(written) // 2])
+            write(journal, index, size, data[: len(data) // 2])
         step()
-        return write(journal, file, path, data)
+        return write(journal, index, size, data)
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "_write", half)
+        patched.setattr(database.sqlite3, "connect", partial(sqlite3.connect, factory=stepping_connection(step)))
         for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "open"), (os, "fsync"), (module, "copymode")):
             patched.setattr(owner, name, stepping(getattr(owner, name)))
         yield

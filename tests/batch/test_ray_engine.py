@@ -5,7 +5,6 @@ It needs Ray, and some seconds; with more rows and more kills it is ``python tes
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import subprocess
@@ -17,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from batch.clusters import Killer, alone, asking, by_id, expected, job, plan, rows, written
-from lazyprompt.batch.choice import Choice
+from lazyprompt.batch.database import BatchStoppedError
 from lazyprompt.batch.ray_engine import run_on_ray
+from lazyprompt.batch.rows import Choice
 from lazyprompt.batch.run import run_batch
-from lazyprompt.batch.state import BatchStoppedError
+from support.batch_runs import saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,13 +46,7 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many shards, though there are few rows."""
-    monkeypatch.setattr("lazyprompt.batch.shards._ROWS", 300)
-
-
-@pytest.mark.usefixtures("cluster", "small")
+@pytest.mark.usefixtures("cluster")
 def test_the_same_bytes_as_of_one_process_with_a_worker_killed(tmp_path: Path) -> None:
     asked = job(tmp_path, COUNT, "ray")
     killer = Killer(500)
@@ -60,8 +54,8 @@ def test_the_same_bytes_as_of_one_process_with_a_worker_killed(tmp_path: Path) -
     assert killer.killed is not None
 
 
-@pytest.mark.usefixtures("cluster", "small")
-def test_lines_keep_their_order_though_the_first_shard_is_the_last_to_be_done(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cluster")
+def test_lines_keep_their_order_though_the_first_chunk_is_the_last_to_be_done(tmp_path: Path) -> None:
     def slow(given: Any, history: Any, tools: Any, label: Any) -> tuple[Any, Any, Any, Any]:
         if given["question"].startswith("Why 3?"):
             time.sleep(6)
@@ -72,7 +66,7 @@ def test_lines_keep_their_order_though_the_first_shard_is_the_last_to_be_done(tm
     assert written(run_on_ray(hooked), asked) == alone(tmp_path, 1500)
 
 
-@pytest.mark.usefixtures("cluster", "small")
+@pytest.mark.usefixtures("cluster")
 def test_a_sample_that_goes_on_wherever_it_was_begun(tmp_path: Path) -> None:
     asked = replace(job(tmp_path, COUNT, "sample"), choice=Choice(limit=3000, sample=900, seed=4))
     for run in (run_batch, run_on_ray):
@@ -130,8 +124,7 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(tmp_path: Path) -> None
     run = subprocess.Popen(  # noqa: S603 - our own
         [*command, "--on-error", "skip", "--engine", "ray"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE
     )
-    state = tmp_path / "out.jsonl.state"
-    while run.poll() is None and not (state.exists() and json.loads(state.read_bytes())["number"]):
+    while run.poll() is None and not saved(tmp_path / "out.jsonl").get("number"):
         time.sleep(0.02)
     run.terminate()
     said = run.communicate()[1].decode()

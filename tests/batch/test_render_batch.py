@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, Msg, Prompter, Prompty, TextBlock
-from lazyprompt.batch import render
-from lazyprompt.batch.forms import FORMS, form_of
-from lazyprompt.batch.quick import quick_line
+from lazyprompt.batch import plan as plan_module
+from lazyprompt.batch.forms import FORMS, form_of, json_bytes
+from lazyprompt.batch.plan import quick_line
 from lazyprompt.batch.render import RowPlan, render_batch, render_columns
-from lazyprompt.batch.writing import json_bytes
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
 from lazyprompt.messages.msg import AudioBlock, Base64Source
@@ -527,5 +526,5 @@ def test_a_row_of_a_prompt_file_has_no_tools_of_its_own() -> None:
 def test_a_hash_is_there_even_where_no_trial_can_be_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(Prompty.loads(FILE.replace("{kind: string, required: true}", "{kind: integer, required: true}")))
     assert str(made.settings["prompt"]).startswith("sha256:")
-    monkeypatch.setattr(render, "__version__", "0.0.0")
+    monkeypatch.setattr(plan_module, "__version__", "0.0.0")
     assert made.settings["lazyprompt"] == "0.0.0"

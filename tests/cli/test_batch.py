@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import resource
 import shlex
 import signal
@@ -18,20 +17,20 @@ from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.progress import describe
 from support.batch_calls import Clocked
+from support.batch_runs import saved, wait_for_no_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lazyprompt.batch.row import Row
+    from lazyprompt.batch.rows import Row
 
 YAML = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
 
 
 @pytest.fixture(autouse=True)
 def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here, and syncing costs milliseconds each time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    wait_for_no_disk(monkeypatch)
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ def test_a_run_that_is_told_to_end_says_how_to_go_on(
         f"lazyprompt: go on with: lazyprompt {shlex.join(command)}",
     ]
     assert signal.getsignal(number) == before
-    assert json.loads((tmp_path / "out.jsonl.state").read_bytes())["number"] == 16
+    assert saved(tmp_path / "out.jsonl")["number"] == 16
     assert run(*command).status == 0
     assert len((tmp_path / "out.jsonl").read_bytes().splitlines()) == 100
 
@@ -152,7 +151,7 @@ def test_a_second_interrupt_does_not_wait(
 
     doing_at(10, twice, monkeypatch)
     assert run(*command).status == 130
-    assert (tmp_path / "out.jsonl.state").exists()
+    assert (tmp_path / "out.jsonl.run").exists()
 
 
 def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +166,8 @@ def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], m
 
 def test_a_disk_that_is_full(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
     # A limit of how large files may be is refused by the same calls as a disk without room, and needs no disk.
+    # All but the output is small.
+    write(tmp_path / "data.jsonl", "".join(f'{{"x": "{number:01000}"}}\n' for number in range(1, 101)))
     run(*command, "--format", "openai")
     expected = (tmp_path / "out.jsonl").read_bytes()
     (tmp_path / "out.jsonl").unlink()
@@ -178,9 +179,7 @@ def test_a_disk_that_is_full(run: Callable[..., Ran], tmp_path: Path, command: l
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert ran.status == 1
     stopped, again = ran.err.splitlines()
-    assert (
-        stopped == "lazyprompt: stopped: row 17: out.jsonl.part cannot be written: File too large; no row is safe yet"
-    )
+    assert stopped == "lazyprompt: stopped: out.jsonl.part cannot be written: File too large; no row is safe yet"
     assert again == f"lazyprompt: go on with: lazyprompt {shlex.join(command)} --format openai"
     assert run(*command, "--format", "openai").status == 0
     assert (tmp_path / "out.jsonl").read_bytes() == expected

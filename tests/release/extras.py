@@ -65,7 +65,7 @@ print(pathlib.Path("out.jsonl").read_text())
 """
 _FAST = """\
 import orjson
-from lazyprompt.batch.writing import text_bytes
+from lazyprompt.batch.forms import text_bytes
 if text_bytes is not orjson.dumps:
     raise SystemExit("orjson is there, and not used")
 print(text_bytes({"a": "b"}))

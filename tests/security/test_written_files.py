@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import os
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lazyprompt import Chat, OnlineChatModule, Prompty
 from lazyprompt._base.locks import Lock
-from lazyprompt.batch.answer_log import AnswerLog
 from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.studio.workspace import Workspace
 from lazyprompt.tokens.vocabulary import write_file
-from support.batch_calls import answer_line
-from support.batch_runs import job_of, rows_file
+from support.batch_runs import job_of, rows_file, wait_for_no_disk
 from support.engines import script_engine
 
 if TYPE_CHECKING:
@@ -36,11 +34,6 @@ def batch(base: Path) -> None:
 
 def batch_anew(base: Path) -> None:
     run_batch(job_of(rows_file(base, 3), rejects="bad.jsonl"), restart=True)
-
-
-def answers(base: Path) -> None:
-    with AnswerLog(base / "out.jsonl.answers", range(1, 4), keeps_rejects=True):
-        pass
 
 
 def studio(base: Path) -> None:
@@ -80,17 +73,17 @@ def lock_of_studio(base: Path) -> str:
     return seen[0]
 
 
+DATABASE = ("out.jsonl.run", "out.jsonl.run-journal", "out.jsonl.run-wal", "out.jsonl.run-shm")
 # What writes, and the names that somebody else may have taken.
 WAYS: dict[Callable[[Path], object], tuple[str, ...]] = {
     batch: (
-        *("out.jsonl", "out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "out.jsonl.state.tmp"),
-        *("bad.jsonl", "bad.jsonl.lock", "bad.jsonl.part"),
+        *("out.jsonl", "out.jsonl.part", *DATABASE),
+        *("bad.jsonl", "bad.jsonl.part", "bad.jsonl.run", "bad.jsonl.run-journal"),
     ),
     batch_anew: (
-        *("out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "out.jsonl.state.tmp"),
-        *("bad.jsonl.lock", "bad.jsonl.part", "out-00002.jsonl.part"),
+        *("out.jsonl.part", "out-00002.jsonl.part", "out.jsonl.state", "out.jsonl.answers", *DATABASE),
+        *("bad.jsonl.part", "bad.jsonl.run", "bad.jsonl.run-journal"),
     ),
-    answers: ("out.jsonl.answers",),
     studio: ("lock of the studio",),
     command: ("out.txt",),
     prompty: ("out.txt",),
@@ -115,7 +108,7 @@ PLANTS: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.fixture(autouse=True)
 def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    wait_for_no_disk(monkeypatch)
 
 
 @pytest.fixture
@@ -198,7 +191,14 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
     assert error is None or "it is a pipe" in str(error) or "no file" in str(error)
 
 
-FOREIGN = ("out.jsonl.lock", "out.jsonl.part", "out.jsonl.state", "out-00002.jsonl.part", "bad.jsonl.part")
+FOREIGN = (
+    "out.jsonl.run",
+    "out.jsonl.part",
+    "out.jsonl.state",
+    "out-00002.jsonl.part",
+    "bad.jsonl.part",
+    "bad.jsonl.run",
+)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -220,23 +220,6 @@ def test_a_file_by_the_name_of_new_rejects_stays(base: Path) -> None:
     assert (base / "bad.jsonl.part").read_bytes() == PRECIOUS
 
 
-def test_answers_of_somebody_else_stay(base: Path) -> None:
-    (base / "out.jsonl.answers").write_bytes(PRECIOUS + b"and no end of a line")
-    with pytest.raises(BatchError, match=r"out.jsonl.answers:1: not an answer of this run: missing, unknown"):
-        answers(base)
-    assert (base / "out.jsonl.answers").read_bytes() == PRECIOUS + b"and no end of a line"
-
-
-def test_the_rejects_of_another_run_are_removed_only_if_they_are_empty(base: Path) -> None:
-    """The name stands in the state, which may be anybody's: what it named was removed, wherever it was."""
-    rows = rows_file(base, 3)
-    with pytest.raises(BatchError):
-        run_batch(job_of(rows, rejects="old.jsonl"), stopped=lambda: "enough")
-    (base / "old.jsonl.part").write_bytes(PRECIOUS)
-    run_batch(job_of(rows))
-    assert (base / "old.jsonl.part").read_bytes() == PRECIOUS
-
-
 def test_a_link_that_leads_to_a_device_is_written_to(base: Path) -> None:
     # As /dev/stdout is one.
     (base / "out.txt").symlink_to("/dev/null")
@@ -247,11 +230,3 @@ def test_a_link_that_leads_to_a_device_is_written_to(base: Path) -> None:
 def test_a_saved_conversation_is_read_by_nobody_else(base: Path) -> None:
     chat(base)
     assert (base / "out.txt").stat().st_mode & 0o077 == 0
-
-
-def test_answers_of_a_run_are_read_again(base: Path) -> None:
-    """What all this must not break."""
-    (base / "out.jsonl.answers").write_bytes(answer_line(1) + answer_line(3))
-    with AnswerLog(base / "out.jsonl.answers", range(1, 4), keeps_rejects=True) as log:
-        found: Any = [entry.row for entry in log.entries(0)]
-    assert found == [1, 3]

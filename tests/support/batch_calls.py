@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lazyprompt import ChatPrompter, OnlineChatModule
-from lazyprompt.batch.call_job import CallJob
+from lazyprompt.batch.calls import CallJob
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
@@ -86,13 +86,6 @@ def calls_of(
     rejects = path.with_name("bad.jsonl") if skip else None
     job = BatchJob(row_file(path), plan, path.with_name("out.jsonl"), rejects)
     return CallJob(job, OnlineChatModule(source, base_url=url, **given), rates or Rates(), params or {})
-
-
-def answer_line(row: int, /, **fields: Json) -> bytes:
-    """The line of an answer in the log of a run, with some fields otherwise."""
-    usage: Json = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    line: dict[str, Json] = {"row": row, "custom_id": f"row-{row}", "text": "so", "thinking": "", "tool_calls": []}
-    return json.dumps({**line, "usage": usage, "finish": "stop", "model": "m", **fields}).encode() + b"\n"
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.batch.forms import BatchForm, Limits
 from lazyprompt.batch.rows import RowFile
@@ -14,12 +20,11 @@ from lazyprompt.batch.run import BatchJob
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.choice import Choice
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.row import Row
+    from lazyprompt.batch.rows import Choice, Row
 
 NO_LIMITS = Limits()
 
@@ -89,3 +94,42 @@ def job_of(
 def left(directory: Path) -> dict[str, bytes]:
     """The files of a directory, but for the rows."""
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name != "data.jsonl"}
+
+
+def saved(output: Path) -> dict[str, Any]:
+    """The state that a run which is killed now would continue with; nothing if it has not begun.
+
+    It is read from a copy: to open the database of a run takes its lock.
+    """
+    found = _read(output, "SELECT state FROM run")
+    return dict(json.loads(found[0][0])) if found else {}
+
+
+def answered(output: Path) -> set[int]:
+    """The rows of a run that have a line in its database."""
+    return {row for (row,) in _read(output, "SELECT row FROM lines")}
+
+
+def _read(output: Path, query: str) -> list[tuple[Any, ...]]:
+    with TemporaryDirectory() as directory:
+        for ending in (".run", ".run-wal"):
+            path = output.with_name(output.name + ending)
+            if path.exists():
+                copyfile(path, Path(directory, f"copy{ending}"))
+        with closing(sqlite3.connect(Path(directory, "copy.run"))) as database:
+            if not database.execute("SELECT 1 FROM sqlite_master").fetchall():
+                return []
+            return database.execute(query).fetchall()
+
+
+class Unsynced(sqlite3.Connection):
+    """A connection that does not wait for the disk."""
+
+    def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+        return super().execute("PRAGMA synchronous = OFF" if "synchronous" in sql else sql, *more)
+
+
+def wait_for_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails in a test, and syncing costs milliseconds each time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("lazyprompt.batch.database.sqlite3.connect", partial(sqlite3.connect, factory=Unsynced))

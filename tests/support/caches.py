@@ -25,7 +25,7 @@ _EMPTY = _BY_KEY | {"list", "deque"}
 
 # What lives longer than a call, and why it does not grow.
 BOUNDS: dict[str, str] = {
-    "batch/asking.py:Asking._tasks": "the calls under way, as many as may be at once",
+    "batch/calls.py:_Asking._tasks": "the calls under way, as many as may be at once",
     "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
     "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
     "messages/encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
