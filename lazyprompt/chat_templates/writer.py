@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lazyprompt.chat_templates.controls import turn_sequences_in
-from lazyprompt.chat_templates.conversation import dicts_from
-from lazyprompt.chat_templates.prompted import prompted
+from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.messages.prompt import MARKERS, Rendered

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
-from lazyprompt.chat_templates.source import ChatSource
-from lazyprompt.chat_templates.source_files import read_source
+from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
 from lazyprompt.rendering.markers import Markers

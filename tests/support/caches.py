@@ -68,7 +68,6 @@ CONSTANTS = frozenset(
     {
         "messages/msg.py:_NO_INPUT",
         "modules/clients/_chat_stream.py:_NOTHING",
-        "chat_templates/bridge_chats.py:ANY_RESULT",
         "tokens/openai.py:_NO_PARAMETERS",
         "tokens/openai.py:_NO_ROLES",
     }
