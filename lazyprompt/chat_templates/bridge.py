@@ -213,8 +213,8 @@ def _behind(
     def shown(calls: Sequence[Call]) -> Shown:
         found = setting.shown(trial.history, trial.answer, calls)
         # An id that ends the answer may look like anything.
-        end = len(found.last) - len(trial.ending) if found.last.endswith(trial.ending) else found.end
-        return found._replace(end=end)
+        ends_so = found.last.endswith(trial.ending)
+        return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
     def start(full: str, look: Shown) -> int:
         end, kept = look.end_in(full)
@@ -224,22 +224,19 @@ def _behind(
             raise UnprovenError("what the template writes behind an answer depends on what the new messages say")
         return end
 
-    look = shown(calls_for(results))
+    looks = [shown(calls_for(results))]
     given = setting.given(prompted=True)
-    traces = rendered_with_origins(setting.template, [*look.chat, *new], given, controls, safety)
+    traces = rendered_with_origins(setting.template, [*looks[0].chat, *new], given, controls, safety)
     if traces.note:
         raise UnprovenError(traces.note)
+    at = start(traces.text, looks[0])
     if results:
         # What a result does not say of its call is made up, in two ways: it must make no difference.
-        tails: list[str] = []
-        for calls in (calls_for(results), calls_for(results, 70000, "listen")):
-            each = shown(calls)
-            full = setting.text([*each.chat, *new], prompted=True)
-            tails.append(full[start(full, each) :])
-        if tails[0] != tails[1]:
+        looks.append(shown(calls_for(results, 70000, "listen")))
+        fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
+        if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
             raise UnprovenError("the template shows with a result the name or id of its call, and the result has none")
-        _check_names(results, said)
-    at = start(traces.text, look)
+    _check_names(results, said)
     begun = accumulate(map(len, traces.parts), initial=0)
     return [part[max(at - before, 0) :] for part, before in zip(traces.parts, begun, strict=False)]
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.jinja import CALLING, TOOL
-from lazyprompt.chat_templates.traced import Origin, parts_of, trace
+from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
 from lazyprompt.safety.policy import COMMON_TAGS, JOINT, Controls, controls_for
 from lazyprompt.safety.special_tokens import tokens_beside
@@ -100,7 +100,7 @@ def _around_calls(template: ChatJinja) -> Sequence[str]:
 def _around(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **given: object) -> Sequence[str]:
     """Return the template's own text in the first chat that it takes."""
     for chat in chats:
-        traced = [{**trace(message, Origin("", at)), "role": message["role"]} for at, message in enumerate(chat)]
+        traced = [trace_message(message, Origin("", at)) for at, message in enumerate(chat)]
         text = template.writes(traced, traced=True, **trace(given, Origin("tools")))
         if text is not None:
             return parts_of(text)[0][::2]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.chat_templates.jinja import REASONING, plain_tools, texts_in
-from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace
+from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.histories.read import is_openai, messages_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock
@@ -178,7 +178,7 @@ def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
     )
     said = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
     past = [dict(message) for message in dicts_from(list(prompt.history.messages), template)]
-    chat = [_traced(template.takes.form(message)) for message in past]
+    chat = [trace_message(template.takes.form(message), Origin("history")) for message in past]
     if said:
         chat.append({"role": "user", "content": said})
     if system and not chat and template.writes(_WITH_SYSTEM[:1]) is None:
@@ -187,8 +187,12 @@ def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
         chat = _with_system(system, chat, template)
     own = plain_tools(prompt.tools.copy() if prompt.tools.names else None)
     texts = [*prompt.instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "", *texts_in(past), *own.texts]
-    placed = [map_texts(message, partial(_placed, at)) for at, message in enumerate(map(template.with_content, chat))]
-    return Prompted(placed, own.data, texts, [*prompt.instruction.parts[::2], *prompt.user.parts[::2]])
+
+    def placed(at: int, text: Traced) -> Traced:
+        return map_origins(text, lambda origin: origin._replace(message=at))
+
+    shown = [map_texts(message, partial(placed, at)) for at, message in enumerate(map(template.with_content, chat))]
+    return Prompted(shown, own.data, texts, [*prompt.instruction.parts[::2], *prompt.user.parts[::2]])
 
 
 def _text(parts: Sequence[str], slots: Sequence[str]) -> Traced:
@@ -198,16 +202,6 @@ def _text(parts: Sequence[str], slots: Sequence[str]) -> Traced:
         for at, (part, slot) in enumerate(zip(parts, slots, strict=True))
     ]
     return Traced("".join(parts), runs)
-
-
-def _traced(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of the history."""
-    return {name: value if name == "role" else trace(value, Origin("history")) for name, value in message.items()}
-
-
-def _placed(at: int, text: Traced) -> Traced:
-    """Return a text of the message at an index."""
-    return map_origins(text, lambda origin: origin._replace(message=at))
 
 
 def _with_system(system: Traced, chat: list[dict[str, Any]], template: ChatJinja) -> list[dict[str, Any]]:

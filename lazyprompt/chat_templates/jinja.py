@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
-_TEXTS = {str}
 _FLAT = frozenset((str, int, float, bool, type(None)))
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
-_REASONING = frozenset(REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -59,15 +57,6 @@ class PlainData(NamedTuple):
 
     data: Any
     texts: Sequence[str]
-
-
-def _flat(message: object) -> dict[str, Any] | None:
-    """A copy of a message that is plain data as it is: texts, none of them reasoning; else None."""
-    if type(message) is not dict:
-        return None
-    fields = cast("dict[str, Any]", message)
-    is_flat = {*map(type, fields), *map(type, fields.values())} == _TEXTS and _REASONING.isdisjoint(fields)
-    return fields.copy() if is_flat else None
 
 
 def _chat_message(message: object, where: str) -> dict[str, object]:
@@ -342,15 +331,18 @@ class ChatJinja:
         """
         chat: list[dict[str, Any]] = []
         texts: list[str] = []
-        for at, message in enumerate(messages):
-            plain = _flat(message)
-            if plain is not None:
-                texts += (*plain, *plain.values())
-            else:
-                plain = _chat_message(message, f"messages[{at}]")
-                if "tool_calls" in plain or plain.get("content", "") is None:
-                    plain = self.takes.form(plain)
-                texts += texts_in(plain)
+        for at, message in enumerate(cast("Sequence[dict[str, Any]]", messages)):
+            # Most are a role and a text: this is where the time of a long chat goes.
+            if type(message) is dict and len(message) == 2:  # noqa: PLR2004 - the two
+                role, content = message.get("role"), message.get("content")
+                if type(role) is str and type(content) is str:
+                    chat.append(message.copy())
+                    texts += (role, content)
+                    continue
+            plain = _chat_message(message, f"messages[{at}]")
+            if "tool_calls" in plain or plain.get("content", "") is None:
+                plain = self.takes.form(plain)
+            texts += texts_in(plain)
             chat.append(plain)
         return PlainData(chat, texts)
 

@@ -332,6 +332,11 @@ def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind t
     return _mapped(value, str, lambda text: text if isinstance(text, Traced) else Traced.of(text, origin))
 
 
+def trace_message(message: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """Return a message whose texts came from one place; its role is the template's to ask for."""
+    return {name: value if name == "role" else trace(value, origin) for name, value in message.items()}
+
+
 def map_texts(value: Any, change: Callable[[Traced], str]) -> Any:  # noqa: ANN401 - of the kind that was given
     """Return a copy of plain data whose traced texts, keys too, are changed."""
     return _mapped(value, Traced, change)
