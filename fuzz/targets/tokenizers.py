@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fuzz.judge import require
 from fuzz.sandbox import encoded, scratch
 from fuzz.target import Target
-from lazyprompt.chat_templates.source_files import read_chat_source
+from lazyprompt.chat_templates.source import read_chat_source
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
 from lazyprompt.errors import LazyPromptError

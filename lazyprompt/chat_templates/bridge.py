@@ -10,20 +10,22 @@ Source of the idea: PrimeIntellect's renderers (``bridge``), which has it by han
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt.chat_templates.bridge_chats import (
-    Look,
+from lazyprompt.chat_templates.bridge_proof import (
+    MARKS,
     Setting,
+    Thought,
     UnprovenError,
-    before_answer,
+    behind_thoughts,
     calls_for,
+    proof_of,
     results_in,
+    thought_in,
     without_space,
 )
-from lazyprompt.chat_templates.bridge_trials import Thought, behind_thoughts, proof_of, thought_in
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.encoding import encode
@@ -35,20 +37,19 @@ if TYPE_CHECKING:
     import tiktoken
     import tokenizers
 
-    from lazyprompt.chat_templates.bridge_chats import Answer, Call
-    from lazyprompt.chat_templates.bridge_trials import Marks, Proof, Shape, Trial
+    from lazyprompt.chat_templates.bridge_proof import Call, Proof, Shape, Shown, Trial
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.safety.policy import Controls, Policy
 
 
 class Bridge(NamedTuple):
-    """The next prompt, or why there is none.
+    """The next prompt, or the reason why there is none.
 
     Attributes:
-        ids: The ids that the engine is to be given: those that it saw and said, and what comes behind. None where the
-            template could write another prompt: the whole chat is to be rendered then.
-        reason: Why there are none.
+        ids: The ids for the engine: those that it saw and said, and the new ones. None where the template could write
+            another prompt: render the whole chat then.
+        reason: The reason why there are none.
     """
 
     ids: list[int] | None
@@ -56,13 +57,13 @@ class Bridge(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What stands for a prompt and an answer.
+    """The trial that stands for a prompt and an answer.
 
     Attributes:
         trial: The trial.
-        shared: What ends the answer's turn, whatever it says.
-        calls: Whether it calls.
-        strict: Whether that end is to be seen in the completion, which else might say more behind its calls.
+        shared: The text that ends the answer's turn, whatever it says.
+        calls: True if it calls.
+        strict: True if the completion must show that end: else it might say more behind its calls.
     """
 
     trial: Trial
@@ -83,22 +84,22 @@ def bridged(
     safety: Policy = NEUTRALIZE,
     **variables: object,
 ) -> Bridge:
-    """The ids of the next prompt, out of those of the last one and of its answer.
+    """Make the ids of the next prompt out of those of the last one and of its answer.
 
     Args:
         template: The template.
         controls: Its control sequences.
-        previous_ids: The prompt that the engine was given; it ends with what invites the assistant to speak.
-        completion_ids: What the model said, with the token that ended it or without.
-        new_messages: What comes behind it, as plain data: results of calls, what the user says.
+        previous_ids: The prompt that the engine was given, with the generation prompt at its end.
+        completion_ids: The model's answer, with the token that ended it or without.
+        new_messages: The messages behind it, as plain data: results of calls, a user's text.
         tokenizer: The tokenizer of both.
         tools: The tools that the prompt was rendered with.
-        safety: What becomes of control sequences in the new messages.
-        variables: What else the prompt was rendered with.
+        safety: The policy for control sequences in the new messages.
+        variables: The other variables that the prompt was rendered with.
 
     Returns:
-        The ids, or why there are none. Where the model wrote its words as the template does, they are the ids of the
-        whole chat rendered and encoded.
+        The ids, or the reason why there are none. Where the model wrote its words as the template does, they are the
+        ids of the whole chat rendered and encoded.
 
     Raises:
         TokenizerError: The tokenizer is of no known kind, or cannot encode the text.
@@ -127,14 +128,14 @@ def bridge_refusal(
     thought: bool = False,
     **variables: object,
 ) -> str:
-    """Why a template does not go on with its prompts and answers, as far as the template alone tells.
+    """Explain why a template does not go on with its prompts and answers, as far as the template alone tells.
 
     Args:
         template: The template.
         roles: The roles of the new messages.
-        tools: Whether there are tools.
-        thought: Whether the answer, and answers before it, hold thoughts.
-        variables: What else it is rendered with.
+        tools: True if there are tools.
+        thought: True if the answer, and answers before it, hold thoughts.
+        variables: The other variables of the template.
 
     Returns:
         The reason; nothing where it goes on with them.
@@ -144,9 +145,9 @@ def bridge_refusal(
     # A template may say of each answer what was thought, be it nothing.
     for kind in (Thought.WHOLE,) if thought else (Thought.NONE, Thought.EMPTY):
         try:
-            proof = proof_of(setting, _shape([setting.message(role, "") for role in roles]))
+            proof = proof_of(setting, _shape([{"role": role, "content": template.content("")} for role in roles]))
             prompt = next((trial.prompt for trial in proof.trials if trial.thought is kind), "")
-            proof.trial(prompt, kind, kind, calls_only=True)
+            proof.trial(prompt, kind, kind, calls_only=bool(proof.call))
         except UnprovenError as refused:
             refusals.append(str(refused))
         else:
@@ -162,7 +163,7 @@ def _checked(ids: Iterable[int]) -> list[int]:
 
 
 def _shape(messages: Sequence[Mapping[str, Any]]) -> Shape:
-    """The kind of new messages."""
+    """Return the shape of new messages."""
     shape: list[tuple[str, bool]] = []
     for message in messages:
         role, content = message.get("role"), cast("object", message.get("content"))
@@ -182,19 +183,19 @@ def _shape(messages: Sequence[Mapping[str, Any]]) -> Shape:
 
 
 def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool) -> _Found:
-    """The trial that stands for a prompt and an answer."""
-    told = _told(seen, proof.marks, tokenizer)
-    prompt = next((prompt for prompt in proof.prompts if told.endswith(prompt)), None)
+    """Find the trial that stands for a prompt and an answer."""
+    told = _told(seen, tokenizer)
+    ends = sorted({trial.prompt for trial in proof.trials}, key=len, reverse=True)
+    prompt = next((end for end in ends if told.endswith(end)), None)
     if prompt is None:
-        raise UnprovenError(f"the previous ids do not end as the template's prompts do, with {proof.prompts[-1]!r}")
+        raise UnprovenError(f"the previous ids do not end as the template's prompts do, with {ends[-1]!r}")
     answer = without_space(answer)
     if not answer:
         raise UnprovenError("the completion says nothing")
-    if proof.unlike and (not proof.calls or proof.calls.search(answer)):
+    if proof.unlike and (not proof.call or proof.call.search(answer)):
         raise UnprovenError("the completion calls, and the template ends a call that nobody answers in another way")
-    thought = thought_in(prompt + answer, proof.marks)
-    earlier = thought_in(told.removesuffix(prompt), proof.marks)
-    calls_only = answers_calls and proof.calls and proof.calls.match(behind_thoughts(answer, proof.marks))
+    earlier, thought = thought_in(told.removesuffix(prompt)), thought_in(prompt + answer)
+    calls_only = answers_calls and proof.call and proof.call.match(behind_thoughts(answer))
     try:
         return _Found(*proof.trial(prompt, earlier, thought, calls_only=False), calls=answers_calls, strict=False)
     except UnprovenError:
@@ -206,86 +207,69 @@ def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerL
 def _behind(
     setting: Setting, trial: Trial, new: Sequence[Mapping[str, Any]], said: str, controls: Controls, safety: Policy
 ) -> list[str]:
-    """What the template writes behind an answer when these messages come, trusted and untrusted in turn."""
-    before = before_answer(setting, trial.history)
+    """Render the new messages behind a trial's answer; return the text there, trusted and untrusted in turn."""
     results = new[: results_in(str(message["role"]) for message in new)]
 
-    def end_in(full: str, answer: Answer) -> int:
-        look = Look.at(setting, before, answer)
-        if look.last.endswith(trial.ending):
-            # An id that ends it may look like anything.
-            look = look._replace(end=len(look.last) - len(trial.ending))
-        end, kept = look.end_in(full, answer.words[look.final])
+    def shown(calls: Sequence[Call]) -> Shown:
+        found = setting.shown(trial.history, trial.answer, calls)
+        # An id that ends the answer may look like anything.
+        ends_so = found.last.endswith(trial.ending)
+        return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
+
+    def start(full: str, look: Shown) -> int:
+        end, kept = look.end_in(full)
         if end is None or kept < trial.kept:
             raise UnprovenError(look.difference(full))
         if not full.startswith(trial.common, end):
             raise UnprovenError("what the template writes behind an answer depends on what the new messages say")
         return end
 
-    def tail(calls: Sequence[Call]) -> str | None:
-        answer = setting.answer(trial.answer, calls)
-        try:
-            full = setting.text([*before.chat, answer.message, *new], prompted=True)
-            return full[end_in(full, answer) :]
-        except (TemplateError, UnprovenError):
-            return None
-
-    answer = setting.answer(trial.answer, calls_for(results))
+    looks = [shown(calls_for(results))]
     given = setting.given(prompted=True)
-    traces = rendered_with_origins(setting.template, [*before.chat, answer.message, *new], given, controls, safety)
+    traces = rendered_with_origins(setting.template, [*looks[0].chat, *new], given, controls, safety)
     if traces.note:
         raise UnprovenError(traces.note)
-    parts = _from(traces.parts, end_in(traces.text, answer))
-    # What a result does not say of its call is made up, in two ways: it must make no difference.
-    if results and (written := tail(calls_for(results))) != tail(calls_for(_unnamed(results), 70000, "listen")):
-        if written != tail(calls_for(results, 70000, "listen")):
+    at = start(traces.text, looks[0])
+    if results:
+        # What a result does not say of its call is made up, in two ways: it must make no difference.
+        looks.append(shown(calls_for(results, 70000, "listen")))
+        fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
+        if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
             raise UnprovenError("the template shows with a result the name or id of its call, and the result has none")
-        _check_names(results, said)
-    return parts
-
-
-def _unnamed(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in result.items() if key != "name"} for result in results]
+    _check_names(results, said)
+    begun = accumulate(map(len, traces.parts), initial=0)
+    return [part[max(at - before, 0) :] for part, before in zip(traces.parts, begun, strict=False)]
 
 
 def _check_names(results: Iterable[Mapping[str, Any]], said: str) -> None:
-    """Check that what a template shows as the names of calls is what the model called, in this order."""
+    """Check that results name what the model called, in this order."""
     at = 0
     for name in (str(result["name"]) for result in results if result.get("name")):
         at = said.find(name, at) + len(name)
         if at < len(name):
-            raise UnprovenError(
-                f"the template shows with a result the name of its call, and {name!r} is called nowhere"
-            )
-
-
-def _from(parts: Sequence[str], start: int) -> list[str]:
-    """Parts from a place on."""
-    at = 0
-    while start >= len(parts[at]) and at + 1 < len(parts):
-        start -= len(parts[at])
-        at += 1
-    return [*([""] if at % 2 else []), parts[at][start:], *parts[at + 1 :]]
+            raise UnprovenError(f"a result is of the tool {name!r}, and {name!r} is called nowhere")
 
 
 def _added(
     parts: Sequence[str], found: _Found, said: Sequence[int], answer: str, tokenizer: TokenizerLike
 ) -> Sequence[int]:
-    """The ids of what the template writes behind an answer, without those that the completion ends with already.
+    """Return the ids of the text behind an answer, without those that the completion ends with already.
 
     They begin at a control token or behind one: no tokenizer makes one token of what stands on its two sides.
     """
     text = "".join(parts)
     ids, offsets = encode(parts, tokenizer)
     common = len(found.trial.common)
-    trusted = _trusted_until(parts, common)
+    shared = common - len(found.shared)
+    untrusted = [*zip(parts, accumulate(map(len, parts)), strict=True)][1::2]
+    trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # Where the turn ends: in what ends all such turns, the last first; or else where the next one begins.
-    shared = common - len(found.shared)
-    places = [at for at, start in starts.items() if start >= shared and _stop(text, offsets[at]) <= common][::-1]
+    # The turn ends with a token in what ends all such turns, the last first; or else where the next turn begins. Such a
+    # token may have taken white space from behind it.
+    places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
-    # What is between a place and the one before it; or what such turns end with before it.
+    # The text between a place and the one before it, or where the shared end begins.
     before = {
         at: text[max(shared, *(starts[other] for other in starts if other < at), 0) : starts[at]] for at in places
     }
@@ -304,52 +288,37 @@ def _added(
 
 
 def _fits(found: _Found, said: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
-    """Whether what was said before the end of its turn is an answer as the trials had it."""
+    """Return True if what was said before the end of its turn is an answer like the trial's."""
     answer = without_space(_decoded(said, tokenizer))
     if not answer:
         raise UnprovenError("the completion says nothing")
     return not found.strict or answer.endswith(without_space(before))
 
 
-def _trusted_until(parts: Sequence[str], start: int) -> int:
-    """Where the trusted text at a place ends."""
-    end = 0
-    for at, part in enumerate(parts):
-        if at % 2 and end + len(part) > start:
-            return max(end, start)
-        end += len(part)
-    return end
-
-
-def _stop(text: str, span: tuple[int, int]) -> int:
-    """Where a token ends that may have taken white space from behind it."""
-    return span[0] + len(text[slice(*span)].rstrip())
-
-
-def _told(ids: Sequence[int], marks: Marks, tokenizer: TokenizerLike) -> str:
-    """What ids say, without white space; marks that are tokens are real ones only."""
-    made = {text: encode([text], tokenizer).ids for pair in marks for text in pair if text}
+def _told(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
+    """Return the text of ids, without white space; of marks that are tokens, only the real ones."""
+    told = without_space(_decoded(ids, tokenizer))
+    made = {text: encode([text], tokenizer).ids for pair in MARKS for text in pair if text and text in told}
     real = {known[0]: text for text, known in made.items() if len(known) == 1 and _is_control(known[0], tokenizer)}
-    told: list[str] = []
+    if not real:
+        return told
+    pieces: list[str] = []
     for is_real, group in groupby(ids, key=real.__contains__):
-        if is_real:
-            told += (real[made] for made in group)
-            continue
-        text = without_space(_decoded([*group], tokenizer))
-        for mark in real.values():
-            text = text.replace(mark, "")
-        told.append(text)
-    return "".join(told)
+        piece = without_space(_decoded([*group], tokenizer))
+        for mark in () if is_real else real.values():
+            piece = piece.replace(mark, "")
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
-    """Whether an id is a control token: text makes it where it is trusted, and only there."""
+    """Return True if an id is a control token: trusted text alone makes it."""
     text = _decoded([made], tokenizer)
     return encode([text], tokenizer).ids == [made] != encode(["", text], tokenizer).ids
 
 
 def _decoded(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """The text of ids, control tokens too."""
+    """Return the text of ids, control tokens too."""
     backend = cast("object", getattr(tokenizer, "backend_tokenizer", tokenizer))
     try:
         if hasattr(backend, "encode_ordinary"):

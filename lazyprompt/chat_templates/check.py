@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jinja2 import meta, nodes
 
 from lazyprompt.chat_templates.bridge import bridge_refusal
-from lazyprompt.chat_templates.derive import markers_of
 from lazyprompt.chat_templates.dialect import parsed
-from lazyprompt.chat_templates.frame import frame_of
-from lazyprompt.chat_templates.jinja import CALLING, TOOL
-from lazyprompt.chat_templates.messages import with_arguments, with_json_arguments
+from lazyprompt.chat_templates.frame import frame_of, markers_of
+from lazyprompt.chat_templates.jinja import CALLING, TOOL, with_arguments, with_json_arguments
 from lazyprompt.chat_templates.trained import answer_end
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.safety.policy import Controls
 
+# True, False, or None where the template does not come that far; and more of it, in words.
+_Answer: TypeAlias = tuple[bool | None, str]
 _GIVEN = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")
 )
@@ -79,42 +80,34 @@ class TemplateReport:
         )
 
 
-class _Tried:
+class _Tried(NamedTuple):
     """A template with what it is tried on.
 
-    Args:
+    Attributes:
         template: The template.
         controls: Its control sequences.
-        adds_bos: Whether the tokenizer puts a token before each text; None where nobody knows.
+        adds_bos: True if the tokenizer puts a token before each text; None where nobody knows.
     """
 
-    def __init__(self, template: ChatJinja, controls: Controls, adds_bos: bool | None) -> None:  # noqa: FBT001 - private
-        self.template = template
-        self.controls = controls
-        self.adds_bos = adds_bos
-        form = template.takes.form
-        self.called: list[dict[str, Any]] = [form(dict(message)) for message in CALLING]
+    template: ChatJinja
+    controls: Controls
+    adds_bos: bool | None
+
+    def shown(self, chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a chat in the form that the template takes."""
+        return [self.template.with_content(self.template.takes.form(message)) for message in chat]
+
+    def tried(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
+        """Return what the template writes, or None and the reason why it refuses."""
+        given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
+        try:
+            return self.template.run(self.shown(chat), given), ""
+        except TemplateError as error:
+            return None, str(error)
 
     def text(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> str | None:
-        """What the template writes; None where it refuses."""
-        return self.template.writes([*map(self.in_its_form, chat)], tools=tools, add_generation_prompt=prompted)
-
-    def in_its_form(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A message whose content is parts, where the template shows nothing else."""
-        content = message.get("content")
-        if not isinstance(content, str) or self.template.shows_text or not self.template.shows_parts:
-            return message
-        return {**message, "content": [{"type": "text", "text": content}]}
-
-    def why_not(self, *chat: dict[str, Any]) -> str:
-        """Why it refuses."""
-        try:
-            self.template.run(
-                [*map(self.in_its_form, chat)], {"tools": None, "documents": None, "add_generation_prompt": False}
-            )
-        except TemplateError as error:
-            return str(error)
-        return ""
+        """Return what the template writes; None where it refuses."""
+        return self.tried(*chat, tools=tools, prompted=prompted)[0]
 
 
 def check_template(template: ChatJinja, controls: Controls, *, adds_bos: bool | None = None) -> TemplateReport:
@@ -132,65 +125,63 @@ def check_template(template: ChatJinja, controls: Controls, *, adds_bos: bool | 
     return TemplateReport(tuple(Finding(name, *ask(tried)) for name, ask in _QUESTIONS.items()))
 
 
-def _system(tried: _Tried) -> tuple[bool | None, str]:
-    text = tried.text(_SYSTEM, _USER)
-    if text is None:
-        return False, tried.why_not(_SYSTEM, _USER)
-    return _SYSTEM["content"] in text, "" if _SYSTEM["content"] in text else "it is left out"
+def _unless(holds: bool, detail: str) -> _Answer:  # noqa: FBT001 - an answer
+    return holds, "" if holds else detail
 
 
-def _alternation(tried: _Tried) -> tuple[bool | None, str]:
-    why = tried.why_not(_USER, _USER)
+def _system(tried: _Tried) -> _Answer:
+    text, why = tried.tried(_SYSTEM, _USER)
+    return _unless(_SYSTEM["content"] in (text or ""), "it is left out" if text is not None else why)
+
+
+def _alternation(tried: _Tried) -> _Answer:
+    why = tried.tried(_USER, _USER)[1]
     return bool(why), why
 
 
-def _tools(tried: _Tried) -> tuple[bool | None, str]:
+def _tools(tried: _Tried) -> _Answer:
     text = tried.text(_USER, tools=[TOOL])
-    if text is None:
-        return False, "it refuses tools"
-    return _NAME in text, "" if _NAME in text else "they are left out"
+    return _unless(_NAME in (text or ""), "they are left out" if text is not None else "it refuses tools")
 
 
-def _calls(tried: _Tried) -> tuple[bool | None, str]:
-    user, called, result = tried.called
-    text = tried.text(user, called, result, tools=[TOOL]) or tried.text(user, called, result)
+def _calls(tried: _Tried) -> _Answer:
+    bare, why = tried.tried(*CALLING)
+    text = tried.text(*CALLING, tools=[TOOL]) or bare
     if text is None:
-        return False, tried.why_not(user, called, result)
+        return False, why
     missing = [what for what, word in (("the call", _NAME), ("its arguments", "at")) if word not in text]
-    return not missing, f"left out: {', '.join(missing)}" if missing else ""
+    return _unless(not missing, f"left out: {', '.join(missing)}")
 
 
-def _string_arguments(tried: _Tried) -> tuple[bool | None, str]:
+def _string_arguments(tried: _Tried) -> _Answer:
     user, called, _ = CALLING
-    as_dict, as_json = (tried.text(user, change(called)) for change in (with_arguments, with_json_arguments))
+    called = tried.template.with_content(called)
+    chats = [[tried.template.with_content(user), form(called)] for form in (with_arguments, with_json_arguments)]
+    as_dict, as_json = map(tried.template.writes, chats)
     if as_json is None:
         return False, "it fails with them; they are read before it" if as_dict is not None else "it takes no calls"
     if as_dict is None:
         return True, "it takes nothing else; dicts are written as JSON before it"
     if _NAME not in as_dict + as_json:
         return None, "calls are left out"
-    same = as_dict == as_json
-    return same, "" if same else "it writes them in another way than dicts; they are read before it"
+    return _unless(as_dict == as_json, "it writes them in another way than dicts; they are read before it")
 
 
-def _null_content(tried: _Tried) -> tuple[bool | None, str]:
-    return tried.template.takes.null_content, "" if tried.template.takes.null_content else "it is given an empty text"
+def _null_content(tried: _Tried) -> _Answer:
+    return _unless(tried.template.takes.null_content, "it is given an empty text")
 
 
-def _text_contents(tried: _Tried) -> tuple[bool | None, str]:
-    shown = tried.template.shows_text
-    return (
-        shown,
-        "" if shown or not tried.template.shows_parts else "only parts: Msg are given to it as such, dicts as they are",
-    )
+def _text_contents(tried: _Tried) -> _Answer:
+    only_parts = "only parts: Msg are given to it as such, dicts as they are" if tried.template.shows_parts else ""
+    return _unless(tried.template.shows_text, only_parts)
 
 
-def _part_contents(tried: _Tried) -> tuple[bool | None, str]:
+def _part_contents(tried: _Tried) -> _Answer:
     return tried.template.shows_parts, ""
 
 
-def _prefixes(tried: _Tried) -> tuple[bool | None, str]:
-    user, called, result = tried.called
+def _prefixes(tried: _Tried) -> _Answer:
+    user, called, result = CALLING
     chats = {
         "plain turns": (_USER, _ANSWER, _USER, _ANSWER, _USER),
         "a call and its result": (user, called, result, _ANSWER),
@@ -198,7 +189,7 @@ def _prefixes(tried: _Tried) -> tuple[bool | None, str]:
         "thoughts before a result": (user, called | {"reasoning_content": "Cogitatio."}, result),
     }
     broken = [what for what, chat in chats.items() if _broken(tried, chat)]
-    return not broken, f"earlier text changes with later messages: {', '.join(broken)}" if broken else ""
+    return _unless(not broken, f"earlier text changes with later messages: {', '.join(broken)}")
 
 
 def _broken(tried: _Tried, chat: Sequence[dict[str, Any]]) -> bool:
@@ -211,7 +202,7 @@ def _broken(tried: _Tried, chat: Sequence[dict[str, Any]]) -> bool:
     )
 
 
-def _generation(tried: _Tried) -> tuple[bool | None, str]:
+def _generation(tried: _Tried) -> _Answer:
     prompt, bare = tried.text(_USER, prompted=True), tried.text(_USER)
     said = tried.text(_USER, _ANSWER)
     if prompt is None or said is None:
@@ -221,9 +212,10 @@ def _generation(tried: _Tried) -> tuple[bool | None, str]:
     return holds, none + ("" if holds else "an answer in a chat begins in another way than the prompt for it")
 
 
-def _stop(tried: _Tried) -> tuple[bool | None, str]:
-    if tried.text(_USER, _ANSWER) is None:
-        return None, tried.why_not(_USER, _ANSWER)
+def _stop(tried: _Tried) -> _Answer:
+    text, why = tried.tried(_USER, _ANSWER)
+    if text is None:
+        return None, why
     end = answer_end(tried.template, tried.controls)
     kept, why = _origins(tried)
     if not kept:
@@ -234,14 +226,14 @@ def _stop(tried: _Tried) -> tuple[bool | None, str]:
     return True, f"{end!r}" + (f", while the tokenizer's end of text is {eos!r}" if eos and eos not in end else "")
 
 
-def _thoughts(tried: _Tried) -> tuple[bool | None, str]:
+def _thoughts(tried: _Tried) -> _Answer:
     last, past = tried.text(_USER, _THOUGHTFUL), tried.text(_USER, _THOUGHTFUL, _USER)
     word = _THOUGHTFUL["reasoning_content"]
     places = [where for where, text in (("the last turn", last), ("earlier turns", past)) if text and word in text]
     return bool(places), f"in {' and '.join(places)}" if places else ""
 
 
-def _bos(tried: _Tried) -> tuple[bool | None, str]:
+def _bos(tried: _Tried) -> _Answer:
     bos = tried.template.special_tokens.get("bos_token")
     text = tried.text(_USER)
     if not bos or text is None:
@@ -255,12 +247,12 @@ def _bos(tried: _Tried) -> tuple[bool | None, str]:
     return tried.adds_bos, "the tokenizer adds another: encode without adding special tokens" if tried.adds_bos else ""
 
 
-def _clock(tried: _Tried) -> tuple[bool | None, str]:
+def _clock(tried: _Tried) -> _Answer:
     names = meta.find_undeclared_variables(parsed(tried.template.text))
     return "strftime_now" in names, "give now= for the same text each day" if "strftime_now" in names else ""
 
 
-def _variables(tried: _Tried) -> tuple[bool | None, str]:
+def _variables(tried: _Tried) -> _Answer:
     tree = parsed(tried.template.text)
     set_by_itself = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
     names = {name for name in meta.find_undeclared_variables(tree) if not name.endswith("_token")}
@@ -268,25 +260,23 @@ def _variables(tried: _Tried) -> tuple[bool | None, str]:
     return bool(names), ", ".join(sorted(names))
 
 
-def _origins(tried: _Tried) -> tuple[bool | None, str]:
-    user, called, result = tried.called
-    for chat, tools in (((_USER, _ANSWER, _USER), None), ((user, called, result), [TOOL])):
+def _origins(tried: _Tried) -> _Answer:
+    for chat, tools in (((_USER, _ANSWER, _USER), None), (CALLING, [TOOL])):
         if tried.text(*chat, tools=tools) is None:
             continue
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        shown = [*map(tried.in_its_form, chat)]
-        found = rendered_with_origins(tried.template, shown, given, tried.controls, NEUTRALIZE)
+        found = rendered_with_origins(tried.template, tried.shown(chat), given, tried.controls, NEUTRALIZE)
         if found.note:
             return False, found.note
     return True, ""
 
 
-def _frame(tried: _Tried) -> tuple[bool | None, str]:
+def _frame(tried: _Tried) -> _Answer:
     found = frame_of(tried.template)
-    return not isinstance(found, str), found if isinstance(found, str) else ""
+    return (False, found) if isinstance(found, str) else (True, "")
 
 
-def _markers(tried: _Tried) -> tuple[bool | None, str]:
+def _markers(tried: _Tried) -> _Answer:
     try:
         markers_of(tried.template)
     except TemplateError as error:
@@ -294,17 +284,12 @@ def _markers(tried: _Tried) -> tuple[bool | None, str]:
     return True, ""
 
 
-def _bridged_to_user(tried: _Tried) -> tuple[bool | None, str]:
-    why = bridge_refusal(tried.template)
+def _bridged(tried: _Tried, role: str) -> _Answer:
+    why = bridge_refusal(tried.template, (role,), tools=role == "tool")
     return not why, why
 
 
-def _bridged_to_results(tried: _Tried) -> tuple[bool | None, str]:
-    why = bridge_refusal(tried.template, ("tool",), tools=True)
-    return not why, why
-
-
-_QUESTIONS: dict[str, Callable[[_Tried], tuple[bool | None, str]]] = {
+_QUESTIONS: dict[str, Callable[[_Tried], _Answer]] = {
     "system text supported": _system,
     "alternation required": _alternation,
     "tools supported": _tools,
@@ -323,6 +308,6 @@ _QUESTIONS: dict[str, Callable[[_Tried], tuple[bool | None, str]]] = {
     "origins kept": _origins,
     "plain chats without the template": _frame,
     "markers derived": _markers,
-    "bridged to a user's turn": _bridged_to_user,
-    "bridged to results of calls": _bridged_to_results,
+    "bridged to a user's turn": partial(_bridged, role="user"),
+    "bridged to results of calls": partial(_bridged, role="tool"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import nodes
 from markupsafe import Markup
@@ -12,13 +12,13 @@ from markupsafe import Markup
 from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.jinja import CALLING, TOOL
-from lazyprompt.chat_templates.traced import Origin, Traced, parts_of, trace
+from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
 from lazyprompt.safety.policy import COMMON_TAGS, JOINT, Controls, controls_for
 from lazyprompt.safety.special_tokens import tokens_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
 
@@ -38,18 +38,7 @@ _LEAVING = frozenset(
 # They take characters away, or change their order, where they are given a text and not a list.
 _MOVING = frozenset(
     (
-        "batch",
-        "first",
-        "groupby",
-        "last",
-        "list",
-        "max",
-        "min",
-        "reject",
-        "reverse",
-        "select",
-        "slice",
-        "sort",
+        *("batch", "first", "groupby", "last", "list", "max", "min", "reject", "reverse", "select", "slice", "sort"),
         "unique",
     )
 )
@@ -67,15 +56,9 @@ _WORD = "lazyprompt"
 
 
 def sequences_in(template: ChatJinja) -> frozenset[str]:
-    """The control sequences that a template writes.
+    """Return the control sequences that a template writes.
 
-    They are the tokens in its texts, and what it puts around the words of a short chat, be it a token or not.
-
-    Args:
-        template: The template.
-
-    Returns:
-        The sequences.
+    They are the tokens in its texts, and the text that it puts around the words of a short chat, be it a token or not.
     """
     texts = _literals(parsed(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
@@ -83,51 +66,42 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     # closed somewhere, or stand alone.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
-    return frozenset(found).union(
-        tokens_in(*_around_words(template)), (token for token in template.special_tokens.values() if token)
-    )
+    return _turn_tokens(template) | found
+
+
+def turn_sequences_in(template: ChatJinja) -> frozenset[str]:
+    """Return the control sequences that open or close a turn."""
+    return _turn_tokens(template) - {"<think>", "</think>"}
+
+
+def _turn_tokens(template: ChatJinja) -> frozenset[str]:
+    return frozenset((*tokens_in(*_around_words(template)), *filter(None, template.special_tokens.values())))
 
 
 def _literals(tree: nodes.Template) -> list[str]:
-    """All texts in a template."""
+    """Return all texts in a template."""
     texts = [str(node.data) for node in tree.find_all(nodes.TemplateData)]
     return texts + [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
 
 
-def turn_sequences_in(template: ChatJinja) -> frozenset[str]:
-    """The control sequences that open or close a turn.
-
-    Args:
-        template: The template.
-    """
-    thoughts = frozenset(("<think>", "</think>"))
-    return (
-        tokens_in(*_around_words(template)).union(token for token in template.special_tokens.values() if token)
-        - thoughts
-    )
-
-
-def _around_words(template: ChatJinja) -> Iterable[str]:
-    """What a template writes around the contents of a short chat."""
+def _around_words(template: ChatJinja) -> Sequence[str]:
+    """Return the template's own text around the contents of a short chat."""
     roles = ("system", "user", "assistant", "user")
-    words = [Traced.of(f"{_WORD}{at}", Origin(role, at)) for at, role in enumerate(roles)]
-    in_parts = template.shows_parts and not template.shows_text
-    contents = [[{"type": "text", "text": word}] if in_parts else word for word in words]
-    chat = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
-    for messages in (chat, chat[1:], chat[1:2]):
-        text = template.writes(messages, traced=True, add_generation_prompt=True)
-        if text is not None:
-            return parts_of(text)[0][::2]
-    return ()
+    chat = [{"role": role, "content": template.content(f"{_WORD}{at}")} for at, role in enumerate(roles)]
+    return _around(template, [chat, chat[1:], chat[1:2]], add_generation_prompt=True)
 
 
-def _around_calls(template: ChatJinja) -> Iterable[str]:
-    """What a template writes around calls, results and tools."""
-    chat = [trace(template.takes.form(dict(message)), Origin("")) for message in CALLING]
-    for message, role in zip(chat, ("user", "assistant", "tool"), strict=True):
-        message["role"] = role
-    for messages in (chat, chat[:2]):
-        text = template.writes(messages, traced=True, tools=trace([TOOL], Origin("tools")))
+def _around_calls(template: ChatJinja) -> Sequence[str]:
+    """Return the template's own text around calls, results and tools."""
+    chat = [template.takes.form(message) for message in CALLING]
+    return _around(template, [chat, chat[:2]], tools=[TOOL])
+
+
+def _around(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **given: object) -> Sequence[str]:
+    """Return the template's own text in the first chat that it takes."""
+    for chat in chats:
+        traced = [trace_message(message, Origin("", at)) for at, message in enumerate(chat)]
+        text = template.writes(traced, traced=True, **trace(given, Origin("tools")))
         if text is not None:
             return parts_of(text)[0][::2]
     return ()
@@ -157,14 +131,12 @@ class _Risk(NamedTuple):
         moves: True if it may take characters out of a text, or change their order.
         between: True if its own text stands so close before and behind a text that one could lie in all three.
         any_case: True if it changes the case of letters.
-        cuts: The texts at which it cuts texts into pieces, which may then stand anywhere.
     """
 
     always: bool
     moves: bool
     between: bool
     any_case: bool
-    cuts: tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
@@ -186,13 +158,13 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     moves = any(_is_moving(node) for node in tree.find_all((nodes.For, nodes.Filter, nodes.Getitem)))
+    moves = moves or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
     return _Risk(
-        always or _fills_in(tree) or bool(moves and begun),
+        always or fills_in(tree) or bool(moves and begun),
         moves,
         bool(begun and ended),
         any(use.name in _CASES for use in used),
-        tuple(sorted(use.first for use in used if use.first and use.cuts(controls))),
     )
 
 
@@ -212,9 +184,10 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
             yield _Use.of(name, calls.get(id(got), ()))
 
 
-def _fills_in(tree: nodes.Template) -> bool:
+def fills_in(tree: nodes.Template) -> bool:
     """Return True if ``%`` may fill in a text."""
-    return not all(isinstance(node.right, nodes.Const) for node in tree.find_all(nodes.Mod))
+    operands = [node.right for node in tree.find_all(nodes.Mod)]
+    return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
 
 
 def is_list(node: nodes.Node | None) -> bool:
@@ -289,7 +262,7 @@ class _Use(NamedTuple):
 
     def cuts(self, controls: Controls) -> bool:
         """Whether it makes pieces of a text: at a control sequence it does not, for there is none."""
-        return self.name in _CUTTING and not self.second and controls.clean(self.first or "")
+        return self.name in _CUTTING and bool(self.first) and not self.second and controls.clean(self.first or "")
 
 
 def _text_of(argument: nodes.Expr) -> str | None:
@@ -319,8 +292,6 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> b
         return False
     if risk.any_case and not _any_case(template).clean(joined):
         return False
-    for cut in risk.cuts:
-        texts = [piece for text in texts for piece in text.split(cut)]
     return not controls.at_edge(texts) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt.chat_templates.messages import REASONING
+from lazyprompt._base.trusted import is_trusted
+from lazyprompt.chat_templates.jinja import REASONING, plain_tools, texts_in
+from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.histories.read import is_openai, messages_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock
 from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.messages.tools import ToolSet, function_schema, listed
 
 if TYPE_CHECKING:
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolLike
 
 
@@ -56,8 +61,8 @@ def _dicts(message: Msg, template: ChatJinja) -> list[JsonObject]:
     )
     for form in forms:
         content = form.get("content")
-        if isinstance(content, str) and template.shows_parts and not template.shows_text:
-            form["content"] = [{"type": "text", "text": content}]
+        if isinstance(content, str):
+            form["content"] = template.content(content)
         elif isinstance(content, list) and not template.shows_parts and all(_is_text(part) for part in content):
             form["content"] = "\n".join(str(cast("JsonObject", part)["text"]) for part in content)
     if thought and message.role == "assistant":
@@ -125,3 +130,88 @@ def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
         if chat
         else "there is nothing to go on with: there are no messages"
     )
+
+
+# What stands between a system text and what the user says, where a template takes no system text: as in Gemma 3's.
+_BETWEEN = "\n\n"
+_WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
+
+
+class Prompted(NamedTuple):
+    """What a chat template is given for a prompt.
+
+    Attributes:
+        chat: The messages, their texts traced.
+        tools: The tools, as plain data; None where there are none.
+        texts: All texts that nobody trusts.
+        literals: The developer's own texts.
+    """
+
+    chat: list[dict[str, Any]]
+    tools: object
+    texts: list[str]
+    literals: list[str]
+
+
+def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
+    """The messages of a prompt.
+
+    Args:
+        prompt: The prompt.
+        template: The template; one that takes no system text is given it before the first thing the user says.
+
+    Returns:
+        The messages, and what is to be looked at in them.
+
+    Raises:
+        FormatError: A message of the history holds what a template cannot be given.
+    """
+    system = _text(
+        (
+            prompt.system or "",
+            "",
+            "\n" if prompt.system and any(prompt.instruction.parts) else "",
+            "",
+            *prompt.instruction.parts,
+        ),
+        ("system", MARKERS, MARKERS, MARKERS, *prompt.instruction.slots),
+    )
+    said = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
+    past = [dict(message) for message in dicts_from(list(prompt.history.messages), template)]
+    chat = [trace_message(template.takes.form(message), Origin("history")) for message in past]
+    if said:
+        chat.append({"role": "user", "content": said})
+    if system and not chat and template.writes(_WITH_SYSTEM[:1]) is None:
+        chat = [{"role": "user", "content": system}]
+    elif system:
+        chat = _with_system(system, chat, template)
+    own = plain_tools(prompt.tools.copy() if prompt.tools.names else None)
+    texts = [*prompt.instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "", *texts_in(past), *own.texts]
+
+    def placed(at: int, text: Traced) -> Traced:
+        return map_origins(text, lambda origin: origin._replace(message=at))
+
+    shown = [map_texts(message, partial(placed, at)) for at, message in enumerate(map(template.with_content, chat))]
+    return Prompted(shown, own.data, texts, [*prompt.instruction.parts[::2], *prompt.user.parts[::2]])
+
+
+def _text(parts: Sequence[str], slots: Sequence[str]) -> Traced:
+    """A text made of trusted and untrusted parts in turn."""
+    runs = [
+        (len(part), Origin(slot, trusted=is_trusted(at, part)))
+        for at, (part, slot) in enumerate(zip(parts, slots, strict=True))
+    ]
+    return Traced("".join(parts), runs)
+
+
+def _with_system(system: Traced, chat: list[dict[str, Any]], template: ChatJinja) -> list[dict[str, Any]]:
+    """A chat with its system text, in the place that the template has for it."""
+    if template.writes(_WITH_SYSTEM) is not None or template.writes(_WITH_SYSTEM[1:]) is None:
+        return [{"role": "system", "content": system}, *chat]
+    first = next((at for at, message in enumerate(chat) if message["role"] == "user"), None)
+    if first is None:
+        return [{"role": "user", "content": system}, *chat]
+    content = cast("str | list[object]", chat[first]["content"])
+    opening = system + Traced.of(_BETWEEN, OWN)
+    joined = opening + content if isinstance(content, str) else [{"type": "text", "text": opening}, *content]
+    return [*chat[:first], {**chat[first], "content": joined}, *chat[first + 1 :]]

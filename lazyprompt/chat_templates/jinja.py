@@ -1,12 +1,18 @@
 """A model's own chat template, rendered to plain text: what transformers renders, this renders byte for byte.
 
-Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``). A template that would
-never end, fill the memory or look behind its data is stopped.
+A template is given plain data, the arguments of calls read, reasoning under its names. One that would never end, fill
+the memory or look behind its data is stopped.
+
+Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``,
+``_plain_template_data``, ``_alias_reasoning_fields``) and ``PreTrainedTokenizerBase.apply_chat_template``.
 """
 
 from __future__ import annotations
 
+import json
+import marshal
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -14,15 +20,194 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jinja2
 
-from lazyprompt._base.json import checked_text
+from lazyprompt._base.json import MAX_DEPTH, checked_text
 from lazyprompt.chat_templates.dialect import Refusal, compiled
-from lazyprompt.chat_templates.messages import PlainData, chat_messages, plain_data, with_arguments, with_json_arguments
-from lazyprompt.errors import TemplateError
+from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
 from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, globals_of_one_rendering, said
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+
+_FLAT = frozenset((str, int, float, bool, type(None)))
+# The names under which reasoning travels; transformers gives templates the first and the second.
+REASONING = ("reasoning_content", "thinking", "reasoning")
+
+
+def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages without the keys that hold None, as transformers' ``apply_chat_template`` gives them to a template.
+
+    Args:
+        messages: Messages in the OpenAI form, where a message that only calls has the content None.
+
+    Returns:
+        The messages; templates show a key that is not there as nothing, and None as "None".
+    """
+    return [{key: value for key, value in message.items() if value is not None} for message in messages]
+
+
+class PlainData(NamedTuple):
+    """What a template is given.
+
+    Attributes:
+        data: The data: messages, or tools. Nothing changes it.
+        texts: All texts in it.
+    """
+
+    data: Any
+    texts: Sequence[str]
+
+
+def _chat_message(message: object, where: str) -> dict[str, object]:
+    """Return a message as plain data, its reasoning under the names that transformers gives it."""
+    if not isinstance(message, Mapping):
+        raise FormatError(f"{where} is a {type(message).__name__}; a template is given dicts")
+    plain = cast("dict[str, object]", plain_data(cast("object", message), where))
+    reasoning = next((plain[name] for name in REASONING if plain.get(name) is not None), None)
+    return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
+
+
+def plain_data(value: object, where: str, depth: int = 0) -> object:
+    """A copy of a value as plain data: a template never sees an object with methods of its own.
+
+    Args:
+        value: The value: text, numbers, True and False, None, and lists, tuples and dicts of them.
+        where: How an error names it.
+        depth: How deep in the value this is.
+
+    Returns:
+        The copy; a tuple stays one, since templates show it as Python writes it.
+
+    Raises:
+        FormatError: Something in it is anything else.
+    """
+    kind = type(value)
+    if kind in _FLAT:
+        return value
+    if depth >= MAX_DEPTH:
+        raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {
+            key if type(key) is str else plain_data(key, f"a key of {where}"): item
+            if type(item) in _FLAT
+            else plain_data(item, f"{where}.{key}", depth + 1)
+            for key, item in items
+        }
+    if isinstance(value, list | tuple):
+        copy = [
+            plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(cast("Sequence[object]", value))
+        ]
+        return tuple(copy) if isinstance(value, tuple) else copy
+    # Members of an Enum and the like, which have methods of their own.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise FormatError(f"{where} is a {kind.__name__}, which is no JSON value")
+
+
+def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainData:
+    """Tools as plain data; the last 64 sets are kept.
+
+    Args:
+        tools: The tools.
+
+    Returns:
+        What a template may be given.
+
+    Raises:
+        FormatError: Something in them is no plain data.
+    """
+    try:
+        # Version 2 writes equal content as equal bytes; later ones also write which strings are shared.
+        packed = marshal.dumps(cast("list[Any]", tools), 2)
+    except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
+        made = plain_data(tools, "tools")
+        return PlainData(made, tuple(texts_in(made)))
+    return _packed_tools(packed)
+
+
+@lru_cache(maxsize=64)
+def _packed_tools(packed: bytes) -> PlainData:
+    made = plain_data(marshal.loads(packed), "tools")  # noqa: S302 - bytes that have just been dumped
+    return PlainData(made, tuple(texts_in(made)))
+
+
+def texts_in(value: object) -> list[str]:
+    """All texts in plain data, the keys of dicts too."""
+    texts: list[str] = []
+    level = [value]
+    while level:
+        inside: list[object] = []
+        for item in level:
+            if isinstance(item, str):
+                texts.append(item)
+            elif isinstance(item, dict):
+                inside += cast("dict[object, object]", item)
+                inside += cast("dict[object, object]", item).values()
+            elif isinstance(item, list | tuple):
+                inside += cast("Sequence[object]", item)
+        level = inside
+    return texts
+
+
+def with_arguments(message: dict[str, object]) -> dict[str, object]:
+    """A message with the arguments of its calls as dicts, as most templates want them.
+
+    Args:
+        message: The message, in the OpenAI form: the arguments are JSON.
+
+    Returns:
+        A copy where there are such calls; arguments that are no JSON object stay as they are.
+    """
+    return _with_calls(message, _read)
+
+
+def with_json_arguments(message: dict[str, object]) -> dict[str, object]:
+    """A message with the arguments of its calls as JSON, as OpenAI's form and a few templates want them.
+
+    Args:
+        message: The message.
+
+    Returns:
+        A copy where there are such calls.
+    """
+    return _with_calls(message, _written)
+
+
+def _with_calls(message: dict[str, object], change: Callable[[object], object]) -> dict[str, object]:
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    return {**message, "tool_calls": [_with_call(call, change) for call in cast("list[object]", calls)]}
+
+
+def _with_call(call: object, change: Callable[[object], object]) -> object:
+    if not isinstance(call, dict):
+        return call
+    fields = cast("dict[str, object]", call)
+    if isinstance(fields.get("function"), dict):
+        return {**fields, "function": _with_call(fields["function"], change)}
+    return {**fields, "arguments": change(fields["arguments"])} if "arguments" in fields else fields
+
+
+def _read(arguments: object) -> object:
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        read = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        # A model wrote them, and wrote no JSON: the template is given its words.
+        return arguments
+    return cast("object", read) if isinstance(read, dict) else arguments
+
+
+def _written(arguments: object) -> object:
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict | list) else arguments
 
 
 # A text to be found again, and what tells that a list was written as Python or JSON has it.
@@ -144,11 +329,22 @@ class ChatJinja:
         Raises:
             FormatError: A message is no plain data.
         """
-        return chat_messages(messages, self._taken)
-
-    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A message in the form that the template takes, which is found out when there is one to ask for."""
-        return self.takes.form(message)
+        chat: list[dict[str, Any]] = []
+        texts: list[str] = []
+        for at, message in enumerate(cast("Sequence[dict[str, Any]]", messages)):
+            # Most are a role and a text: this is where the time of a long chat goes.
+            if type(message) is dict and len(message) == 2:  # noqa: PLR2004 - the two
+                role, content = message.get("role"), message.get("content")
+                if type(role) is str and type(content) is str:
+                    chat.append(message.copy())
+                    texts += (role, content)
+                    continue
+            plain = _chat_message(message, f"messages[{at}]")
+            if "tool_calls" in plain or plain.get("content", "") is None:
+                plain = self.takes.form(plain)
+            texts += texts_in(plain)
+            chat.append(plain)
+        return PlainData(chat, texts)
 
     def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
         """Render what is plain data already.
@@ -191,6 +387,15 @@ class ChatJinja:
     def shows_parts(self) -> bool:
         """Whether the template shows the texts in a content that is a list of parts."""
         return _shows(self, parts=True)
+
+    def content(self, text: str) -> Any:  # noqa: ANN401 - text or parts
+        """Return a text as content: as parts where the template shows nothing else."""
+        return [{"type": "text", "text": text}] if self.shows_parts and not self.shows_text else text
+
+    def with_content(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a message whose content is parts, where the template shows nothing else."""
+        content: object = message.get("content")
+        return {**message, "content": self.content(content)} if isinstance(content, str) else message
 
     def writes(self, chat: Sequence[Mapping[str, Any]], *, traced: bool = False, **given: object) -> str | None:
         """What the template makes of messages; None where it refuses or fails. For trying it out.

@@ -1,15 +1,31 @@
-"""The chat templates and special tokens of a model, as its tokenizer's files give them."""
+"""A model's chat templates and special tokens, as the files of its tokenizer or a GGUF file give them.
+
+Source of the rules: transformers 5, ``PreTrainedTokenizerBase.from_pretrained`` and ``get_chat_template``. A file
+``chat_template.jinja`` and the folder ``additional_chat_templates`` go before what ``tokenizer_config.json`` holds, and
+``special_tokens_map.json`` is read where that file lists no ``added_tokens_decoder``. The names in GGUF files: the GGUF
+specification (``ggml/docs/gguf.md``, "Standardized key-value pairs", tokenizer) and ``gguf.constants.Keys.Tokenizer``.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import struct
+import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.files import open_regular, read_regular
 from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gguf import GGUFReader, GGUFValueType
+    from numpy.typing import NDArray
 
 _WORDS = re.compile(r"[\w\s]*")
 MAX_BYTES = 16_777_216
@@ -55,3 +71,287 @@ class ChatSource:
         names = ("tool_use", "default") if with_tools else ("default",)
         text = next((self.templates[name] for name in names if name in self.templates), None)
         return None if text is None else ChatJinja(text, self.special_tokens)
+
+
+_CONFIG = "tokenizer_config.json"
+_TOKENS_MAP = "special_tokens_map.json"
+_TEMPLATE = "chat_template.jinja"
+_TEMPLATES = "additional_chat_templates"
+
+
+def read_source(source: str | Path) -> ChatSource:
+    """The template or templates that somebody names or gives.
+
+    Args:
+        source: A path as for :func:`read_chat_source`, a GGUF file, or the template itself: text with ``{{`` or ``{%``.
+
+    Returns:
+        What there is.
+
+    Raises:
+        TokenizerError: There is nothing at the path, or a file cannot be read.
+        TemplateError: What should be a template is none.
+        MissingExtraError: It is a GGUF file, and the package gguf is not installed.
+    """
+    if isinstance(source, str) and ("{{" in source or "{%" in source):
+        return ChatSource({"default": source})
+    path = Path(source)
+    if path.suffix == ".gguf" and path.exists() and not path.is_dir():
+        return read_gguf(path)
+    return read_chat_source(path)
+
+
+def read_chat_source(path: str | Path) -> ChatSource:
+    """Read what is said about chats beside a tokenizer.
+
+    Args:
+        path: The tokenizer's directory, or a file in it; a file that ends with ``.jinja`` is the only template then.
+
+    Returns:
+        What the files say; templates are missing where no file has any.
+
+    Raises:
+        TokenizerError: There is nothing at the path, or a file cannot be read.
+        TemplateError: What should be a template is none.
+    """
+    given = Path(path)
+    if not given.exists():
+        raise TokenizerError(
+            f"there is nothing at {given}; give the directory of a tokenizer, with tokenizer_config.json or "
+            "chat_template.jinja in it, or a .jinja file"
+        )
+    directory = given if given.is_dir() else given.parent
+    config = _read_json(directory / _CONFIG)
+    named = config if "added_tokens_decoder" in config else config | _read_json(directory / _TOKENS_MAP)
+    return ChatSource(
+        {"default": _read(given)} if given.suffix == ".jinja" else _templates(directory, config),
+        _special_tokens(named),
+        _added_tokens(config.get("added_tokens_decoder")),
+        tuple(_whole_tokens(named)),
+    )
+
+
+def _read(path: Path, most: int = MAX_BYTES) -> str:
+    try:
+        # As text files are read: each line ends with a line feed.
+        text = read_regular(path, most).decode()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TokenizerError(f"{path} cannot be read: {why}; copy it again from where the model is kept") from error
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    """A JSON file's object; nothing where there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        value: object = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path} is no JSON: {error}; copy it again from where the model is kept") from error
+    if not isinstance(value, dict):
+        raise TokenizerError(f"{path} holds a {type(value).__name__}, not an object")
+    return cast("dict[str, object]", value)
+
+
+def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
+    files = {path.stem: path for path in sorted((directory / _TEMPLATES).glob("*.jinja"))}
+    if (directory / _TEMPLATE).exists():
+        files = {"default": directory / _TEMPLATE} | files
+    if files:
+        left, read = MAX_BYTES, dict[str, str]()
+        for key, path in files.items():
+            read[key] = _read(path, left)
+            left -= len(read[key].encode())
+        return read
+    where = f"the chat_template of {directory / _CONFIG}"
+    given = config.get("chat_template")
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return {"default": given}
+    if not isinstance(given, list):
+        raise TemplateError(f"{where} is a {type(given).__name__}, neither text nor a list of templates")
+    templates: dict[str, str] = {}
+    for at, item in enumerate(cast("list[object]", given)):
+        entry = cast("dict[str, object]", item if isinstance(item, dict) else {})
+        name, text = entry.get("name"), entry.get("template")
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TemplateError(f"{where} has no 'name' and 'template' in its item {at}")
+        templates[name] = text
+    return templates
+
+
+def _text(token: object) -> str | None:
+    """The text of a token; None where it is none."""
+    content = cast("Mapping[str, object]", token).get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None
+
+
+def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
+    """The tokens that have a name of their own: the usual ones, and those of the model."""
+    named = {name: token for name, token in config.items() if name.endswith("_token")}
+    extra = config.get("extra_special_tokens")
+    if isinstance(extra, dict):
+        named |= cast("dict[str, object]", extra)
+    return {name: text for name, token in named.items() if (text := _text(token)) is not None}
+
+
+def _added_tokens(added: object) -> tuple[Mapping[str, object], ...]:
+    """The tokens that the configuration adds to the tokenizer, in the order of their ids."""
+    tokens = cast("dict[str, object]", added) if isinstance(added, dict) else {}
+    in_order = sorted(tokens.items(), key=lambda item: (len(item[0]), item[0]))
+    return tuple(
+        cast("Mapping[str, object]", token)
+        for _, token in in_order
+        if isinstance(token, dict) and _text(cast("object", token)) is not None
+    )
+
+
+def _whole_tokens(config: Mapping[str, object]) -> dict[str, None]:
+    """The texts of the special tokens, named and others, each once."""
+    tokens: list[object] = list(_special_tokens(config).values())
+    for name in ("extra_special_tokens", "additional_special_tokens"):
+        extra = config.get(name)
+        tokens += cast("list[object]", extra) if isinstance(extra, list) else []
+    return dict.fromkeys(text for token in tokens if (text := _text(token)) is not None)
+
+
+_FIELD = "tokenizer.chat_template"
+_TOKENS = "tokenizer.ggml.tokens"
+_TYPES = "tokenizer.ggml.token_type"
+# The names that templates have for them, and the end of the key with the token's number.
+_SPECIAL = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+    "sep_token": "seperator",  # spelled so in the format
+    "mask_token": "mask",
+}
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
+# What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
+_WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
+_CUT = "it ends too early"
+# Models in use have about a quarter of a million tokens and half a million merges.
+_MOST_ITEMS = 4_194_304
+_MOST_FIELDS = 65_536
+# The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
+_LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
+
+
+def read_gguf(path: Path) -> ChatSource:
+    """Read the chat templates and the special tokens of a GGUF file.
+
+    Args:
+        path: The file; of a model in several files, the first.
+
+    Returns:
+        What the file says; templates are missing where it has none.
+
+    Raises:
+        TokenizerError: It is no GGUF file, or no sound one.
+        MissingExtraError: The package gguf is not installed.
+    """
+    try:
+        reader = _reader()
+    except ImportError as error:
+        raise missing_extra("gguf", "gguf") from error
+    try:
+        _check_head(path)
+        return _source(reader(os.fspath(path)))
+    except (OSError, ValueError, LookupError, ArithmeticError, struct.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TokenizerError(
+            f"{path} is no GGUF file, or no sound one ({why}); copy it again from where the model is kept"
+        ) from error
+
+
+def _check_head(path: Path) -> None:
+    """Check what the package gguf would wait for, or fill the memory with."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        head = file.read(24)
+    # The version, which is small, tells the order of bytes.
+    counts = struct.unpack(">8xQQ" if head[4:6] == b"\0\0" else "<8xQQ", head)
+    if max(counts) > _MOST_FIELDS:
+        raise ValueError(f"it has more than {_MOST_FIELDS:,} fields or tensors")
+
+
+def _reader() -> type[GGUFReader]:
+    """The reader of the package gguf, quick with long lists: its own takes half a minute for a large vocabulary."""
+    import numpy as np  # noqa: PLC0415 - the package gguf needs it
+    from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
+
+    class Reader(GGUFReader):
+        """Reads a list of numbers at once, and no more of a list of texts than where each of them is."""
+
+        def _get_field_parts(
+            self, orig_offs: int, raw_type: int
+        ) -> tuple[int, list[NDArray[Any]], list[int], list[GGUFValueType]]:
+            if raw_type != GGUFValueType.ARRAY:
+                field = super()._get_field_parts(orig_offs, raw_type)
+                if raw_type == GGUFValueType.STRING and field[1][1].size < field[1][0][0]:
+                    raise ValueError(_CUT)
+                return field
+            parts: list[NDArray[Any]] = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
+            kind, count, at = GGUFValueType(int(parts[0][0])), int(parts[1][0]), orig_offs + 12
+            if count > _MOST_ITEMS:
+                raise ValueError(f"a list in it has {count:,} items; the limit is {_MOST_ITEMS:,}")
+            content = np.asarray(self.data)  # slices of a memmap are slow
+            if kind in self.gguf_scalar_to_np:
+                parts.append(self._get(at, self.gguf_scalar_to_np[kind], count))
+                at += parts[-1].itemsize * count
+            elif kind == GGUFValueType.STRING:
+                length, view = _LENGTHS[self.byte_order].unpack_from, content.data
+                for _ in range(count):
+                    start = at + 8
+                    at = start + length(view, at)[0]
+                    parts.append(content[start:at])
+            else:
+                raise ValueError("there is a list of lists in it")
+            if at > content.size:
+                raise ValueError(_CUT)
+            return at - orig_offs, parts, [*range(2, len(parts))], [GGUFValueType.ARRAY, kind]
+
+    return Reader
+
+
+def _source(reader: GGUFReader) -> ChatSource:
+    templates: dict[str, str] = {}
+    for key in reader.fields:
+        if key == _FIELD or key.startswith(f"{_FIELD}."):
+            text = _value(reader, key)
+            if not isinstance(text, str):
+                raise ValueError(f"{key} is a {type(text).__name__}, not text")
+            if len(text) > MAX_BYTES:
+                raise ValueError(f"{key} has {len(text):,} characters; the limit is {MAX_BYTES:,}")
+            templates["default" if key == _FIELD else key.removeprefix(f"{_FIELD}.")] = text
+    token = _tokens(reader)
+    numbers = {name: _value(reader, f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    special = {name: token(number) for name, number in numbers.items() if isinstance(number, int)}
+    return ChatSource(templates, {name: text for name, text in special.items() if text}, tuple(_added(reader, token)))
+
+
+def _value(reader: GGUFReader, key: str) -> object:
+    field = reader.get_field(key)
+    return None if field is None else cast("object", field.contents())
+
+
+def _tokens(reader: GGUFReader) -> Callable[[int], str]:
+    """What gives the text of a token: one at a time, for there are many."""
+    field = reader.get_field(_TOKENS)
+
+    def token(number: int) -> str:
+        if field is None or not 0 <= number < len(field.data):
+            return ""
+        return field.parts[field.data[number]].tobytes().decode(errors="replace")
+
+    return token
+
+
+def _added(reader: GGUFReader, token: Callable[[int], str]) -> Iterable[Mapping[str, object]]:
+    """The tokens that are no ordinary ones, with the flag that tells whether they are special."""
+    kinds = _value(reader, _TYPES)
+    numbers = enumerate(cast("list[int]", kinds)) if isinstance(kinds, list) else ()
+    found = [(number, kind) for number, kind in numbers if kind in _WHOLE]
+    return ({"content": token(number), "special": kind != _USER_DEFINED} for number, kind in found)

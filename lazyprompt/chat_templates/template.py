@@ -11,11 +11,9 @@ from lazyprompt.chat_templates.bridge import bridged
 from lazyprompt.chat_templates.check import check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, turns_may_be_touched
 from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
-from lazyprompt.chat_templates.derive import markers_of
-from lazyprompt.chat_templates.frame import frame_of, messages_of, plain_chat
-from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.messages import plain_data, plain_tools, texts_in, with_json_arguments
-from lazyprompt.chat_templates.source_files import read_source
+from lazyprompt.chat_templates.frame import frame_of, markers_of, messages_of, plain_chat
+from lazyprompt.chat_templates.jinja import ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
+from lazyprompt.chat_templates.source import read_source
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean

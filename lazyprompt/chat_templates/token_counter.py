@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.files import read_regular
-from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.messages import without_none
-from lazyprompt.chat_templates.source_files import read_chat_source
+from lazyprompt.chat_templates.jinja import ChatJinja, without_none
+from lazyprompt.chat_templates.source import read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 from lazyprompt.tokens.counter import content_of, forms, json_text
 from lazyprompt.tokens.media import media_in, media_tokens
@@ -237,8 +236,7 @@ def _shown(message: Form, chat: ChatJinja) -> dict[str, Any]:
 def _content(content: object, chat: ChatJinja) -> object:
     """A content as text or as parts, whichever the template shows."""
     if isinstance(content, str):
-        as_parts = not chat.shows_text and chat.shows_parts
-        return [{"type": "text", "text": content}] if as_parts else content
+        return chat.content(content)
     if not isinstance(content, list | tuple):
         return content
     items = cast("Sequence[object]", content)

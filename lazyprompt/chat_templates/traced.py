@@ -11,7 +11,8 @@ import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, cast
+from os.path import commonprefix
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, cast
 
 from lazyprompt._base.json import JsonText, to_json
 from lazyprompt.messages.prompt import MARKERS
@@ -49,8 +50,9 @@ _BEGUN = re.compile(r"<[^<>]*\Z")
 
 _PUNCTUATION = re.compile(r"[^\w\s]")
 _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
-_PLAIN = (str, int, float, type(None), range)
+_PLAIN = (int, float, type(None), range)
 
+_Text = TypeVar("_Text", bound=str)
 # So many characters in a row came from there.
 Run: TypeAlias = "tuple[int, Origin]"
 
@@ -244,50 +246,38 @@ def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
     return found
 
 
+def common_prefix(*texts: str) -> str:
+    """What texts begin with alike."""
+    return commonprefix(texts)  # noqa: RUF071 - they are no paths
+
+
 def common_start(*texts: str) -> str:
     """What texts begin with alike, up to the end of a token: no piece of one is left at its end."""
-    if not texts:
-        return ""
-    first, last = min(texts), max(texts)
-    length = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return _BEGUN.sub("", first[:length])
+    return _BEGUN.sub("", common_prefix(*texts))
 
 
-def traced_in(value: object) -> Iterator[Traced]:
-    """The traced texts in a value; for what nobody can look into, a text of unknown origin."""
-    if isinstance(value, Traced):
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts in a value; for what nobody can look into, a text of unknown origin."""
+    if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[object, object]", value).items():
-            yield from traced_in(key)
-            yield from traced_in(item)
+        for item in cast("Mapping[object, object]", value).items():
+            yield from _texts_in(item)
     elif isinstance(value, _LISTS):
         for item in cast("Iterable[object]", value):
-            yield from traced_in(item)
+            yield from _texts_in(item)
     elif not isinstance(value, _PLAIN):
         yield _UNKNOWN
 
 
-def _holds_own(value: object, found: Iterable[Traced]) -> bool:
-    """Return True if text of the template's own, with punctuation in it, went into a text."""
-    own = (value for value in _plain_in(value) if _PUNCTUATION.search(value))
-    return any(own) or any(origin.trusted and length for one in found for length, origin in one.runs)
-
-
-def _plain_in(value: object) -> Iterator[str]:
-    """Yield the texts in arguments that are not traced."""
-    if isinstance(value, str):
-        if not isinstance(value, Traced):
-            yield value
-    elif isinstance(value, list | tuple | dict):
-        items = cast("dict[object, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
-        for item in items:
-            yield from _plain_in(item)
+def traced_in(value: object) -> Iterator[Traced]:
+    """Yield the traced texts in a value."""
+    return (text for text in _texts_in(value) if isinstance(text, Traced))
 
 
 def holds_traced(value: object) -> bool:
-    """Whether there is a traced text in a value."""
-    return next(traced_in(value), None) is not None
+    """Return True if there is a traced text in a value."""
+    return any(True for _ in traced_in(value))
 
 
 def whole(text: str, given: object, *, json: bool = False) -> Traced:
@@ -310,7 +300,11 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
     if any(origin.message != first.message for origin in outside):
         first = first._replace(message=None)
     # The keys that a template writes as JSON are no control sequences.
-    mixed = not first.trusted and _holds_own(() if json else given, found)
+    plain = () if json else (one for one in _texts_in(given) if not isinstance(one, Traced))
+    own = any(map(_PUNCTUATION.search, plain)) or any(
+        each.trusted for one in found for length, each in one.runs if length
+    )
+    mixed = own and not first.trusted
     origin = first._replace(json=json or first.json, mixed=mixed or first.mixed, raw="")
     return Traced(text, _with_raw(text, origin, found))
 
@@ -334,27 +328,28 @@ def _with_raw(text: str, origin: Origin, given: Iterable[Traced]) -> Iterator[Ru
 
 
 def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given
-    """A value of plain data whose texts, keys too, came from one place."""
-    if isinstance(value, str):
-        return value if isinstance(value, Traced) else Traced.of(value, origin)
-    if isinstance(value, dict):
-        return {trace(key, origin): trace(item, origin) for key, item in cast("dict[object, object]", value).items()}
-    if isinstance(value, list):
-        return [trace(item, origin) for item in cast("list[object]", value)]
-    if isinstance(value, tuple):
-        return tuple(trace(item, origin) for item in cast("tuple[object, ...]", value))
-    return value
+    """Return a copy of plain data whose texts, keys too, came from one place; traced ones stay."""
+    return _mapped(value, str, lambda text: text if isinstance(text, Traced) else Traced.of(text, origin))
+
+
+def trace_message(message: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """Return a message whose texts came from one place; its role is the template's to ask for."""
+    return {name: value if name == "role" else trace(value, origin) for name, value in message.items()}
 
 
 def map_texts(value: Any, change: Callable[[Traced], str]) -> Any:  # noqa: ANN401 - of the kind that was given
     """Return a copy of plain data whose traced texts, keys too, are changed."""
-    if isinstance(value, Traced):
+    return _mapped(value, Traced, change)
+
+
+def _mapped(value: Any, kind: type[_Text], change: Callable[[_Text], str]) -> Any:  # noqa: ANN401 - of the kind that was given
+    if isinstance(value, kind):
         return change(value)
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
-        return {map_texts(key, change): map_texts(item, change) for key, item in items}
+        return {_mapped(key, kind, change): _mapped(item, kind, change) for key, item in items}
     if isinstance(value, list | tuple):
-        made = [map_texts(item, change) for item in cast("Sequence[object]", value)]
+        made = [_mapped(item, kind, change) for item in cast("Sequence[object]", value)]
         return tuple(made) if isinstance(value, tuple) else made
     return value
 

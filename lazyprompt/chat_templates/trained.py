@@ -77,19 +77,6 @@ class _Shown(NamedTuple):
         """Where the text of a message stands."""
         return [span for span in self.spans if span.message == at]
 
-    def between(self, spans: Sequence[_Span]) -> list[str]:
-        """What stands between spans."""
-        return [self.text[one.stop : other.start] for one, other in pairwise(spans)]
-
-    def is_between(self, stop: int, start: int) -> bool:
-        """Whether something that is not the template's own stands between two places."""
-        return any(stop <= span.start < start and not span.own for span in self.spans)
-
-    @property
-    def tail(self) -> str:
-        """The template's own text behind all others."""
-        return self.before(len(self.text))
-
 
 def trained_parts(
     template: ChatJinja,
@@ -180,11 +167,11 @@ def _turn(
         if header in before:
             begin -= len(before) - before.rindex(header) - len(header)
         elif prompt:
-            begin -= len(before) - len(common_start(before, prompt.tail))
-        gaps = last.between(alone) if last else []
+            begin -= len(before) - len(common_start(before, prompt.before(len(prompt.text))))
+        gaps = [last.text[one.stop : other.start] for one, other in pairwise(alone)] if last else []
         for one, other in pairwise(own):
-            if shown.is_between(one.stop, other.start):
-                behind = shown.behind(one.stop)
+            behind = shown.behind(one.stop)
+            if one.stop + len(behind) < other.start:
                 yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
                 begin = other.start
     elif prompt and shown.text.startswith(prompt.text):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lazyprompt.chat_templates.controls import turn_sequences_in
-from lazyprompt.chat_templates.conversation import dicts_from
-from lazyprompt.chat_templates.prompted import prompted
-from lazyprompt.chat_templates.traced import Origin, map_texts, trace
+from lazyprompt.chat_templates.conversation import dicts_from, prompted
+from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.messages.prompt import MARKERS, Rendered
 from lazyprompt.rendering.layout import Laid, Said
@@ -89,9 +88,9 @@ class ChatTemplateWriter:
         """
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
         given = prompted(prompt, jinja)
-        place = len(given.chat)
+        origin = Origin("label", len(given.chat))
         said = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
-        chat = [*given.chat, *(_labelled(form, place) for form in said)]
+        chat = [*given.chat, *(trace_message(form, origin) for form in said)]
         answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": given.tools, "documents": None}
@@ -121,9 +120,3 @@ class ChatTemplateWriter:
             return parts
         controls = controls_for(turn_sequences_in(self._template.jinja()), frozenset[str](), reserved=False)
         return controls.guard(parts, (MARKERS, "label", MARKERS), self._safety)
-
-
-def _labelled(form: dict[str, object], place: int) -> dict[str, object]:
-    """An answer as a message."""
-    origin = Origin("label", place)
-    return {name: value if name == "role" else trace(value, origin) for name, value in form.items()}

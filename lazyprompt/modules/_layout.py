@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
-from lazyprompt.chat_templates.source import ChatSource
-from lazyprompt.chat_templates.source_files import read_source
+from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
 from lazyprompt.modules.clients.openai import connect_completions

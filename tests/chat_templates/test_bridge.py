@@ -155,6 +155,8 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         ),
         (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "where the prompt has"),
         (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "leaves out what was thought"),
+        # Marks of thoughts that are not known: any answer may hold one.
+        (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "where the answer has"),
         (KEEPING, "<think>So", [USER], {}, "within a thought"),
         (
             chatml(by_role("assistant", "<think></think>{{ m.content }}")),
@@ -178,6 +180,7 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         ),
         (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "the result has none"),
         (NAMING, "<call>then{}</call><|end|>", [RESULT], {}, "'now' is called nowhere"),
+        (KEEPING, "<call>then{}</call><|end|>", [RESULT], {}, "'now' is called nowhere"),
         (
             NAMING,
             "<call>then{}</call><|end|>",

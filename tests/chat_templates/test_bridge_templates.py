@@ -11,9 +11,9 @@ from hypothesis import settings
 from tokenizers import Tokenizer
 
 from lazyprompt.chat_templates.bridge import Bridge, bridge_refusal, bridged
-from lazyprompt.chat_templates.bridge_chats import common_tokens
 from lazyprompt.chat_templates.controls import controls_of, sequences_in
 from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.traced import common_start
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.encoding import encode
@@ -154,7 +154,7 @@ class Judge:
         if full.text.startswith(prompt.text):
             there = end if full.text.startswith(last.text[:end]) else full.text.find(word, len(prompt.text)) + len(word)
             if full.text.startswith(last.text[:end]) or full.text.count(word, len(prompt.text)) == 1:
-                ending = common_tokens(full.text[there:], last.text[end:]).rstrip()
+                ending = common_start(full.text[there:], last.text[end:]).rstrip()
                 found["history"] = self.ids_of(full, len(prompt.text), there + len(ending))
                 if ending:
                     found["cut off"] = found["history"][:-1]

@@ -11,7 +11,7 @@ import gguf
 import pytest
 from gguf import TokenType
 
-from lazyprompt.chat_templates.gguf_file import read_gguf
+from lazyprompt.chat_templates.source import read_gguf
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, MissingExtraError, TemplateError, TokenizerError
 from support.chat_judges import SYSTEM, TOOLS, USER

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from lazyprompt.chat_templates import jinja as chat_jinja
-from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.messages import without_none
+from lazyprompt.chat_templates.jinja import ChatJinja, without_none
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates import bounds
 from support.chat_judges import ARGUMENTS, CONVERSATIONS, SPECIAL, TOOLS, USER, call, judged, result, templates

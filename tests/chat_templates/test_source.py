@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt.chat_templates.source import ChatSource
-from lazyprompt.chat_templates.source_files import read_chat_source
+from lazyprompt.chat_templates.source import ChatSource, read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError
 from support.chat_judges import TOOLS, deepseek, tokenizer_in
 

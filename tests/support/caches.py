@@ -67,7 +67,6 @@ ONE_CALL = frozenset(
 CONSTANTS = frozenset(
     {
         "messages/msg.py:_NO_INPUT",
-        "chat_templates/bridge_chats.py:ANY_RESULT",
         "tokens/openai.py:_NO_PARAMETERS",
         "tokens/openai.py:_NO_ROLES",
     }

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from lazyprompt.chat_templates import token_counter as huggingface
 from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.source_files import read_chat_source
+from lazyprompt.chat_templates.source import read_chat_source
 from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
 from lazyprompt.errors import FormatError, MissingExtraError, TemplateError, TokenizerError
 from lazyprompt.messages.msg import (
