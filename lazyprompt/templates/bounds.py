@@ -225,18 +225,25 @@ def _weigh(value: object, length: Callable[[str], int]) -> int:
     for _ in range(_DEEPEST):
         inside: list[Any] = []
         for item in level:
-            if isinstance(item, str):
+            kind = kind_of(item)
+            if kind is str:
                 total += length(item)
+                continue
+            if kind is dict:
+                inside += item
+                inside += item.values()
+            elif kind is list:
+                inside += item
             elif isinstance(item, BRIEF):
-                total += item.bit_length() // 3 if isinstance(item, int) else 0
+                total += (
+                    length(item) if isinstance(item, str) else item.bit_length() // 3 if isinstance(item, int) else 0
+                )
+                continue
             else:
-                kind = kind_of(item)
-                inside += item if kind is dict or kind is list else _items_of(item)
-                if kind is dict:
-                    inside += item.values()
-                # Each is written with a separator.
-                if total + 3 * len(inside) > MAX_OUTPUT:
-                    check_length(total + 3 * len(inside))
+                inside += _items_of(item)
+            # Each is written with a separator.
+            if total + 3 * len(inside) > MAX_OUTPUT:
+                check_length(total + 3 * len(inside))
         total += 3 * len(inside)
         if not inside:
             break
