@@ -225,12 +225,12 @@ def _weigh(value: object, length: Callable[[str], int]) -> int:
     for _ in range(_DEEPEST):
         inside: list[Any] = []
         for item in level:
+            kind = kind_of(item)
             if isinstance(item, str):
                 total += length(item)
-            elif isinstance(item, BRIEF):
-                total += item.bit_length() // 3 if isinstance(item, int) else 0
-            else:
-                kind = kind_of(item)
+            elif isinstance(item, int):
+                total += item.bit_length() // 3
+            elif kind not in BRIEF:
                 inside += item if kind is dict or kind is list else _items_of(item)
                 if kind is dict:
                     inside += item.values()
@@ -254,8 +254,8 @@ def _items_of(value: object) -> Collection[object]:
         many = cast("Mapping[object, object]", value)
         return [*many, *many.values()]
     # A tuple, or one of the views of a dict.
-    is_text = isinstance(value, (bytes, range))
-    return cast("Collection[object]", value) if isinstance(value, Collection) and not is_text else ()
+    is_shorter = isinstance(value, (bytes, range, Undefined))
+    return cast("Collection[object]", value) if isinstance(value, Collection) and not is_shorter else ()
 
 
 def as_text(value: object) -> str:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial, wraps
+from functools import partial
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from jinja2 import ChainableUndefined, StrictUndefined, TemplateSyntaxError, meta, nodes, pass_eval_context
+from jinja2 import TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import SecurityError, UndefinedError
-from jinja2.filters import make_attrgetter
 
-from lazyprompt._base.json import JsonText, checked, well_formed
-from lazyprompt._base.trusted import Trusted
+from lazyprompt._base.json import checked, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
-from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, Meter, check_length, weigh
-from lazyprompt.templates.memory import MemoryEnvironment, MemoryGenerator, MemoryMeter
+from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, Meter
+from lazyprompt.templates.environment import NAMED, MemoryMeter, ValueEnvironment, environment_of
 from lazyprompt.templates.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
-from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value, value_text
+from lazyprompt.templates.slots import Value, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-
-    from jinja2.compiler import CodeGenerator, Frame
-    from jinja2.nodes import EvalContext
 
     from lazyprompt.templates.sandbox import BoundedEnvironment
 
@@ -38,124 +33,6 @@ _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
 # What Jinja reads otherwise than as the name of a value.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
-# What is not known before a template is rendered.
-_LOOKING = (nodes.Name, nodes.Call)
-# A filter of ours, by a name that no template can write.
-_NAMED = " named"
-
-
-def portable(value: object) -> object:
-    """Return a scalar as the text that a template prints in every language: ``true``, ``1``, nothing for None.
-
-    Source: Prompty's Jinja subset, section 10.2, rows 1 to 4.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # Zero is added because a negative zero is written without its sign.
-    return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
-
-
-def finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
-    """Turn the value of an expression into output; Jinja calls this for each expression.
-
-    Args:
-        value: The value.
-        source: The name that the expression is.
-        scalar: The text of a scalar; None writes it as ``str()`` does.
-    """
-    value = scalar(value) if scalar else value
-    if isinstance(value, Value):
-        return value
-    if isinstance(value, Opaque):
-        return Value("", source, value)
-    if isinstance(value, ChainableUndefined):
-        return Value("", source)
-    if not isinstance(value, str):
-        weigh(value)
-    text = value_text(value, source or "a Jinja expression")
-    check_length(len(text))
-    kind = JsonValue if isinstance(text, JsonText) else TrustedValue if isinstance(text, Trusted) else Value
-    return kind(text, source)
-
-
-class _Generator(MemoryGenerator):
-    """Jinja's compiler, with the output of filter blocks, call blocks and recursive loops finalized too.
-
-    Jinja writes these to the output as they are, so that the values in them would count as the template's own text.
-    """
-
-    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Begin the writing of a value, or of own text."""
-        if _is_constant(node):
-            finalize = finalize._replace(src="environment.own_text(")
-        super()._output_child_pre(node, frame, finalize)
-
-    def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
-        """Begin the writing of a value."""
-        super().start_write(frame, node)
-        self.write("environment.finalize(")
-
-    def end_write(self, frame: Frame) -> None:
-        """End what :meth:`start_write` began."""
-        self.write(")")
-        super().end_write(frame)
-
-
-class _Environment(MemoryEnvironment):
-    code_generator_class = _Generator
-
-    def own_text(self, value: object) -> str:
-        """Return the text of an expression of constants, which is the template's own."""
-        return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
-
-
-class _PortableEnvironment(_Environment):
-    """An environment whose ``~`` and text filters write scalars by :func:`portable`."""
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
-        super().__init__(**options)
-        filters = cast("dict[str, Callable[..., object]]", self.filters)
-        for name in ("capitalize", "lower", "replace", "string", "title", "trim", "upper"):
-            filters[name] = _of_portable(filters[name])
-        join = filters["join"]
-
-        @pass_eval_context
-        def join_portable(
-            context: EvalContext, values: Iterable[object], d: object = "", attribute: str | None = None
-        ) -> object:
-            values = values if attribute is None else map(make_attrgetter(self, attribute), values)
-            return join(context, list(map(portable, values)), portable(d))
-
-        filters["join"] = join_portable
-
-    @staticmethod
-    def joined(values: Sequence[object]) -> str:
-        """Concatenate the operands of ``~``."""
-        return _Environment.joined(tuple(map(portable, values)))
-
-
-def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
-    """Return a text filter whose subject and arguments are text by :func:`portable`."""
-    at = 1 if hasattr(function, "jinja_pass_arg") else 0
-
-    @wraps(function)
-    def call(*args: object, **kwargs: object) -> object:
-        return function(*args[:at], portable(args[at]), *args[at + 1 :], **kwargs)
-
-    return call
-
-
-@lru_cache(maxsize=4)
-def _environment(*, lenient: bool, is_portable: bool) -> _Environment:
-    """The environment that all templates of a kind share; nothing ever changes it."""
-    undefined = ChainableUndefined if lenient else StrictUndefined
-    shown = partial(finalize, scalar=portable) if is_portable else finalize
-    kind = _PortableEnvironment if is_portable else _Environment
-    made = kind(undefined=undefined, finalize=shown, keep_trailing_newline=True)
-    made.filters[_NAMED] = shown
-    return made
 
 
 @contextmanager
@@ -310,7 +187,8 @@ class JinjaTemplate(CompiledTemplate):
         text: The template.
         own: The slot that all of it counts as.
         lenient: As of :class:`CompiledTemplate`.
-        is_portable: True writes scalars by :func:`portable`, as prompt files do; False as Python's ``str()`` does.
+        is_portable: True writes scalars as prompt files do (see :func:`~lazyprompt.templates.environment.portable`);
+            False as Python's ``str()`` does.
 
     Raises:
         TemplateError: As of :class:`CompiledTemplate`.
@@ -326,7 +204,7 @@ class JinjaTemplate(CompiledTemplate):
         super().__init__(text, own, lenient=lenient)
 
     def _parse(self) -> None:
-        environment = _environment(lenient=self._lenient, is_portable=self._is_portable)
+        environment = environment_of(lenient=self._lenient, is_portable=self._is_portable)
         if (names := _only_names(self.text, environment)) is not None:
             literals, paths = names
             self.literals = tuple(filter(None, literals))
@@ -350,7 +228,7 @@ class JinjaTemplate(CompiledTemplate):
         return partial(type(self), lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
 
 
-def _check_names(tree: nodes.Template, jinja: _Environment) -> None:
+def _check_names(tree: nodes.Template, jinja: ValueEnvironment) -> None:
     """Refuse filters and tests that there are not: under an if, Jinja looks for them only when it gets there."""
     for kind, known, called in ((nodes.Filter, jinja.filters, "filter"), (nodes.Test, jinja.tests, "test")):
         for node in tree.find_all(kind):
@@ -370,7 +248,7 @@ def _check_statements(tree: nodes.Template) -> None:
         raise TemplateSyntaxError("autoescape is for HTML, and a prompt is none", escaped.lineno)
 
 
-def _show(path: tuple[str, ...], jinja: _Environment) -> Callable[[Mapping[str, object]], Value]:
+def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[str, object]], Value]:
     """Return the function that shows the value of a name."""
     name, *attributes = path
     source = ".".join(path)
@@ -386,7 +264,7 @@ def _show(path: tuple[str, ...], jinja: _Environment) -> Callable[[Mapping[str, 
     return show
 
 
-def _only_names(text: str, jinja: _Environment) -> tuple[list[str], list[tuple[str, ...]]] | None:
+def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tuple[str, ...]]] | None:
     """Read a template that only names values: its own text around them, and their paths; None where it does more."""
     if "{%" in text or "{#" in text or "\r" in text:
         return None
@@ -413,18 +291,13 @@ def _named(tree: nodes.Template) -> nodes.Template:
     """A parsed template whose values know the names that they are from."""
     for output in tree.find_all(nodes.Output):
         output.nodes = [
-            nodes.Filter(node, _NAMED, [nodes.Const(name)], [], None, None, lineno=node.lineno)
+            nodes.Filter(node, NAMED, [nodes.Const(name)], [], None, None, lineno=node.lineno)
             if (name := _path(node))
             else node
             for node in output.nodes
         ]
-    tree.set_environment(cast("_Environment", tree.environment))
+    tree.set_environment(cast("ValueEnvironment", tree.environment))
     return tree
-
-
-def _is_constant(node: nodes.Expr) -> bool:
-    """Return True if nothing but constants is in an expression: it looks up no variable and calls nothing."""
-    return not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None
 
 
 def _path(node: nodes.Node) -> str:

@@ -19,7 +19,8 @@ from jinja2 import ChainableUndefined, nodes
 
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.templates.bounds import MAX_TEMPLATE
-from lazyprompt.templates.jinja import CompiledTemplate, finalize
+from lazyprompt.templates.environment import finalize
+from lazyprompt.templates.jinja import CompiledTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import Value
 

@@ -1,4 +1,4 @@
-"""The memory that a template of a prompt file or an instruction may take.
+"""The environment of Jinja for prompt files and instructions: it tells values from own text, and counts their memory.
 
 The size of each value that an expression makes is added up. Long texts and lists are held until the sum reaches the
 limit: those that nothing else holds are then taken off, so that a loop that makes a text longer and longer pays for one
@@ -11,22 +11,27 @@ Memory that a filter or method takes while it works is not counted; its subject 
 from __future__ import annotations
 
 from collections.abc import Sized
-from functools import wraps
+from functools import lru_cache, partial, wraps
 from sys import getrefcount, getsizeof
 from types import BuiltinMethodType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from jinja2 import nodes
+from jinja2 import ChainableUndefined, StrictUndefined, nodes, pass_eval_context
 from jinja2.exceptions import SecurityError
+from jinja2.filters import make_attrgetter
 from markupsafe import Markup
 
+from lazyprompt._base.json import JsonText
+from lazyprompt._base.trusted import Trusted
 from lazyprompt.templates.bounds import MAX_OPERAND, Meter, check_items, check_length, kind_of, weigh
 from lazyprompt.templates.sandbox import BoundedEnvironment, BoundedGenerator
+from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from jinja2.compiler import Frame, MacroRef
+    from jinja2.compiler import CodeGenerator, Frame, MacroRef
+    from jinja2.nodes import EvalContext
     from jinja2.runtime import Context
 
 _T = TypeVar("_T")
@@ -65,6 +70,11 @@ _CHOOSING = frozenset(("attr", "count", "d", "default", "first", "last", "length
 # Operators whose values are charged; those that compare give no more than True or False.
 _OPERATORS = (nodes.BinExpr, nodes.Concat, nodes.Neg, nodes.Pos)
 _LITERALS = (nodes.Dict, nodes.List, nodes.Tuple)
+# An expression without these has no value in it.
+_LOOKING = (nodes.Name, nodes.Call)
+
+NAMED: Final = " named"
+"""A filter of ours, by a name that no template can write: the value of a name."""
 
 
 class MemoryMeter(Meter):
@@ -203,8 +213,12 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., object]:
     return call
 
 
-class MemoryGenerator(BoundedGenerator):
-    """Jinja's compiler, which counts the values of expressions and the pieces of buffers."""
+class _Generator(BoundedGenerator):
+    """Jinja's compiler, which counts the values of expressions and the pieces of buffers.
+
+    Jinja writes the output of filter blocks, call blocks and recursive loops as it is; here it is a value too: it would
+    count as the template's own text.
+    """
 
     _in_buffer = False
 
@@ -223,6 +237,12 @@ class MemoryGenerator(BoundedGenerator):
         self._in_buffer = frame.buffer is not None
         super().visit_Output(node, frame)
 
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        """Begin the writing of a value, or of own text."""
+        if not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None:
+            finalize = finalize._replace(src="environment.own_text(")
+        super()._output_child_pre(node, frame, finalize)
+
     def _output_const_repr(self, group: Iterable[Any]) -> str:
         """Write a piece of own text."""
         code = super()._output_const_repr(group)
@@ -237,13 +257,11 @@ class MemoryGenerator(BoundedGenerator):
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
         """Begin the output of a call, a filter block or a recursive loop."""
         super().start_write(frame, node)
-        if frame.buffer is not None:
-            self.write("meter.kept(")
+        self.write("environment.finalize(" if frame.buffer is None else "meter.kept(environment.finalize(")
 
     def end_write(self, frame: Frame) -> None:
         """End what :meth:`start_write` began."""
-        if frame.buffer is not None:
-            self.write(")")
+        self.write(")" if frame.buffer is None else "))")
         super().end_write(frame)
 
 
@@ -259,10 +277,10 @@ def _count_of(node: nodes.Node) -> str | None:
     return "made" if is_slice or (isinstance(node, _OPERATORS) and not isinstance(node, nodes.And | nodes.Or)) else None
 
 
-class MemoryEnvironment(BoundedEnvironment):
+class ValueEnvironment(BoundedEnvironment):
     """Jinja's immutable sandbox, within bounds, also of the memory that values take."""
 
-    code_generator_class = MemoryGenerator
+    code_generator_class = _Generator
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
         super().__init__(**options)
@@ -283,3 +301,90 @@ class MemoryEnvironment(BoundedEnvironment):
             # A namespace and the like hold them.
             meter.holds((*args, *kwargs.values()))
         return meter.given(made)
+
+    def own_text(self, value: object) -> str:
+        """Return the text of an expression of constants, which is the template's own."""
+        return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
+
+
+def portable(value: object) -> object:
+    """Return a scalar as the text that a template prints in every language: ``true``, ``1``, nothing for None.
+
+    Source: Prompty's Jinja subset, section 10.2, rows 1 to 4.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # Zero is added because a negative zero is written without its sign.
+    return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
+
+
+def finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
+    """Turn the value of an expression into output; Jinja calls this for each expression.
+
+    Args:
+        value: The value.
+        source: The name that the expression is.
+        scalar: The text of a scalar; None writes it as ``str()`` does.
+    """
+    value = scalar(value) if scalar else value
+    if isinstance(value, Value):
+        return value
+    if isinstance(value, Opaque):
+        return Value("", source, value)
+    if isinstance(value, ChainableUndefined):
+        return Value("", source)
+    if not isinstance(value, str):
+        weigh(value)
+    text = value_text(value, source or "a Jinja expression")
+    check_length(len(text))
+    kind = JsonValue if isinstance(text, JsonText) else TrustedValue if isinstance(text, Trusted) else Value
+    return kind(text, source)
+
+
+class _PortableEnvironment(ValueEnvironment):
+    """An environment whose ``~`` and text filters write scalars by :func:`portable`."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+        super().__init__(**options)
+        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        for name in ("capitalize", "lower", "replace", "string", "title", "trim", "upper"):
+            filters[name] = _of_portable(filters[name])
+        join = filters["join"]
+
+        @pass_eval_context
+        def join_portable(
+            context: EvalContext, values: Iterable[object], d: object = "", attribute: str | None = None
+        ) -> object:
+            values = values if attribute is None else map(make_attrgetter(self, attribute), values)
+            return join(context, list(map(portable, values)), portable(d))
+
+        filters["join"] = join_portable
+
+    @staticmethod
+    def joined(values: Sequence[object]) -> str:
+        """Concatenate the operands of ``~``."""
+        return ValueEnvironment.joined(tuple(map(portable, values)))
+
+
+def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a text filter whose subject and arguments are text by :func:`portable`."""
+    at = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @wraps(function)
+    def call(*args: object, **kwargs: object) -> object:
+        return function(*args[:at], portable(args[at]), *args[at + 1 :], **kwargs)
+
+    return call
+
+
+@lru_cache(maxsize=4)
+def environment_of(*, lenient: bool, is_portable: bool) -> ValueEnvironment:
+    """The environment that all templates of a kind share; nothing ever changes it."""
+    undefined = ChainableUndefined if lenient else StrictUndefined
+    shown = partial(finalize, scalar=portable) if is_portable else finalize
+    kind = _PortableEnvironment if is_portable else ValueEnvironment
+    made = kind(undefined=undefined, finalize=shown, keep_trailing_newline=True)
+    made.filters[NAMED] = shown
+    return made
