@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, cast
 
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.rendering.families import FAMILIES
+from lazyprompt.rendering.family_names import PUBLISHER, bare
 from lazyprompt.rendering.markers import Markers
 
 # How what stands in a call's markers is written: as JSON, with Python's quotes, in tags ...
@@ -257,10 +258,6 @@ _WRITERS = (
     (r"lfm-?2(?:[.-]5)?", "lfm2"),
     (r"exaone-deep", "exaone-deep"),
 )
-_PUBLISHERS = (
-    "(?:(?:bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|meta|minimaxai|mistralai|moonshotai|nvidia|openai|qwen"
-    "|zai-org)-)?"
-)
 # Families whose models think or not as the prompt has it, where the markers do not tell which prompt that was.
 _THINK_AT_WILL = ("qwen3", "glm-4.5")
 
@@ -282,8 +279,7 @@ def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
     plain = name.strip().lower()
     if plain in FORMS and plain not in FAMILIES:
         return FORMS[plain], FORMS[plain].begins, FORMS[plain].stop
-    # The last part of a path, a repository or a folder of the hub's cache.
-    model = re.sub(r"[\s_]+", "-", re.split(r"[/\\]|--", plain.rstrip("/\\"))[-1])
+    model = bare(name)
     try:
         return _of_family(Markers.for_model(name))
     except TemplateError as error:
@@ -343,7 +339,7 @@ def _written_by(model: str) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(f"{_PUBLISHERS}(?:{pattern})(?![a-z0-9])"), form) for pattern, form in _WRITERS)
+    return tuple((re.compile(f"{PUBLISHER}(?:{pattern})(?![a-z0-9])"), form) for pattern, form in _WRITERS)
 
 
 def _of_family(markers: Markers) -> tuple[Form, Begins, tuple[str, ...]]:

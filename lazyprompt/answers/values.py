@@ -38,9 +38,16 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_GEMMA_TOKEN = re.compile(r'<\|"\|>(.*?)<\|"\|>|"(?:[^"\\]|\\.)*+"|([\w.-]++)(?=\s*:)|([^\W\d][\w.-]*)', re.DOTALL)
+_GEMMA_TOKEN = re.compile(
+    r"""
+    <\|"\|>(?P<quoted>.*?)<\|"\|> | (?P<json>"(?:[^"\\]|\\.)*+") | (?P<unclosed>")
+  | (?P<key>[\w.-]++)(?=\s*:) | (?P<word>[^\W\d][\w.-]*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 # JSON's words, which models mix into Python.
 _WORDS = {"true": "True", "false": "False", "null": "None"}
+_JSON_WORDS = frozenset(("true", "false", "null", "None"))
 # An escape that Python knows; any other backslash stands for itself.
 _ESCAPE = re.compile(
     r"""\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|[abfnrtv\\'"\n])?"""
@@ -106,11 +113,12 @@ def gemma_object(text: str) -> JsonObject | None:
 
 
 def _gemma_json(match: re.Match[str]) -> str:
-    quoted, key, word = match.groups()
-    if word in ("true", "false", "null", "None"):
-        return "null" if word == "None" else word
-    given = (quoted, key, word)[(match.lastindex or 1) - 1]
-    return match[0] if given is None else dump(given)
+    kind, written = match.lastgroup or "", match[match.lastgroup or 0]
+    if kind == "unclosed":
+        raise ValueError(written)  # The search for the end of each quote behind it would take quadratic time.
+    if kind == "word" and written in _JSON_WORDS:
+        return "null" if written == "None" else written
+    return written if kind == "json" else dump(written)
 
 
 def _json(value: object) -> Json:

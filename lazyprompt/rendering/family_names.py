@@ -105,8 +105,8 @@ BEYOND = {
 }
 
 # Files carry the publisher's name before the model's, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
-_PUBLISHER = (
-    r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
+PUBLISHER = (
+    r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
     r"|huggingfacetb|ibm(?:-granite)?|internlm|lgai-exaone|liquidai|lmsys|meta(?:-llama)?|microsoft|minimaxai|mistralai"
     r"|moonshotai|nousresearch|nvidia|openai|qwen|teknium|thudm|tinyllama|zai-org)-)?"
 )
@@ -152,4 +152,4 @@ def _patterns() -> tuple[tuple[re.Pattern[str], Known], ...]:
         *((pattern, Known(family, "")) for pattern, family in NAMES),
         *((pattern, Known("", why)) for pattern, why in BEYOND.values()),
     ]
-    return tuple((re.compile(f"{_PUBLISHER}(?:{pattern}){_END}"), found) for pattern, found in table)
+    return tuple((re.compile(f"{PUBLISHER}(?:{pattern}){_END}"), found) for pattern, found in table)

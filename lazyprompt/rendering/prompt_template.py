@@ -11,6 +11,7 @@ from lazyprompt.messages.prompt import MARKERS, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.template_layout import TemplateLayout
+from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained
 from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
 
 if TYPE_CHECKING:
@@ -145,20 +146,6 @@ class Writer:
         safety: What becomes of control sequences in untrusted text.
     """
 
-    __slots__ = (
-        "_controls",
-        "_label_controls",
-        "_layout",
-        "_literals",
-        "_looks",
-        "_markers",
-        "_may_cross",
-        "_own_layout",
-        "_safety",
-        "_tools",
-        "_unseen",
-    )
-
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
         self._layout = template.layout(markers)
         self._markers = markers
@@ -246,8 +233,6 @@ class Writer:
                 would have to be without.
             FormatError: The answer holds what flat text cannot show.
         """
-        from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained  # noqa: PLC0415 - prompts need none
-
         laid = self.write(prompt)
         turns = turns_in(laid.slots)
         # A template may show the history more than once.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import OWN, Laid, Run, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS
+from lazyprompt.rendering.turns import put_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,13 +56,15 @@ class TemplateLayout:
         # The steps of each section, and the tests of which one must be true for it to be there.
         self._plan = tuple(
             (
-                tuple(_PUT[item] if isinstance(item, str) else item for item in section.items),
-                tuple(_SHOWN[name] for name in section.names) if section.optional else (),
+                tuple(_FIELDS[item].put if isinstance(item, str) else item for item in section.items),
+                tuple(map(_is_shown, section.names)) if section.optional else (),
             )
             for section in sections
         )
         placed = {name for section in sections for name in section.names}
-        self._unplaced = tuple((name, _HAS_TEXT[name]) for name in _NO_PLACE if name not in placed)
+        self._unplaced = tuple(
+            (name, field) for name, field in _FIELDS.items() if field.no_place and name not in placed
+        )
         fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
         self.literals: tuple[str, ...] = (
             *(text for parts, _ in fixed for text in parts[1::2]),
@@ -103,7 +106,7 @@ class TemplateLayout:
     def _folded(self, section: _Section, prompt: Prompt, constant: frozenset[str]) -> _Section:
         """A section with its constant fields put in, and what is then constant side by side made one run."""
         known = [name for name in section.names if name in constant]
-        optional = section.optional and not any(_HAS_TEXT[name](prompt) for name in known)
+        optional = section.optional and not any(_FIELDS[name].has_text(prompt) for name in known)
         if optional and known == section.names:
             return _Section((), optional)
         items: list[str | Run] = []
@@ -118,7 +121,7 @@ class TemplateLayout:
 
     def _run(self, name: str, prompt: Prompt) -> Run:
         laid = Laid()
-        _PUT[name](prompt, self._markers, laid)
+        _FIELDS[name].put(prompt, self._markers, laid)
         return tuple(laid.parts[1:]), tuple(laid.slots[1:])
 
     def lay(self, prompt: Prompt) -> Laid:
@@ -127,9 +130,9 @@ class TemplateLayout:
         Raises:
             HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
-        for name, has_text in self._unplaced:
-            if has_text(prompt):
-                raise _NO_PLACE[name](f"this prompt template has no place for the {name}; put {{{name}}} into it")
+        for name, field in self._unplaced:
+            if field.no_place and field.has_text(prompt):
+                raise field.no_place(f"this prompt template has no place for the {name}; put {{{name}}} into it")
         laid = Laid()
         markers = self._markers
         for steps, tests in self._plan:
@@ -165,7 +168,7 @@ def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
 
 def _with_markers(text: str, markers: Markers) -> str:
     """A text of a template with its markers in, and the places of its fields left."""
-    known = (*_PUT, *TURN_MARKERS)
+    known = (*_FIELDS, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
         name = match[1]
@@ -173,17 +176,9 @@ def _with_markers(text: str, markers: Markers) -> str:
             raise TemplateError(
                 f"the prompt template has the place {match[0]}{did_you_mean(name, known)}; known are {', '.join(known)}"
             )
-        return match[0] if name in _PUT else str(getattr(markers, name))
+        return match[0] if name in _FIELDS else str(getattr(markers, name))
 
     return _PLACE.sub(marker, text)
-
-
-def _put_system(prompt: Prompt, _: Markers, laid: Laid) -> None:
-    laid.add((prompt.system or "",), _SYSTEM)
-
-
-def _put_instruction(prompt: Prompt, _: Markers, laid: Laid) -> None:
-    laid.add(prompt.instruction.parts, prompt.instruction.slots)
 
 
 def _put_tools(prompt: Prompt, markers: Markers, laid: Laid) -> None:
@@ -196,49 +191,42 @@ def _put_history(prompt: Prompt, markers: Markers, laid: Laid) -> None:
         put_history(prompt.history, markers, laid)
 
 
-def _put_user(prompt: Prompt, _: Markers, laid: Laid) -> None:
-    laid.add(prompt.user.parts, prompt.user.slots)
+def _is_shown(name: str) -> Callable[[Prompt], object]:
+    """Return the test if a field is shown: an input may be there and empty."""
+    return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
-def _put_input(prompt: Prompt, _: Markers, laid: Laid) -> None:
-    laid.extend((prompt.input or "", ""), _INPUT)
+@dataclass(frozen=True)
+class _Field:
+    """A field of a prompt.
+
+    Args:
+        put: Puts it into a layout.
+        has_text: Tests if it has text.
+        no_place: The error where a template has no place for it: nothing is left out in silence.
+    """
+
+    put: Callable[[Prompt, Markers, Laid], None]
+    has_text: Callable[[Prompt], object]
+    no_place: type[LazyPromptError] | None = TemplateError
 
 
-def _has_history(prompt: Prompt) -> bool:
-    return prompt.history is not EMPTY_HISTORY and bool(prompt.history)
-
-
-def _has_input(prompt: Prompt) -> bool:
-    return prompt.input is not None
-
-
-# The tests if a field has text.
-_HAS_TEXT: dict[str, Callable[[Prompt], object]] = {
-    "system": attrgetter("system"),
-    "instruction": lambda prompt: any(prompt.instruction.parts),
-    "tools": attrgetter("tools.names"),
-    "history": _has_history,
-    "user": lambda prompt: any(prompt.user.parts),
-    "input": attrgetter("input"),
-}
-# The tests if a field is shown: an input may be there and empty.
-_SHOWN: dict[str, Callable[[Prompt], object]] = {**_HAS_TEXT, "input": _has_input}
-
-# How each field of a prompt is put into a layout.
-_PUT: dict[str, Callable[[Prompt, Markers, Laid], None]] = {
-    "system": _put_system,
-    "instruction": _put_instruction,
-    "tools": _put_tools,
-    "history": _put_history,
-    "user": _put_user,
-    "input": _put_input,
-}
-
-# What to raise where a template has no place for a field that is there: nothing is left out in silence.
-_NO_PLACE: dict[str, type[LazyPromptError]] = {
-    "instruction": TemplateError,
-    "tools": ToolsError,
-    "history": HistoryError,
-    "user": TemplateError,
-    "input": SlotError,
+_FIELDS: dict[str, _Field] = {
+    "system": _Field(
+        lambda prompt, _, laid: laid.add((prompt.system or "",), _SYSTEM), attrgetter("system"), no_place=None
+    ),
+    "instruction": _Field(
+        lambda prompt, _, laid: laid.add(prompt.instruction.parts, prompt.instruction.slots),
+        lambda prompt: any(prompt.instruction.parts),
+    ),
+    "tools": _Field(_put_tools, attrgetter("tools.names"), ToolsError),
+    "history": _Field(
+        _put_history, lambda prompt: prompt.history is not EMPTY_HISTORY and bool(prompt.history), HistoryError
+    ),
+    "user": _Field(
+        lambda prompt, _, laid: laid.add(prompt.user.parts, prompt.user.slots), lambda prompt: any(prompt.user.parts)
+    ),
+    "input": _Field(
+        lambda prompt, _, laid: laid.extend((prompt.input or "", ""), _INPUT), attrgetter("input"), SlotError
+    ),
 }

@@ -198,6 +198,7 @@ def test_python_calls() -> None:
 def test_gemma_objects() -> None:
     text = '{a:<|"|>x"\'{,}<|"|>,<|"|>b c<|"|>:[1,-2.5,true,null,None],1:{},d:plain}'
     assert gemma_object(text) == {"a": "x\"'{,}", "b c": [1, -2.5, True, None, None], "1": {}, "d": "plain"}
+    assert gemma_object('{true:<|"|>true<|"|>,a:"x\\"y"}') == {"true": "true", "a": 'x"y'}
     for wrong in ("", "[]", "{a}", "{a:}", '{a:<|"|>x}', "{a:b c}"):
         assert gemma_object(wrong) is None
 
