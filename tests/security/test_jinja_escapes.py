@@ -276,6 +276,10 @@ def test_what_a_template_does_not_keep_costs_nothing() -> None:
     assert of_prompt_file(growing) == "297000x"
     same = f"{{% set t = 'x' * 99999 %}}{loop}{{% set u = [t|trim, '%s'|format(t)] %}}{{% endfor %}}{{{{ t|length }}}}"
     assert of_prompt_file(same) == "99999x"
+    lists = (
+        "{% set t = ('x' * 2999 ~ 'y') * 300 %}{% for i in range(400) %}{% set u = (t ~ i).split('y') %}{% endfor %}"
+    )
+    assert of_prompt_file(lists) == "x"
 
 
 def test_the_naive_version_has_no_bounds() -> None:
