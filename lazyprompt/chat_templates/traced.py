@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import accumulate, groupby
-from operator import itemgetter
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, cast
 
@@ -261,8 +260,8 @@ def _texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for item in cast("Mapping[object, object]", value).items():
-            yield from _texts_in(item)
+        for pair in cast("Mapping[object, object]", value).items():
+            yield from _texts_in(pair)
     elif isinstance(value, _LISTS):
         for item in cast("Iterable[object]", value):
             yield from _texts_in(item)
@@ -318,8 +317,7 @@ def _with_raw(text: str, origin: Origin, given: Iterable[Traced]) -> Iterator[Ru
             at += length
             if each.raw:
                 piece = str.__getitem__(one, slice(at - length, at))
-                places = ((text.find(form, done), form) for form in (piece, to_json(piece)[1:-1]))
-                start, form = max(places, key=itemgetter(0))
+                start, form = max((text.find(form, done), form) for form in (piece, to_json(piece)[1:-1]))
                 if start >= 0:
                     yield start - done, origin
                     yield len(form), origin._replace(raw=each.raw)
