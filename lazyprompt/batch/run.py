@@ -379,10 +379,16 @@ def _uninterrupted() -> Generator[None]:
 
 
 def _watch_parent() -> None:
+    """Begin a process, which ends when the one that it works for does."""
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
     """End when the process that this one works for ends, however that happens: it would wait for work for ever."""
     parent = parent_process()
     if parent is not None:
-        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        parent.join()
+        os._exit(1)
 
 
 def made_by(work: bytes, chunk: Chunk) -> Made:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from lazyprompt.batch import database
 from lazyprompt.batch import journal as module
 from lazyprompt.batch.database import BatchStoppedError, Line
 from lazyprompt.batch.forms import Limits
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
 NO_LIMITS = Limits()
+CONNECT = "lazyprompt.batch.database.sqlite3.connect"
 
 
 class Killed(BaseException):
@@ -234,13 +234,13 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
     (tmp_path / "out.jsonl.run").touch()
 
     def connect_early(path: Path, **more: Any) -> sqlite3.Connection:
-        connection = connect(path, **more)
+        connection: sqlite3.Connection = connect(path, **more)
         if not removed:
             removed.append(path)
             path.unlink()
         return connection
 
-    monkeypatch.setattr(database.sqlite3, "connect", connect_early)
+    monkeypatch.setattr(CONNECT, connect_early)
     with opened(tmp_path) as journal:
         assert removed[0].exists()
         with pytest.raises(BatchError, match="another run"):
@@ -379,7 +379,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "_write", half)
-        patched.setattr(database.sqlite3, "connect", partial(sqlite3.connect, factory=stepping_connection(step)))
+        patched.setattr(CONNECT, partial(sqlite3.connect, factory=stepping_connection(step)))
         for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "open"), (os, "fsync"), (module, "copymode")):
             patched.setattr(owner, name, stepping(getattr(owner, name)))
         yield
