@@ -1,4 +1,4 @@
-"""What a user gives as messages and tools, as the dicts that chat templates know."""
+"""Messages, tools and the fields of prompters, as the dicts that chat templates know."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolLike
 
-
+# What stands between a system text and what the user says, where a template takes no system text: as in Gemma 3's.
+_BETWEEN = "\n\n"
+_WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
 # What transformers puts behind the text that is to be gone on with.
 CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
 
@@ -130,11 +132,6 @@ def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
         if chat
         else "there is nothing to go on with: there are no messages"
     )
-
-
-# What stands between a system text and what the user says, where a template takes no system text: as in Gemma 3's.
-_BETWEEN = "\n\n"
-_WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
 
 
 class Prompted(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a template puts around a plain chat, found by trying it out: such chats are then laid out without it.
+"""The text that a template puts around a plain chat, found by trying it out: such chats are laid out without it.
 
 Most templates do with a plain chat no more than put markers around what is said. What stands around the words of short
 chats says which. That this holds for any plain chat is proven by comparing other chats, and by texts that write down

@@ -31,6 +31,34 @@ _WORDS = re.compile(r"[\w\s]*")
 MAX_BYTES = 16_777_216
 """The most that a configuration, or all templates beside a tokenizer, may have."""
 
+_CONFIG = "tokenizer_config.json"
+_TOKENS_MAP = "special_tokens_map.json"
+_TEMPLATE = "chat_template.jinja"
+_TEMPLATES = "additional_chat_templates"
+
+# The fields of GGUF files.
+_FIELD = "tokenizer.chat_template"
+_TOKENS = "tokenizer.ggml.tokens"
+_TYPES = "tokenizer.ggml.token_type"
+# The names that templates have for them, and the end of the key with the token's number.
+_SPECIAL = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+    "sep_token": "seperator",  # spelled so in the format
+    "mask_token": "mask",
+}
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
+# What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
+_WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
+_CUT = "it ends too early"
+# Models in use have about a quarter of a million tokens and half a million merges.
+_MOST_ITEMS = 4_194_304
+_MOST_FIELDS = 65_536
+# The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
+_LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
+
 
 @dataclass(frozen=True, slots=True)
 class ChatSource:
@@ -71,12 +99,6 @@ class ChatSource:
         names = ("tool_use", "default") if with_tools else ("default",)
         text = next((self.templates[name] for name in names if name in self.templates), None)
         return None if text is None else ChatJinja(text, self.special_tokens)
-
-
-_CONFIG = "tokenizer_config.json"
-_TOKENS_MAP = "special_tokens_map.json"
-_TEMPLATE = "chat_template.jinja"
-_TEMPLATES = "additional_chat_templates"
 
 
 def read_source(source: str | Path) -> ChatSource:
@@ -215,29 +237,6 @@ def _whole_tokens(config: Mapping[str, object]) -> dict[str, None]:
         extra = config.get(name)
         tokens += cast("list[object]", extra) if isinstance(extra, list) else []
     return dict.fromkeys(text for token in tokens if (text := _text(token)) is not None)
-
-
-_FIELD = "tokenizer.chat_template"
-_TOKENS = "tokenizer.ggml.tokens"
-_TYPES = "tokenizer.ggml.token_type"
-# The names that templates have for them, and the end of the key with the token's number.
-_SPECIAL = {
-    "bos_token": "bos",
-    "eos_token": "eos",
-    "unk_token": "unknown",
-    "pad_token": "padding",
-    "sep_token": "seperator",  # spelled so in the format
-    "mask_token": "mask",
-}
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-# What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
-_WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
-_CUT = "it ends too early"
-# Models in use have about a quarter of a million tokens and half a million merges.
-_MOST_ITEMS = 4_194_304
-_MOST_FIELDS = 65_536
-# The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
-_LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
 def read_gguf(path: Path) -> ChatSource:

@@ -36,6 +36,18 @@ _SAID = ("content", "reasoning_content", "reasoning", "thinking")
 _THOUGHT = re.compile(
     rf"\s*+(<think>)?(?:(?!<think>).)*?(</think>)|\s*+(<think>)(?=(?:(?!<think>).)*{CONTINUED}\Z)", re.DOTALL
 )
+_UNKNOWN = Origin("unknown")
+_WORD = re.compile(r"[\w.-]+")
+_PUNCTUATION = re.compile(r"([^\w\s])")
+# Prose, of which no way to write a text makes a control sequence.
+_PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
+# Characters that HTML, JSON and addresses write in texts of one length.
+_PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
+
+
+_KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
+# Other characters: distinct texts stay distinct, white space stays what it is.
+_EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 
 class Traces(NamedTuple):
@@ -199,20 +211,6 @@ def _with_thought(text: Traced) -> Traced:
             runs += (*cut(text.runs, at, start), *tag)
             at = end
     return Traced(text, (*runs, *cut(text.runs, at, len(text))))
-
-
-_UNKNOWN = Origin("unknown")
-_WORD = re.compile(r"[\w.-]+")
-_PUNCTUATION = re.compile(r"([^\w\s])")
-# Prose, of which no way to write a text makes a control sequence.
-_PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
-# Characters that HTML, JSON and addresses write in texts of one length.
-_PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
-
-
-_KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
-# Other characters: distinct texts stay distinct, white space stays what it is.
-_EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 
 class _Compared(NamedTuple):
