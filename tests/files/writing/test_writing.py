@@ -99,6 +99,15 @@ def test_none_takes_a_field_out_and_leaves_the_comments_around_it() -> None:
     assert "name: qa   # the name\n\n# what it takes\ninputs:" in text
 
 
+def test_a_secret_out_of_a_file_stays_a_reference_too(tmp_path: Path) -> None:
+    # Only references in the file itself were known: a text with the key was written out.
+    (tmp_path / "model.yaml").write_text("id: m\nconnection: {kind: key, apiKey: '${env:LP_KEY}'}\n")
+    prompt = Prompty.loads("---\nname: a\nmodel: ${file:model.yaml}\n---\nhi", base_dir=tmp_path)
+    text = prompt.with_fields(description=f"for {SECRET}").dumps()
+    assert SECRET not in text
+    assert "description: for ${env:LP_KEY}" in text
+
+
 def test_a_resolved_secret_is_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
     prompty = Prompty.loads(FILE)
     key = prompty.model["connection"]["apiKey"]  # type: ignore[index, call-overload]
