@@ -261,8 +261,8 @@ def _texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for item in cast("Mapping[object, object]", value).items():
-            yield from _texts_in(item)
+        for pair in cast("Mapping[object, object]", value).items():
+            yield from _texts_in(pair)
     elif isinstance(value, _LISTS):
         for item in cast("Iterable[object]", value):
             yield from _texts_in(item)
