@@ -196,10 +196,11 @@ class _Threads:
     def __init__(self, sdk: Any) -> None:
         self._sdk = sdk
 
-    def made(self, **options: Any) -> Any:
-        """Make a client for one call."""
+    @property
+    def made(self) -> Any:
+        """The class of clients for one call. It is called by whoever has the key: no frame here holds it."""
         _hook(self._sdk.get_session(), _refuse_redirect)
-        return self._sdk.InferenceClient(**options)
+        return self._sdk.InferenceClient
 
     def close(self) -> None:
         """Do nothing: no connection is kept."""
