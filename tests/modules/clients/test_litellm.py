@@ -110,7 +110,8 @@ async def test_whole_streamed_and_in_event_loops_it_says_the_same(
 )
 async def test_what_goes_wrong_has_a_kind(server: ModelServer, provider: str, name: str, *, stream: bool) -> None:
     fault, *kinds = WRONG[name]
-    kind = kinds[stream]
+    # The first events of Anthropic's say nothing, so this stream has none.
+    kind = "malformed" if stream and (provider, name) == ("anthropic", "ends") else kinds[stream]
     server.faults = [fault, fault]
     client = client_for(server, provider, timeout=0.5 if isinstance(fault, Slow) else PATIENCE)
     request = request_for(provider)
