@@ -161,7 +161,11 @@ class Reader(NamedTuple):
 
 def text_reader(parser: ResponseParser, collector: Callable[[], Collector]) -> Reader:
     """Return a reader of the raw text of a local model."""
-    return Reader(lambda answer: _with_usage(parser.parse(_raw_text(answer)), answer), collector, parser)
+
+    def parse(answer: Mapping[str, Any]) -> Msg:
+        return _with_usage(parser.parse(_raw_text(answer)), answer)
+
+    return Reader(parse, collector, parser)
 
 
 class Streamed:

@@ -148,7 +148,7 @@ class OnlineChatModule(ChatModule):
 
 def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters with those that ask for a form; what both have is joined where it is a dict."""
-    both = {
+    both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
         for name, value in asked.items()
         if isinstance(value, dict) and isinstance(params.get(name), dict)

@@ -177,7 +177,8 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles
         stumbles: The client's package, whose own ``TypeError`` and the like mean an answer that is none.
     """
     names = classes_of(error)
-    found = next((kind for name, kind in (*kinds.items(), *_CLASSES.items()) if name in names), None)
+    known = (*kinds.items(), *_CLASSES.items())
+    found: FaultKind | None = next((kind for name, kind in known if name in names), None)
     if found is None and isinstance(error, RuntimeError) and _raised_by(error) in _HTTP:
         return "connection"
     if found is None and stumbles and isinstance(error, _STUMBLES) and _raised_by(error) == stumbles:

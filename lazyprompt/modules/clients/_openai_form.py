@@ -263,7 +263,7 @@ def _is_kept(schema: object) -> bool:
     if "properties" in fields or "object" in (kinds if isinstance(kinds, list) else [kinds]):
         required = fields.get("required")
         named = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
-        if fields.get("additionalProperties") is not False or named != properties.keys():
+        if fields.get("additionalProperties") is not False or named != {*properties}:
             return False
     below = [value for part in (properties, fields.get("$defs"), fields.get("definitions")) for value in _values(part)]
     below += cast("list[object]", fields.get("anyOf") or [])
@@ -313,11 +313,25 @@ SERVERS: dict[str, Server] = {
     "llama.cpp": Server(usage=True, structured=response_format),
     "other": Server(),
 }
-# The same of the ``/v1/completions`` of local engines.
+
+
+def _llama_cpp_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"json_schema": schema}}
+
+
+def _vllm_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"structured_outputs": {"json": schema}}}
+
+
+def _sglang_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"json_schema": json.dumps(schema)}}
+
+
+# The servers of ``/v1/completions`` that are local engines.
 ENGINES: dict[str, Server] = {
-    "llama.cpp": Server(usage=True, structured=lambda schema, _: {"extra_body": {"json_schema": schema}}),
-    "vllm": Server(usage=True, structured=lambda schema, _: {"extra_body": {"structured_outputs": {"json": schema}}}),
-    "sglang": Server(usage=True, structured=lambda schema, _: {"extra_body": {"json_schema": json.dumps(schema)}}),
+    "llama.cpp": Server(usage=True, structured=_llama_cpp_schema),
+    "vllm": Server(usage=True, structured=_vllm_schema),
+    "sglang": Server(usage=True, structured=_sglang_schema),
     "lmdeploy": Server(usage=True),
     "transformers": Server(),  # it refuses what it does not know
     "other": Server(),

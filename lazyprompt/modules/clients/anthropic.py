@@ -30,7 +30,7 @@ _SAMPLING = (
 )
 # The types of blocks that grow, each with its text under its own name.
 _KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
-_HINTS = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
+_HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
 # Constructor arguments that are a credential of another kind.
 _CREDENTIALS = frozenset({"auth_token", "credentials", "config", "profile"})
 
@@ -148,14 +148,14 @@ class AnthropicClient(OwnHttpClient):
     names: Mapping[str, str] = {"stop": "stop_sequences"}
     classes = ("Anthropic", "AsyncAnthropic")
     collector = AnthropicCollector
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "anthropic.APITimeoutError": "timeout",
         "anthropic.APIConnectionError": "connection",
         "anthropic.APIResponseValidationError": "malformed",
         "anthropic.CredentialsError": "key",
         "anthropic.AnthropicError": "request",
     }
-    words: ClassVar[dict[str, FaultKind]] = {
+    words: ClassVar[Mapping[str, FaultKind]] = {
         "prompt is too long": "overflow",
         "exceed context limit": "overflow",
         "credit balance is too low": "rate limit",
@@ -186,7 +186,7 @@ class AnthropicClient(OwnHttpClient):
                 ``temperature`` and ``top_p``.
             MissingExtraError: The client is not installed.
         """
-        params = {self.names.get(name, name): value for name, value in common.items()}
+        params: dict[str, Any] = {self.names.get(name, name): value for name, value in common.items()}
         sdk = self.sdk()
         for name in params:
             called = f"{self.called} of the installed anthropic ({sdk.__version__})"

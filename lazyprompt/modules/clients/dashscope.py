@@ -95,7 +95,7 @@ class DashScopeError(Exception):
         # 400 of all that goes wrong in mid-stream, since it does not read what the server says there.
         malformed = streamed and code == "Unknown"
         status = None if malformed or (streamed and self.status_code == _MADE_UP) else self.status_code
-        known = next((kind for start, kind in _CODES.items() if code.startswith(start)), None)
+        known: FaultKind | None = next((kind for start, kind in _CODES.items() if code.startswith(start)), None)
         if known is None or (status and known == "server"):  # there, a status tells more
             known = kind_of_words(message, _WORDS) or kind_of_status(status or _MADE_UP)
         wait = seconds(headers.get("retry-after"))
@@ -134,10 +134,13 @@ class DashScopeCollector(ChatCollector):
     def feed(self, event: object) -> list[Delta]:
         """Return what is new."""
         self._last = dict(fields_of(plain(event)))
-        choice: Mapping[str, object] = next(iter(fields_in(fields_of(self._last.get("output")).get("choices"))), {})
+        choices = fields_in(fields_of(self._last.get("output")).get("choices"))
+        choice: Mapping[str, object] = choices[0] if choices else {}
         message, finish = fields_of(choice.get("message")), choice.get("finish_reason")
-        if isinstance(content := message.get("content"), list):
-            self._parts = [*(self._parts or ()), *(part for part in fields_in(content) if part and "text" not in part)]
+        content: object = message.get("content")
+        if isinstance(content, list):
+            found = fields_in(cast("object", content))
+            self._parts = [*(self._parts or ()), *(part for part in found if part and "text" not in part)]
         # "null" is a word here, as the server writes it.
         return super().feed({"choices": [{"delta": message, "finish_reason": None if finish == "null" else finish}]})
 
@@ -160,7 +163,7 @@ class DashScopeClient(OfficialClient):
 
     collector = DashScopeCollector
     stumbles = "dashscope"
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "requests.JSONDecodeError": "malformed",
         "aiohttp.ContentTypeError": "malformed",
         "aiohttp.LineTooLong": "malformed",

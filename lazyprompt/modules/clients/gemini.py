@@ -140,7 +140,7 @@ class GeminiClient(OfficialClient):
 
     names: Mapping[str, str] = {"max_tokens": "max_output_tokens", "stop": "stop_sequences"}
     collector = GeminiCollector
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "google.APIError": "request",
         "google.UnknownApiResponseError": "malformed",
         "google.TransportError": "connection",
@@ -148,7 +148,7 @@ class GeminiClient(OfficialClient):
         "pydantic_core.ValidationError": "request",
     }
     # Words behind the status 400, and the name of the answer where it is that which the client's types refuse.
-    words: ClassVar[dict[str, FaultKind]] = {
+    words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",
         "request payload size exceeds": "overflow",

@@ -40,7 +40,7 @@ from lazyprompt.modules.clients._faults import (
 from lazyprompt.modules.clients._openai_form import ChatCollector
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
     from lazyprompt.modules.client import FaultKind, Request, Settings
 
@@ -73,7 +73,7 @@ class LiteLLMClient(OfficialClient):
     called = "litellm.completion"
     collector = ChatCollector
     # What its errors mean where no server answered, and nothing that is behind them tells.
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "litellm.ContextWindowExceededError": "overflow",
         "litellm.AuthenticationError": "key",
         "litellm.NotFoundError": "not found",

@@ -49,7 +49,7 @@ class MistralClient(OfficialClient):
     called = "chat.complete"
     names: Mapping[str, str] = {"seed": "random_seed"}
     collector = ChatCollector
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "mistralai.ResponseValidationError": "malformed",
         "mistralai.MistralError": "request",
         "mistralai.NoResponseError": "connection",

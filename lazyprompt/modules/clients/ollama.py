@@ -114,13 +114,13 @@ class OllamaClient(OfficialClient):
 
     advice = ", or give an option of the model in options={{{name!r}: ...}}"
     stumbles = "ollama"
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "builtins.ConnectionError": "connection",
         "ollama.RequestError": "request",
         "ollama.ResponseError": "server",
     }
     # How it says that a prompt is too long, where it does not cut it in silence.
-    words: ClassVar[dict[str, FaultKind]] = {
+    words: ClassVar[Mapping[str, FaultKind]] = {
         "exceeds the available context size": "overflow",
         "exceeds the context length": "overflow",
         "prompt is too long": "overflow",
@@ -162,7 +162,7 @@ class OllamaClient(OfficialClient):
             MissingExtraError: The client is not installed.
         """
         own = super().params(common)
-        given = own.pop("options", None) or {}
+        given: dict[str, Any] = own.pop("options", None) or {}
         options = {"num_predict" if name == "max_tokens" else name: own.pop(name) for name in common if name in COMMON}
         options |= given
         return {**own, "options": options} if options else own

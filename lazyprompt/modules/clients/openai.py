@@ -72,7 +72,7 @@ class OpenAIClient(OwnHttpClient):
     advice = EXTRA_BODY
     classes = ("OpenAI", "AsyncOpenAI")
     collector: Callable[[], Collector] = ChatCollector
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "openai.APITimeoutError": "timeout",
         "openai.APIConnectionError": "connection",
         "openai.APIResponseValidationError": "malformed",

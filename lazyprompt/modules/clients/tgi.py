@@ -87,7 +87,7 @@ class TgiClient(OfficialClient):
     names: Mapping[str, str] = {"max_tokens": "max_new_tokens"}
     collector = TgiCollector
     stumbles = "huggingface_hub"
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "huggingface_hub.OverloadedError": "rate limit",
         "huggingface_hub.ValidationError": "request",
         "huggingface_hub.TextGenerationError": "server",
@@ -96,7 +96,7 @@ class TgiClient(OfficialClient):
         "huggingface_hub.HfHubHTTPError": "request",
     }
     # How its router says that a prompt is too long.
-    words: ClassVar[dict[str, FaultKind]] = {
+    words: ClassVar[Mapping[str, FaultKind]] = {
         "`inputs` tokens + `max_new_tokens` must be <=": "overflow",
         "`inputs` must have less than": "overflow",
     }

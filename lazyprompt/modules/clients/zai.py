@@ -57,7 +57,7 @@ class ZaiClient(OfficialClient):
     called = "chat.completions.create"
     advice = EXTRA_BODY
     collector = ChatCollector
-    kinds: ClassVar[dict[str, FaultKind]] = {
+    kinds: ClassVar[Mapping[str, FaultKind]] = {
         "zai.APITimeoutError": "timeout",
         "zai.APIConnectionError": "connection",
         "zai.APIResponseValidationError": "malformed",
