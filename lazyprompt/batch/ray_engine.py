@@ -16,7 +16,7 @@ from signal import SIGTERM, getsignal, signal
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.batch.run import WorkerEndedError, in_order, made_by, run_batch
+from lazyprompt.batch.run import WorkerEndedError, in_order, run_batch
 from lazyprompt.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -63,12 +63,17 @@ def run_on_ray(
 def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[Made]:
     """Work on chunks of rows on the cluster; a :data:`lazyprompt.batch.run.Engine`."""
     with _connected() as ray:
-        make = partial(ray.remote(max_retries=-1)(made_by).remote, ray.cloudpickle.dumps(work))
+        make = partial(ray.remote(max_retries=-1)(made_by).remote, ray.put(work))
         most = workers if workers > 1 else max(1, int(ray.cluster_resources().get("CPU", 1)))
         try:
             yield from in_order(lambda chunk: partial(ray.get, make(chunk)), chunks, most)
         except ray.exceptions.RayError as error:
             raise WorkerEndedError(f"Ray has ended the work: {_reason(error)}") from error
+
+
+def made_by(work: Work, chunk: Chunk) -> Made:
+    """Return the lines of rows, in a task of the cluster, which is named after this function."""
+    return work.made(chunk)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from threading import Thread
@@ -327,15 +327,15 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[M
         yield from map(work.made, chunks)
         return
     try:
-        pickled = pickle.dumps(work)
+        pickle.dumps(work)
     except Exception as error:  # what cannot be pickled says so in many ways
         raise BatchError(f"the prompter cannot be sent to other processes ({error}); take one worker") from error
     # Forking would hand on locks that threads hold, and this output's.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker, (work,)) as pool:
 
         def submit(chunk: Chunk) -> Callable[[], Made]:
             with _uninterrupted():
-                return pool.submit(made_by, pickled, chunk).result
+                return pool.submit(_made, chunk).result
 
         try:
             yield from in_order(submit, chunks, workers)
@@ -378,9 +378,18 @@ def _uninterrupted() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _watch_parent() -> None:
-    """Begin a process, which ends when the one that it works for does."""
+# The work of a process that was begun for it: a plan makes on first use what it needs for all rows.
+_WORK: ContextVar[Work] = ContextVar("work")
+
+
+def _begin_worker(work: Work) -> None:
+    """Begin a process that makes lines, and ends when the one that it works for does."""
+    _WORK.set(work)
     Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _made(chunk: Chunk) -> Made:
+    return _WORK.get().made(chunk)
 
 
 def _end_with_parent() -> None:
@@ -389,23 +398,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def made_by(work: bytes, chunk: Chunk) -> Made:
-    """Return the lines of rows, in another process.
-
-    Args:
-        work: The pickled work.
-        chunk: The rows.
-    """
-    return _loaded(work).made(chunk)
-
-
-@lru_cache(maxsize=1)
-def _loaded(work: bytes) -> Work:
-    """Load the work once in each process: a plan makes on first use what it needs for all rows."""
-    loaded: Work = pickle.loads(work)  # noqa: S301 - it is our own, sent by the process that this one works for
-    return loaded
 
 
 def watch(job: BatchJob, before: State, progress: Callable[[Progress], None]) -> Callable[[State], None]:
