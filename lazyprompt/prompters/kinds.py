@@ -55,12 +55,9 @@ class ChatPrompter(Prompter):
         syntax: Syntax = "slots",
         budget: BudgetLike | None = None,
     ) -> None:
-        keys = _one_of(extra_keys, extro_keys)
-        template = ChatInstructionTemplate(instruction, keys, syntax)
-        if not enable_system:
-            template = template.at_user_level()
+        template = ChatInstructionTemplate(instruction, _one_of(extra_keys, extro_keys), syntax)
         super().__init__(
-            template,
+            template if enable_system else template.at_user_level(),
             ChatPromptTemplate(system_turn=enable_system),
             system=system if enable_system else "",
             tools=tools,

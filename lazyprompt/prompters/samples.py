@@ -75,8 +75,11 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
     trained = trained_messages(messages, train)
     answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     for index, turn in zip(answers, (*answers_in(prompt.history), answer), strict=True):
-        if trained[index] and not target.shows_thoughts:
-            _refuse_thoughts(turn, index)
+        if trained[index] and not target.shows_thoughts and any(block.type == "thinking" for block in turn.blocks):
+            raise FormatError(
+                f"messages[{index}] is to be trained and holds thoughts, which flat text leaves out; write them into "
+                "its text, in the form of the model, or leave them out"
+            )
     laid = target.sample(prompt, answer, [trained[index] for index in answers])
     return TrainingSample(
         tuple(laid.parts),
@@ -86,11 +89,3 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
         trained,
         tuple(form.get("tools", ())),
     )
-
-
-def _refuse_thoughts(message: Msg, index: int) -> None:
-    if any(block.type == "thinking" for block in message.blocks):
-        raise FormatError(
-            f"messages[{index}] is to be trained and holds thoughts, which flat text leaves out; write them into its "
-            "text, in the form of the model, or leave them out"
-        )
