@@ -41,7 +41,7 @@ _TOKEN = re.compile(
 _GEMMA_TOKEN = re.compile(
     r"""
     <\|"\|>(?P<quoted>.*?)<\|"\|> | (?P<json>"(?:[^"\\]|\\.)*+") | (?P<unclosed>")
-  | (?P<key>[\w.-]++)(?=\s*:) | (?P<word>[^\W\d][\w.-]*)
+  | (?P<key>[\w.-]++)(?=\s*:) | (?P<word>[^\W\d][\w.-]*) | (?P<number>[\w.-]++)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -78,10 +78,11 @@ def literal(text: str) -> Json:
     except (ValueError, RecursionError):
         pieces: list[str] = []
     at = depth = 0
-    for match in _TOKEN.finditer(text):
+    # No search: behind text that is no token it would look for the end of each further quote.
+    while match := _TOKEN.match(text, at):
         sign = match["sign"] or " "
         depth += (sign in "([{") - (sign in ")]}")
-        if match.start() != at or depth > MAX_DEPTH or len(pieces) > _MAX_TOKENS or (sign == "," and not depth):
+        if depth > MAX_DEPTH or len(pieces) > _MAX_TOKENS or (sign == "," and not depth):
             break
         at = match.end()
         pieces.append(_python(match))
@@ -118,7 +119,7 @@ def _gemma_json(match: re.Match[str]) -> str:
         raise ValueError(written)  # The search for the end of each quote behind it would take quadratic time.
     if kind == "word" and written in _JSON_WORDS:
         return "null" if written == "None" else written
-    return written if kind == "json" else dump(written)
+    return written if kind in ("json", "number") else dump(written)
 
 
 def _json(value: object) -> Json:

@@ -153,6 +153,11 @@ def seconds(parser: ResponseParser, text: str) -> float:
         ("glm-4.5", "<tool_call>f", "<arg_key>a</arg_key><arg_value>"),
         ("command-r", "", "Action: ``"),
         ("gemma-4", "<|tool_call>call:f{a:", '<|"|>'),
+        # No token was looked for from each place on: a long number took quadratic time, and so did escaped quotes.
+        ("gemma-4", "<|tool_call>call:f{a:", "0"),
+        ("gemma-4", "<|tool_call>call:f{a:", "-."),
+        ("pythonic", "[f(a=!", '\\"'),
+        ("lfm2", "<|tool_call_start|>[f(a=!", "\\'"),
         ("gemma-4", '<|tool_call>call:f{a:"', '\\"'),
         ("lfm2", "<|tool_call_start|>[f(a='", "\\'"),
         ("lfm2", "<|tool_call_start|>[f(a=[", "'b', "),

@@ -33,6 +33,8 @@ QUICK = 150
 SEARCHING = {"search", "finditer", "findall", "sub", "subn", "split"}
 # Patterns that are steep by themselves, and why no text makes them so.
 BOUNDED = {
+    "lazyprompt.answers.values._GEMMA_TOKEN": "reading ends at the first quote that nothing closes",
+    "lazyprompt.answers.values._STRUCTURE": "reading ends at the first quote that nothing closes",
     "lazyprompt.files.check.subject._TAGS": "only for templates that were parsed: all tags in them are closed",
     "lazyprompt.files.check.rules_fields._YAML_1_1": "matched as a whole",
     "lazyprompt.files.check.secrets_in._KEY_BEHIND": "given 1,000 characters at most",
