@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import Laid, Run, tool_parts, turn_literals
-from lazyprompt.rendering.turns import put_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,6 @@ from lazyprompt.messages.prompt import MARKERS, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.template_layout import TemplateLayout
-from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained
 from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
 
 if TYPE_CHECKING:
@@ -233,6 +232,8 @@ class Writer:
                 would have to be without.
             FormatError: The answer holds what flat text cannot show.
         """
+        from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained  # noqa: PLC0415 - prompts need none
+
         laid = self.write(prompt)
         turns = turns_in(laid.slots)
         # A template may show the history more than once.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import OWN, Laid, Run, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS
-from lazyprompt.rendering.turns import put_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

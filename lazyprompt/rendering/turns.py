@@ -1,4 +1,4 @@
-"""The turns of a history as flat text: pairs at once, messages one by one; and the parts of them that are trained."""
+"""Messages as turns of flat text: tool calls, results, and what flat text cannot show; which of it is trained."""
 
 from __future__ import annotations
 
@@ -42,40 +42,7 @@ _ASSISTANT = _assistants("history")
 _LABEL = _assistants("label")
 
 
-def put_history(history: History, markers: Markers, laid: Laid) -> None:
-    """Add the turns of a history.
-
-    Raises:
-        FormatError: A message holds media, which flat text cannot show.
-    """
-    if history.questions:
-        _put_pairs(history.questions, history.answers, markers, laid)
-    elif history:
-        _put_messages(history.messages, markers, laid)
-
-
-def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, laid: Laid) -> None:
-    """Add plain turns all at once: this is where the time of a long chat would go."""
-    if "user" in markers.trim:
-        questions = [text.strip() for text in questions]
-    if "assistant" in markers.trim:
-        answers = [text.strip() for text in answers]
-    # Each question stands behind what ends the answer before it, each answer behind what ends its question.
-    parts = [markers.eoa + markers.soh, "", markers.eoh + markers.soa, ""] * len(questions)
-    parts[0] = markers.soh
-    parts[1::4] = questions
-    parts[3::4] = answers
-    parts.append(markers.eoa)
-    laid.add(parts, _pair_slots(len(questions)))
-
-
-@lru_cache(maxsize=256)
-def _pair_slots(count: int) -> tuple[str, ...]:
-    """Return the slots of pairs: marker and text in turn, then the last marker."""
-    return (MARKERS, *("history", MARKERS, Said("history"), End(MARKERS)) * count)
-
-
-def _put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
+def put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
     """Add messages, each as a turn."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh)
