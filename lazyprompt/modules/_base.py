@@ -84,9 +84,9 @@ class Model(ABC):
         vars(self).update(state)
         self._open()
 
+    @abstractmethod
     def _open(self) -> None:
         """Prepare the connection, which a copy does not share."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close the connections of threads; the module can be used again.

@@ -65,6 +65,9 @@ class Bridged(ChatModule):
         self._sending, self._ask, self._template, self._tokenizer, self._ids = sender, ask, template, tokenizer, ids
         self._told: _Told | None = None
 
+    def _open(self) -> None:
+        """Do nothing: it asks through the connection of the model that it was made of."""
+
     def _sender(self) -> Sender:
         return self._sending()
 
