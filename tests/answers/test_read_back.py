@@ -165,6 +165,7 @@ def written(row: Row) -> tuple[str, dict[str, Any]]:
     return text[text.index(row.turn, text.rindex("Hi")) + len(row.turn) :], message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.template)
 def test_what_a_template_writes_is_read_back(row: Row) -> None:
     text, message = written(row)

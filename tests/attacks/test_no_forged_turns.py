@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from attacks.judges import Reading
 
+pytestmark = pytest.mark.slow  # every attack at every place
+
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 FAMILY_NAMES = tuple(FAMILIES)

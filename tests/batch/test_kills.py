@@ -10,6 +10,8 @@ from batch import soak_kills as soak
 from batch.soak_calls import killed_again_and_again
 from lazyprompt.cli.main import main
 
+pytestmark = pytest.mark.slow  # runs that are killed
+
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="what a run has started is read from /proc")
 def test_killed_runs_go_on_to_the_same_bytes(

@@ -47,6 +47,7 @@ def sent(counter: Any, messages: list[Any], tools: Any = None) -> int:
     return int(counter.count(payload["messages"], tools))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tiktoken", "approximate", "characters"])
 @pytest.mark.parametrize("form", ["dicts", "msgs", "read"])
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -86,6 +87,7 @@ def test_what_is_left_begins_with_the_user(messages: list[Form], limit: int, pol
         assert extra.isdisjoint(unit) or {*report.dropped, *report.summarized}.issuperset(unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", COUNTERS)
 @settings(suppress_health_check=[HealthCheck.too_slow])

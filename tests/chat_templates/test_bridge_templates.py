@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.untrusted import Traces
 
+pytestmark = pytest.mark.slow  # models' own templates
+
 # The templates are tried in so many tests, each template with so many chats; ``--hypothesis-profile=deep`` has 500.
 SHARES = 8
 CHATS = max(20, settings().max_examples // 2)

@@ -30,6 +30,8 @@ from support.chat_judges import (
     templates,
 )
 
+pytestmark = pytest.mark.slow  # models' own templates
+
 NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
 DOCUMENTS = [{"title": "T <1>", "text": "one"}, {"title": "U", "text": "two"}]
 # The templates are compared in so many shares. The tests of a share stand beside each other: each template is compiled

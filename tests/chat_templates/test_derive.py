@@ -12,6 +12,8 @@ from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
 from support.chat_judges import SPECIAL, templates
 
+pytestmark = pytest.mark.slow  # models' own templates
+
 SHARES = 4
 
 

@@ -116,6 +116,7 @@ def own_text(template: ChatTemplate, chat: list[dict[str, Any]]) -> str | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_plain_chat_is_written_as_the_template_writes_it(share: int) -> None:
     names = sorted(templates())[share::SHARES]

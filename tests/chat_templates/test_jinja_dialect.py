@@ -56,6 +56,7 @@ def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **o
 SHARES = 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_template_renders_or_refuses_as_in_transformers(share: int) -> None:
     names = sorted(templates())
@@ -328,6 +329,7 @@ _LAUGHS = "{% set a = [1] * 1000 %}{% set b = [a] * 1000 %}{% set c = [b] * 1000
 _TOO_LONG = "a value would become longer than"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from support.tiny_model import LlamaCpp
 
+pytestmark = pytest.mark.slow  # an engine
+
 Chat = list[dict[str, Any]]
 Answer = tuple[str | None, str]
 

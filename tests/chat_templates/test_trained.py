@@ -19,6 +19,8 @@ from support.chat_judges import SPECIAL, TOOLS, judged, templates
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+pytestmark = pytest.mark.slow  # models' own templates
+
 # The tests of a share stand beside each other: each of its templates is compiled once for all of them.
 SHARES = 4
 BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.prompt import Rendered
 
+pytestmark = pytest.mark.slow  # models' own templates
+
 # The templates are attacked in so many shares. The tests of a share stand beside each other: each template is compiled
 # once for all of them.
 SHARES = 8

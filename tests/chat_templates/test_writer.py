@@ -42,6 +42,7 @@ TEMPLATES = sorted(name for name in templates() if "training" not in name)
 IN_PARTS = ("idefics3", "llava_next", "smolvlm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name not in IN_PARTS])
 @pytest.mark.parametrize("tools", [None, TOOLS])
 def test_flat_text_is_what_the_template_makes_of_the_messages(name: str, tools: Any) -> None:

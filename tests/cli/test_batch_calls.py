@@ -95,6 +95,7 @@ def test_wrong_use_is_said(run: Callable[..., Ran], tmp_path: Path, more: list[s
     assert not list(tmp_path.glob("out*"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal for one process")
 def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: Clocked, tmp_path: Path) -> None:
     server.misbehaves = lambda said: Slow(first=0.5 if int(said) > 2 else 0)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Seen
 
+pytestmark = pytest.mark.slow  # an engine, terminals
+
 KEY = "sk-a-secret-that-never-shows"
 # Ollama tells its tokens and thoughts in streams, and asks for no key.
 SOURCE = "ollama"

@@ -50,6 +50,7 @@ def test_the_list_of_commands_has_the_first_sentence_of_each_and_imports_none(ru
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_reads_no_files_package(name: str) -> None:
     """The classes of files and the studio cost half a second."""

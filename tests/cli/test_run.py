@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # an engine, terminals
+
 KEY = "sk-a-secret-that-never-shows"
 
 

@@ -86,6 +86,7 @@ def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
         assert err == f"{root}; Ctrl-C ends it\n"
 
 
+@pytest.mark.slow
 def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
     # The server would wait for the rest of it.
     with running(str(root / "x.prompty"), "--no-browser", "--port", "0") as made:

@@ -327,6 +327,7 @@ def test_the_programs_of_0_1() -> None:
     assert zhipu[1] == {"role": "user", "content": f"## Conversation History{TEXT}"}
 
 
+@pytest.mark.slow
 def test_the_program_of_1_x() -> None:
     head, _, rest = printed("agentscope_1_x.py").partition("第一段对话历史:\n")
     messages = json.loads(head.removeprefix("格式化后的消息:\n"))

@@ -120,6 +120,7 @@ def run_here(command: str) -> str:
     return printed.read() + told.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_code_blocks_run_and_print_what_they_show(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text(encoding="utf-8")

@@ -11,6 +11,8 @@ from support.docs_models import models_at_hand
 from support.engines import running
 from support.paths import EXAMPLES
 
+pytestmark = pytest.mark.slow  # engines, clients
+
 
 def run(name: str, *arguments: str) -> str:
     done = subprocess.run(  # noqa: S603 - our own scripts

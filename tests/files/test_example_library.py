@@ -213,6 +213,7 @@ def test_its_messages_say_something(path: str) -> None:
     assert not re.search(r"\{\{|\{%|__PROMPTY|\$\{(?:env|file|params):", "\n".join(each.text for each in messages))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("path", PATHS)
 def test_a_provider_takes_it(path: str, provider: str) -> None:

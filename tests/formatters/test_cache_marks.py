@@ -230,6 +230,7 @@ def test_marks_are_no_part_of_the_formatter() -> None:
     formatter.validate(formatter.format(*TALK, tools=tools(None)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("provider", "model"), MARKING)
 @pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
 def test_any_marked_conversation_is_accepted(kind: type[ChatFormatter], provider: str, model: str | None) -> None:

@@ -14,6 +14,8 @@ from support.conversations import Maker
 from support.providers.judges import in_order
 from support.providers.types import strictly
 
+pytestmark = pytest.mark.slow  # random conversations before every judge
+
 # So many through each formatter of a provider; ``--hypothesis-profile=deep`` has more.
 CONVERSATIONS = max(300, 10 * settings().max_examples)
 FORMATTERS = [

@@ -78,6 +78,7 @@ def conversation(seed: int) -> list[Msg]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_dicts_and_messages_give_the_same_payload(kind: type[ChatFormatter], provider: str) -> None:

@@ -150,6 +150,7 @@ def test_a_result_without_a_name_gets_that_of_its_call() -> None:
     assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", CALLING)
 @settings(max_examples=25)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), min_size=1, max_size=5, unique=True))

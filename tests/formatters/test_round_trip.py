@@ -198,6 +198,7 @@ def turns(provider: str) -> st.SearchStrategy[list[Block]]:
     return some.map(lambda drawn: [*drawn[0], *drawn[1], *drawn[2]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", PROVIDERS)
 @given(data=st.data())
 def test_any_turn_comes_back(provider: str, data: st.DataObject) -> None:

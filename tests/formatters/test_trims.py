@@ -99,6 +99,7 @@ def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], 
             formatter.format(*messages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", CALLING)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], provider: str) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from fuzz.chance import Chance
 
+pytestmark = pytest.mark.slow  # random input
+
 FOUND: list[dict[str, Any]] = json.loads((ROOT / "fuzz" / "found.json").read_text(encoding="utf-8"))
 # So many of a target's kept inputs, spread over all of them, and so many drawn ones.
 KEPT, DRAWN = 20, 40

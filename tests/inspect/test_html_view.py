@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.slow  # a browser
+
 HOSTILE: Final = (
     "<script>window.__ran = 1; alert(1)</script>",
     "<img src=x onerror='window.__ran=2'>",

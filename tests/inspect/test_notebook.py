@@ -29,6 +29,7 @@ def test_the_example_is_stored_without_outputs() -> None:
         assert cell.get("execution_count") is None
 
 
+@pytest.mark.slow
 def test_the_example_runs_in_a_kernel_and_shows_its_views() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Jupyter's own, which change from version to version

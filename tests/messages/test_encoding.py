@@ -587,6 +587,7 @@ def test_halves_of_surrogate_pairs_are_no_text(kind: str) -> None:
     assert encoded.offsets[-1] == (len("".join(parts)) - 1, len("".join(parts)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOSSLESS)
 def test_long_text_takes_time_by_its_length_only(kind: str) -> None:
     tokenizer, ids, _ = lossless(kind)
@@ -597,6 +598,7 @@ def test_long_text_takes_time_by_its_length_only(kind: str) -> None:
     assert len(encode([name, f" {name}" * number * 4], tokenizer).ids) > number * 4
 
 
+@pytest.mark.slow
 def test_a_million_white_spaces_are_text_too() -> None:
     # On their own they are too much for tiktoken.
     spaces = " " * 1_100_000

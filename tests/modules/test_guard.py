@@ -17,6 +17,8 @@ from support.engines import SECONDS, eventually, python, running, said, spawned
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # engines
+
 GUARD = [sys.executable, "-I", "-S", str(guard.__file__), "--"]
 # Two processes beside the command: one as usual, one in a group of its own.
 FAMILY = """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
 KEY = 'sk-kept+/0123456789"<x>'
 CLIENTS = ("openai", "anthropic", "gemini", "dashscope", "zhipu", "ollama", "litellm", "tgi")
 FAILURES = {

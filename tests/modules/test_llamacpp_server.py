@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # engines
+
 SERVER = python("-P", llamacpp_server.__file__)
 TURN = "<|im_start|>user\nZürich, 東京?<|im_end|>\n<|im_start|>assistant\n"
 GREEDY: dict[str, Any] = {"model": "m", "max_tokens": 8, "temperature": 0}

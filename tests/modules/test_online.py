@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
 

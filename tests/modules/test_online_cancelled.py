@@ -18,7 +18,7 @@ from support.model_server.server import Answer, Slow, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
 EACH = pytest.mark.parametrize("source", CLIENTS)
 SOME = pytest.mark.parametrize("source", FEW)
 

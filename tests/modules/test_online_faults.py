@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Seen
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
 EACH = pytest.mark.parametrize("source", CLIENTS)
 SOME = pytest.mark.parametrize("source", FEW)
 # A fault, its kind of an answer, its kind of a stream, and what to do.

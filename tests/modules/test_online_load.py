@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Seen
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
 SOME = pytest.mark.parametrize("source", FEW)
 CALLS = 1_000
 AT_ONCE = 500

@@ -45,6 +45,8 @@ from support.serving import Serving
 if TYPE_CHECKING:
     from lazyprompt.modules.engines import Engine
 
+pytestmark = pytest.mark.slow  # engines
+
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY, ASKED = "sk-redirected-0123456789", "a word nobody else may read"
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
 STATUSES = (301, 302, 303, 307, 308)
 # LiteLLM has ways of its own for OpenAI's form and for others.
 MODELS = {"litellm": ("openai/m", "anthropic/m", "gemini/m", "cohere/m")}

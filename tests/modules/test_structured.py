@@ -77,6 +77,7 @@ def server() -> Iterator[ModelServer]:
         close_all()
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("form", [City, SCHEMA, OPENAIS], ids=["model", "schema", "openai"])
 def test_the_answer_is_an_object(server: ModelServer, source: str, form: Any) -> None:
@@ -99,6 +100,7 @@ def test_the_answer_is_an_object(server: ModelServer, source: str, form: Any) ->
 WRONG = ["It is Rome.", '{"name": "Rome"}', '{"name": "Rome", "people": "many"}', '{"name": "Ro', "[]", "5"]
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("wrong", WRONG)
 def test_an_answer_of_another_form_is_an_error_that_keeps_it(server: ModelServer, source: str, wrong: str) -> None:

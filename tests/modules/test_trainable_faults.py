@@ -25,6 +25,8 @@ from support.model_server.server import ModelServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # engines
+
 
 QUICK: dict[str, Any] = {**LITTLE}
 GREEDY: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}}

@@ -151,6 +151,7 @@ def test_every_value_is_a_segment_of_its_slot() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_every_process_gives_the_same_bytes() -> None:
     code = (
         "import json\n"

@@ -193,6 +193,7 @@ def call(name: str, city: str, id: str) -> dict[str, Any]:  # noqa: A002 - OpenA
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+@pytest.mark.slow
 @each(WITH_SYSTEM_ROLE)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
 @pytest.mark.parametrize("said", ["Why?", "  为什么？\n"])
@@ -219,6 +220,7 @@ def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
     assert flat == real.render(messages) == real.render(messages[1:])
 
 
+@pytest.mark.slow
 @each(REAL)
 @settings(max_examples=20, deadline=None)
 @given(

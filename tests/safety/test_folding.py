@@ -100,6 +100,7 @@ def guarded(parts: Sequence[str], policy: Policy) -> Sequence[str] | str:
         return str(error)
 
 
+@pytest.mark.slow
 @given(PARTS, st.sampled_from([NEUTRALIZE, Policy("raise"), Policy("neutralize", (("slot1", "off"),))]))
 def test_the_guard_does_what_it_does_with_a_place_for_each_sign(parts: list[str], policy: Policy) -> None:
     with pytest.MonkeyPatch.context() as patch:

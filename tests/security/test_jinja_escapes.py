@@ -260,6 +260,7 @@ def keeping(way: str, rounds: int, kept: list[str]) -> tuple[int, int]:
     return refused, grown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc to ask")
 def test_what_a_template_keeps_is_bounded() -> None:
     """The naive version keeps all of it. So did ours: gigabytes in namespaces and lists, and wrote none of it."""

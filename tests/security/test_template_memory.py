@@ -17,6 +17,8 @@ from lazyprompt.templates.bounds import MAX_SECONDS
 from lazyprompt.templates.jinja import JinjaTemplate
 from support.paths import ROOT
 
+pytestmark = pytest.mark.slow  # processes with bounded memory
+
 MEASURE = """
 import re, sys
 from pathlib import Path

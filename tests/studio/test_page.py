@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.slow  # a browser
+
 __all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
 
 SMALL = """---

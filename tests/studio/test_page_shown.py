@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.slow  # a browser
+
 __all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
 
 STATIC = ROOT / "lazyprompt" / "studio" / "static"

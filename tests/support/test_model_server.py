@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Seen
 
+pytestmark = pytest.mark.slow  # every client
+
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Misbehaviour, Seen
 
+pytestmark = pytest.mark.slow  # every client with every fault
+
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:

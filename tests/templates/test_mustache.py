@@ -276,6 +276,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
     assert all(isinstance(part, Value) for part in found[1::2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -125,6 +125,7 @@ VALUES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undefined", BOTH)
 @pytest.mark.parametrize("value", VALUES)
 def test_an_expression_gives_what_it_gives_in_jinja(value: str, undefined: type[Undefined]) -> None:
@@ -241,6 +242,7 @@ STORED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("doubled", DOUBLED)
 def test_nothing_doubles_itself_out_of_bounds(stored: str, doubled: str) -> None:

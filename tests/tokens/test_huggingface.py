@@ -152,6 +152,7 @@ def media_of(messages: list[dict[str, Any]]) -> int:
 SHARES = 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_template_counts_as_in_transformers_with_a_real_tokenizer(share: int) -> None:
     special_tokens = read_chat_source(deepseek()).special_tokens

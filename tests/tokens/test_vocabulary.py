@@ -79,6 +79,7 @@ def fault(name: Any, bpe_file: Any = None) -> str:
     return str(found.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base", "o200k_harmony"])
 def test_an_encoding_is_what_tiktoken_makes_of_it(name: str, full: Path) -> None:
     check_vocabulary(name)
@@ -430,6 +431,7 @@ def floods(_: socket.socket) -> Iterable[bytes]:
     yield from [bytes(1_000_000)] * 40
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize(
     ("answer", "told"),

@@ -204,6 +204,7 @@ def filled(prompter: Prompter, text: str) -> dict[str, object]:
     return {**dict.fromkeys(prompter.slots, text), "input": text}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [None, *FAMILIES])
 @settings(max_examples=10)
 @given(data=st.data())

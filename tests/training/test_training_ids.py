@@ -250,6 +250,7 @@ ROWS = [{"question": f"What is {number} and one?", "answer": f"{number + 1}. " *
 
 
 # From Python 3.12 on a fork warns of the threads that other tests leave behind.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("workers", [None, 2])
 def test_datasets_map_gives_features_that_collators_pad(workers: int | None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ def differs(path: str, to: str, notes: tuple[str, ...]) -> bool:
     return expected is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["v2", "agentschema", "dotprompt"])
 def test_files_say_the_same_in_another_dialect(to: str) -> None:
     refused: dict[str, str] = {}

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.modules.client import Client
 
+pytestmark = pytest.mark.slow  # a real client
+
 HI = {"role": "user", "content": "hi"}
 OLD_VERSION = {"anthropic-version": "2023-06-01"}
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.modules.client import Client
 
+pytestmark = pytest.mark.slow  # a real client
+
 SAID = [answer for answer in ANSWERS if answer.finish != "content_filter"]
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

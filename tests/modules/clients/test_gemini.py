@@ -20,6 +20,8 @@ from support.model_server.server import Answer, Cut, Drop, ModelServer, Status
 if TYPE_CHECKING:
     from lazyprompt.modules.client import Client
 
+pytestmark = pytest.mark.slow  # a real client
+
 HI = {"role": "user", "content": "hi"}
 SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.client import Client
 
 # Pydantic's, of LiteLLM's own code, which makes errors of the server of them.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")]
 
 # A model of each of the ways LiteLLM has to a provider: OpenAI's client, and HTTP clients of its own.
 MODELS = {

@@ -14,6 +14,8 @@ from support.model_server.server import Cut, Drop, ModelServer, Status
 if TYPE_CHECKING:
     from lazyprompt.modules.client import Client, Settings
 
+pytestmark = pytest.mark.slow  # a real client
+
 SCHEMA: Any = {
     "type": "object",
     "properties": {"size": {"type": "integer"}},

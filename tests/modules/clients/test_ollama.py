@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.modules.client import Client
 
+pytestmark = pytest.mark.slow  # a real client
+
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 # The client leaves out the ids of calls.
 NUMBERED = tuple((f"call_{at}", name, arguments) for at, (_, name, arguments) in enumerate(CALLS))

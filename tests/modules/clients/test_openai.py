@@ -118,6 +118,7 @@ def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt:
     assert stream.answer["choices"] == told["choices"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(("fault", "whole_kind", "stream_kind"), WRONG.values(), ids=WRONG)
 def test_what_goes_wrong_has_a_kind(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.formatter import ChatFormatter
     from lazyprompt.modules.client import Client
 
+pytestmark = pytest.mark.slow  # a real client
+
 TOO_LONG = (
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 1024. Given: 1100 `inputs` tokens and 20 "
     "`max_new_tokens`"

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from lazyprompt.modules.client import Client, FaultKind
     from support.model_server.server import Misbehaviour
 
+pytestmark = pytest.mark.slow  # a real client
+
 
 def client_for(server: ModelServer, **settings: Any) -> Client:
     return connect(settings_for(server, "zhipu", **settings))
