@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
+from conformance.adapter import Adapter
 from lazyprompt.errors import LazyPromptError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from conformance.adapter import Adapter
 
 Data = dict[str, Any]
 
@@ -122,3 +122,15 @@ def fault(seen: Data, expected: Data, *, strict: bool = False) -> str:
         return str(seen["error"])
     mine = seen if strict else projected(seen, expected)
     return "" if canonical(mine) == canonical(expected) else f"seen {canonical(mine)}, expected {canonical(expected)}"
+
+
+def check_vector(
+    operation: str, vector: dict[str, Any], fixtures: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare with a vector; a request is compared whole: what is too much in one is refused as well."""
+    adapter, given = Adapter(), vector["input"]
+    if operation == "load":
+        seen = load(adapter, given, fixtures, folder, monkeypatch)
+    else:
+        seen = seen_by(adapter, operation, given)
+    assert not fault(seen, vector["expected"], strict=operation == "toRequest")

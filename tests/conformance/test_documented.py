@@ -1,14 +1,10 @@
-"""The documents' printed examples: from the specification where it lies beside the repository, and our own."""
-
-import json
+"""Examples that the documents print."""
 
 import pytest
 
-import lazyprompt
-from lazyprompt import AlpacaPrompter, ChatPrompter, Prompter, ToolsError
-from support.paths import GOLDEN, SPECIFICATIONS
+from lazyprompt import AlpacaPrompter, ChatPrompter, ToolsError
+from support.paths import GOLDEN
 
-SPECIFICATION = SPECIFICATIONS / "lazyllm_documented.json"
 TOOLS = [{"type": "function", "function": {"name": "example"}}]
 DOCUMENT_QA = "你是一个知识问答助手。上下文信息是{context},用户的问题是{input},现在请你做出回答。"
 WEATHER = "你是一个工具调用的助手,请选择最合适的工具"
@@ -18,23 +14,6 @@ GREETING = [["你好", "你好,有什么能为您服务的"]]
 
 def golden(name: str) -> str:
     return (GOLDEN / name).read_text(encoding="utf-8")
-
-
-@pytest.mark.skipif(
-    not SPECIFICATION.exists(), reason="the specification lies beside the repository only where it is built; CI has it"
-)
-def test_every_case_of_the_specification() -> None:
-    cases = json.loads(SPECIFICATION.read_text(encoding="utf-8"))
-    assert len(cases) == 15
-    for case in cases:
-        prompter: Prompter
-        if case["expected"] is None:
-            prompter = getattr(lazyprompt, case["prompter"])(**case["ctor"])
-            with pytest.raises(getattr(lazyprompt, case["raises"])):
-                prompter.generate_prompt(**case["call"])
-        else:
-            prompter = getattr(lazyprompt, case["prompter"])(**case["ctor"])
-            assert prompter.generate_prompt(**case["call"]) == case["expected"], case["name"]
 
 
 def test_alpaca_takes_a_user_instruction_alone_as_the_instruction() -> None:

@@ -1,4 +1,4 @@
-"""What the three documents on formatting print, byte for byte: from the specification, and as golden values of our own.
+"""What the three documents on formatting print, byte for byte.
 
 A document prints "You are" where its program says "You're"; what the program says counts.
 """
@@ -6,49 +6,20 @@ A document prints "You are" where its program says "You're"; what the program sa
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from conformance.documented import ENCODED, PNG, Characters, said, same
 from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from support.paths import SPECIFICATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt.formatters.profile import HistoryStyle
-    from lazyprompt.formatters.report import Payload
-
-SPECIFICATION = SPECIFICATIONS / "agentscope_documented.json"
-PNG = (
-    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
-    b"\x00\x00\x00\rIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\x80Z4}k\x00\x00\x00\x00IEND\xaeB`\x82"
-)
-ENCODED = b64encode(PNG).decode("ascii")
-
-
-class Characters:
-    """A counter of what messages say."""
-
-    def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
-        assert tools is None
-        return sum(len(each["content"]) for each in messages if isinstance(each["content"], str))
-
-
-def same(made: object, expected: object) -> bool:
-    """Whether two values are the same JSON, the order of keys included."""
-    return json.dumps(made) == json.dumps(expected)
-
-
-def said(payload: Payload) -> object:
-    """What a payload says: the documents print nothing of it but that."""
-    assert list(payload) in (["messages"], ["contents"], ["prompt"])
-    return next(iter(payload.values()))
 
 
 @pytest.fixture
@@ -56,33 +27,6 @@ def media(tmp_path: Path) -> MediaResolver:
     (tmp_path / "test.png").write_bytes(PNG)
     (tmp_path / "test.mp3").write_bytes(b"ID3\x03")
     return MediaResolver(roots=[tmp_path])
-
-
-def run(case: dict[str, Any], media: MediaResolver) -> object:
-    if "api" in case:
-        engine = PromptEngine("openai", case["prompt_type"])
-        return engine.join(*case["args"], format_map=case.get("format_map"))
-    messages = [Msg(**message) for message in case["messages"]]
-    if case["formatter"] == "ChatFormatter":
-        return said(ChatFormatter(case["provider"], media=media).format(messages))
-    settings: dict[str, Any] = {"history_style": case["history_style"], "media": media}
-    if "options" in case:
-        oldest = [message for message in messages if message.role != "system"][: case["options"]["drop_oldest"]]
-        whole = Characters().count(said(MultiAgentFormatter(case["provider"], **settings).format(messages)))  # type: ignore[arg-type]
-        room = whole - sum(len(f"{message.name}: {message.content}\n") for message in oldest)
-        settings |= {"token_counter": Characters(), "max_tokens": room}
-    return said(MultiAgentFormatter(case["provider"], **settings).format(messages))
-
-
-@pytest.mark.skipif(
-    not SPECIFICATION.exists(), reason="the specification lies beside the repository only where it is built; CI has it"
-)
-def test_every_case_of_the_specification(media: MediaResolver, tmp_path: Path) -> None:
-    text = SPECIFICATION.read_text(encoding="utf-8").replace("<DIR>", str(tmp_path))
-    cases = json.loads(text.replace("<BASE64 of test.png>", ENCODED))
-    assert len(cases) == 22
-    for case in cases:
-        assert same(run(case, media), case["expected"]), case["name"]
 
 
 SYSTEM = Msg("system", "You're a helpful assistant", role="system")

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 import pytest
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.check.front_matter_schema import schema_text
 from lazyprompt.files.check.subject import Subject
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import ALSO_CALLED, FIELDS_OF_PROPERTY, KINDS_OF_PROPERTY
 from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
-from lazyprompt.files.yaml_nodes import Source, plain, split
-from support.paths import LIBRARY, SPECIFICATIONS
+from support.front_matter import SCHEMA, VALIDATOR, fields_of
+from support.paths import LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-SCHEMA: Any = json.loads(schema_text())
-VALIDATOR: Any = jsonschema.Draft7Validator(SCHEMA)
 # What JSON calls the types of options.
 TYPES: dict[type, str] = {int: "integer", float: "number", list: "array", bool: "boolean", str: "string"}
-
-
-def fields_of(text: str) -> dict[str, Any]:
-    return {name: plain(node) for name, node in (split(Source(text, "p")).fields or {}).items()}
 
 
 def test_the_schema_is_one() -> None:
@@ -141,18 +133,3 @@ def test_the_library(path: Path) -> None:
     else:
         # What another dialect says is right too where it is said in v2.
         VALIDATOR.validate(made.spec.to_dict())
-
-
-def test_the_cases_at_hand() -> None:
-    """The documented cases and the fixtures of the conformance vectors, where they lie beside this repository."""
-    if not SPECIFICATIONS.is_dir():
-        pytest.skip("the cases are not at hand")
-    documented = json.loads((SPECIFICATIONS / "prompty_documented.json").read_text(encoding="utf-8"))
-    fixtures = json.loads((SPECIFICATIONS / "prompty_vectors_sample.json").read_text(encoding="utf-8"))["fixtures"]
-    texts = [
-        *(case["text"] for case in documented),
-        *(text for name, text in fixtures.items() if name[-7:] == ".prompty"),
-    ]
-    assert len(texts) > 10
-    for text in texts:
-        VALIDATOR.validate(fields_of(text))

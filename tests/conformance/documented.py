@@ -1,0 +1,87 @@
+"""Comparisons with the printed examples of documents."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from lazyprompt.compat.prompt_engine import PromptEngine
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.messages.msg import Msg
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pytest
+
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.media.resolver import MediaResolver
+
+PNG = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
+    b"\x00\x00\x00\rIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\x80Z4}k\x00\x00\x00\x00IEND\xaeB`\x82"
+)
+ENCODED = b64encode(PNG).decode("ascii")
+
+
+# In Prompty v2, Markdown is text, and nothing else tells that these are agent definitions: their dialect is given.
+ONLY_MARKDOWN = {
+    *("image-markdown", "file-markdown", "media-attributes"),
+    *("a picture", "a file", "a picture with attributes"),
+}
+
+
+class Characters:
+    """A counter of what messages say."""
+
+    def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
+        assert tools is None
+        return sum(len(each["content"]) for each in messages if isinstance(each["content"], str))
+
+
+def same(made: object, expected: object) -> bool:
+    """Whether two values are the same JSON, the order of keys included."""
+    return json.dumps(made) == json.dumps(expected)
+
+
+def said(payload: Payload) -> object:
+    """What a payload says: the documents print nothing of it but that."""
+    assert list(payload) in (["messages"], ["contents"], ["prompt"])
+    return next(iter(payload.values()))
+
+
+def formatted(case: dict[str, Any], media: MediaResolver) -> object:
+    if "api" in case:
+        engine = PromptEngine("openai", case["prompt_type"])
+        return engine.join(*case["args"], format_map=case.get("format_map"))
+    messages = [Msg(**message) for message in case["messages"]]
+    if case["formatter"] == "ChatFormatter":
+        return said(ChatFormatter(case["provider"], media=media).format(messages))
+    settings: dict[str, Any] = {"history_style": case["history_style"], "media": media}
+    if "options" in case:
+        oldest = [message for message in messages if message.role != "system"][: case["options"]["drop_oldest"]]
+        whole = Characters().count(said(MultiAgentFormatter(case["provider"], **settings).format(messages)))  # type: ignore[arg-type]
+        room = whole - sum(len(f"{message.name}: {message.content}\n") for message in oldest)
+        settings |= {"token_counter": Characters(), "max_tokens": room}
+    return said(MultiAgentFormatter(case["provider"], **settings).format(messages))
+
+
+def seen(case: dict[str, Any], dialect: str | None, folder: Path) -> dict[str, Any]:
+    prompt = Prompty.loads(case["text"], base_dir=folder, params=case.get("params"), dialect=dialect)
+    made = prompt.generate_prompt(case.get("inputs", {}), format="neutral")
+    return {"name": prompt.name, "model": prompt.model, "tools": [], **made}
+
+
+def check_prompt_file(case: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare a prompt file with its printed messages, with its dialect named and found out."""
+    for name, value in case.get("env", {}).items():
+        monkeypatch.setenv(name, value)
+    for name, text in case.get("files", {}).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    wanted = case["expected"]
+    for dialect in (case["dialect"],) if case["name"] in ONLY_MARKDOWN else (case["dialect"], None):
+        made = seen(case, dialect, folder)
+        assert {key: made[key] for key in wanted} == wanted
