@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from figures import Figures
     from floors import Work
 
-FILE = Path(__file__).parents[1] / "docs" / "speed.svg"
+FILE = Path(__file__).parents[1] / "docs" / "reference" / "speed.svg"
 WIDE, LEFT, RIGHT, LINE, HEAD = 960, 190, 90, 15, 22
 OURS, THEIRS, TARGET, INK, PALE = "#1f6feb", "#a8b3c1", "#d1242f", "#1f2328", "#e4e8ec"
 STYLE = (

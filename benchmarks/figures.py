@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from speed import Result
 
 FILE = Path(__file__).with_name("figures.json")
-PAGE = FILE.parents[1] / "docs" / "speed.md"
+PAGE = FILE.parents[1] / "docs" / "reference" / "speed.md"
 # How much worse a ratio may get before a check fails.
 WORSE = 1.3
 

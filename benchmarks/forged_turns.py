@@ -4,7 +4,7 @@
                                                         for it and thrown away
     python benchmarks/forged_turns.py --only prompty    one of them; may be given more than once
     python benchmarks/forged_turns.py --json            the same as JSON, with the attacks by name
-    python benchmarks/forged_turns.py --write           keeps the figures that docs/attacks.md shows; then
+    python benchmarks/forged_turns.py --write           keeps the figures that docs/internals/attacks.md shows; then
                                                         python docs/make_attacks.py writes them there
 
 A peer is used as its own documents show it: see ``benchmarks/peers``. Every attack is put in as it is, and once more
@@ -349,7 +349,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=[peer.name for peer in PEERS], help="this library alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--write", action="store_true", help="keep the figures that docs/attacks.md shows")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/internals/attacks.md shows")
     options = parser.parse_args()
     cases = trials()
     results: list[tuple[Peer, list[Row] | str]] = []

@@ -3,7 +3,7 @@
     python benchmarks/keystrokes.py            a table
     python benchmarks/keystrokes.py --check    fails where a median is above its target
     python benchmarks/keystrokes.py --check --slack 3    for a machine that others use as well
-    python benchmarks/keystrokes.py --write    keeps the figures, and puts them into docs/studio.md
+    python benchmarks/keystrokes.py --write    keeps the figures, and puts them into docs/reference/studio.md
 
 A real browser (Debian's chromium) opens the page of a real ``lazyprompt studio``; keys are typed into the middle of
 100 kB, and the view stands at the place that they change. The time is taken in the browser: it begins with the event
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 FIGURES = Path(__file__).with_name("keystrokes.json")
-PAGE = Path(__file__).parents[1] / "docs" / "studio.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "studio.md"
 HEAD = "| typed into | median | 95 of 100 keys within |\n|---|---|---|\n"
 TARGET_MS = 100.0
 KEYS = 40

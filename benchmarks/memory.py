@@ -3,7 +3,7 @@
     python benchmarks/memory.py                        200,000 renders
     python benchmarks/memory.py --renders 10000000     ten million
     python benchmarks/memory.py --check                exit with 1 where a target is missed
-    python benchmarks/memory.py --write                the table of caches in docs/speed.md
+    python benchmarks/memory.py --write                the table of caches in docs/reference/speed.md
 
 The peak is that of Python's own memory (tracemalloc) while one prompt is made, all caches warm, against the size of
 what comes out: each object in it once, but for what the prompt shares with the input (texts cannot be changed, and are
@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--renders", type=int, default=200_000, help="how many, over all rows")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
-    parser.add_argument("--write", action="store_true", help="write the table of caches into docs/speed.md")
+    parser.add_argument("--write", action="store_true", help="write the table of caches into docs/reference/speed.md")
     options = parser.parse_args()
     every = works()
     late: list[str] = []

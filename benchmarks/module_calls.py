@@ -3,7 +3,7 @@
     python benchmarks/module_calls.py            a table
     python benchmarks/module_calls.py --json     the same as JSON
     python benchmarks/module_calls.py --check    fails where a target is missed
-    python benchmarks/module_calls.py --write    measures three times, and keeps the figures that docs/speed.md shows
+    python benchmarks/module_calls.py --write    measures three times, keeps the figures of docs/reference/speed.md
 
 Bare calls and calls of a module take turns, so that a noisy machine disturbs both. What counts is the difference of the
 medians, as a share of the ten milliseconds; and, for 500 calls at once in one event loop, how long the loop stands
@@ -158,7 +158,7 @@ def stall(source: str) -> Row:
 
 
 def summary(runs: int) -> Modules:
-    """What docs/speed.md shows: the least and the most of several runs."""
+    """What docs/reference/speed.md shows: the least and the most of several runs."""
     shares = {source: sorted(added(source).value for _ in range(runs)) for source in BARE}
     stalls = {source: sorted(stall(source).value * 1000 for _ in range(runs)) for source in BARE}
     return {
@@ -174,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep the figures that docs/speed.md shows")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/reference/speed.md shows")
     parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a figure may be")
     asked = parser.parse_args()
     if asked.write:

@@ -6,7 +6,7 @@
     python benchmarks/run.py --peers             peers beside it, each in an environment of its own, made once and kept
     python benchmarks/run.py --json FILE         the ratios as JSON; --pyperf FILE the times, for pyperf's own commands
     python benchmarks/run.py --check             exit with 1 where a row is 30 % worse than it was, or over its target
-    python benchmarks/run.py --write             the committed figures, their tables in docs/speed.md, and the chart
+    python benchmarks/run.py --write             the figures, their tables in docs/reference/speed.md, the chart
 
 Results are compared before they are timed. A ratio is that of the least times of seven; beside it is the range of the
 seven ratios. A row that is done with conversations of several shapes has the ratio of the slowest (of three, beside its

@@ -3,7 +3,7 @@
     python benchmarks/templates.py            a table
     python benchmarks/templates.py --json     the same as JSON
     python benchmarks/templates.py --check    fails where a ratio misses its target
-    python benchmarks/templates.py --write    keeps the figures that docs/speed.md shows; docs/make_speed.py writes them
+    python benchmarks/templates.py --write    keeps the figures that docs/make_speed.py writes to its page
 
 The templates are those that the tests compare with; they are downloaded once. Two things are measured:
 
@@ -158,7 +158,7 @@ def inverse(number: float | None) -> float | None:
 
 
 def summary(rows: list[Row]) -> Templates:
-    """What docs/speed.md shows of the rows."""
+    """What docs/reference/speed.md shows of the rows."""
     plain = [row.plain for row in rows if row.framed and row.plain is not None]
     calls = [row.calling for row in rows if row.calling is not None]
     return {
@@ -172,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep the figures that docs/speed.md shows")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/reference/speed.md shows")
     parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a ratio may be")
     parser.add_argument("names", nargs="*", help="the templates; all where none are named")
     asked = parser.parse_args()

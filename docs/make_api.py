@@ -1,4 +1,4 @@
-"""Write docs/api/index.md from the pages beside it, and from the docstrings of what they hold.
+"""Write docs/reference/api/index.md from the pages beside it, and from the docstrings of what they hold.
 
 python docs/make_api.py
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import lazyprompt
 
 ROOT = Path(__file__).parents[1]
-PAGES = ROOT / "docs" / "api"
+PAGES = ROOT / "docs" / "reference" / "api"
 NAME = re.compile(r"^::: lazyprompt\.(\w+)$", re.MULTILINE)
 HEAD = """# API
 

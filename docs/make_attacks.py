@@ -1,4 +1,4 @@
-"""Write the table of docs/attacks.md from the figures that benchmarks/forged_turns.py kept.
+"""Write the table of docs/internals/attacks.md from the figures that benchmarks/forged_turns.py kept.
 
 python docs/make_attacks.py
 """
@@ -15,7 +15,7 @@ from figures import between  # noqa: E402 - found on the path that is made above
 from forged_turns import table  # noqa: E402 - the same
 from recorded import recorded  # noqa: E402 - the same
 
-PAGE = ROOT / "docs" / "attacks.md"
+PAGE = ROOT / "docs" / "internals" / "attacks.md"
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""Write docs/blocks.md from the profiles of the providers.
+"""Write docs/reference/blocks.md from the profiles of the providers.
 
 python docs/make_blocks.py
 """
@@ -39,4 +39,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "blocks.md").write_text(page(), encoding="utf-8")
+    (ROOT / "docs" / "reference" / "blocks.md").write_text(page(), encoding="utf-8")

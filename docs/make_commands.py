@@ -1,4 +1,4 @@
-"""Write docs/commands.md from the commands themselves, and from the extras of setup.cfg.
+"""Write docs/reference/commands.md from the commands themselves, and from the extras of setup.cfg.
 
 python docs/make_commands.py
 """
@@ -106,4 +106,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "commands.md").write_text(page(), encoding="utf-8")
+    (ROOT / "docs" / "reference" / "commands.md").write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write docs/families.md from the tables of families, and from the tests that prove them.
+"""Write docs/reference/families.md from the tables of families, and from the tests that prove them.
 
 python docs/make_families.py
 """
@@ -149,4 +149,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "families.md").write_text(page(), encoding="utf-8")
+    (ROOT / "docs" / "reference" / "families.md").write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Take the pictures of the studio that docs/studio.md shows, of the example library, in a real browser.
+"""Take the pictures of the studio that docs/reference/studio.md shows, of the example library, in a real browser.
 
 python docs/make_screenshots.py            all of them
 python docs/make_screenshots.py attack     one

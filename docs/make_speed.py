@@ -1,4 +1,4 @@
-"""Write the tables of docs/speed.md from the figures that were kept; that of caches is benchmarks/memory.py's.
+"""Write the tables of docs/reference/speed.md from the kept figures; that of caches is benchmarks/memory.py's.
 
 python docs/make_speed.py
 """

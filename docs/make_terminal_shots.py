@@ -1,4 +1,4 @@
-"""Make the pictures of docs/inspect.md: commands run on a terminal, whose screen is drawn by a browser.
+"""Make the pictures of docs/reference/inspect.md: commands run on a terminal, whose screen is drawn by a browser.
 
 python docs/make_terminal_shots.py
 

@@ -1,4 +1,4 @@
-"""The rules of a provider, as data. How to add one: docs/providers.md."""
+"""The rules of a provider, as data. How to add one: docs/reference/providers.md."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ _EXAONE = _turns(
     stop=("[|endofturn|]",),
 )
 
-# Which real template proves which family is in the tests, and in docs/families.md.
+# Which real template proves which family is in the tests, and in docs/reference/families.md.
 FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "chatml": _CHATML,  # as OpenHermes 2.5 has it
     # Qwen

@@ -1,4 +1,4 @@
-"""Values that try to be more than text, to see what becomes of them: one of each kind of the table in docs/attacks.md.
+"""Values that try to be more than text, one of each kind of the table in docs/internals/attacks.md.
 
 They are made for the family that is looked at: another's markers are text to it.
 """

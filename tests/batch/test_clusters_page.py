@@ -1,4 +1,4 @@
-"""docs/clusters.md, block by block: those that name an engine run where it is installed.
+"""docs/reference/clusters.md, block by block: those that name an engine run where it is installed.
 
 ``tests/docs/test_docs.py`` runs the blocks that name none.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The engines, and what they import, warn of each other's versions.
 pytestmark = pytest.mark.filterwarnings("default")
 
-PAGE = (DOCS / "clusters.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "clusters.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [(match[1], match[2], match[3]) for match in BLOCK.finditer(PAGE)]
 PROMPT = 'type: chat\nsystem: Be brief.\ninstruction: "Answer in {language}: {question}"\n'

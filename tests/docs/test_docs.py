@@ -164,4 +164,4 @@ def test_a_page_of_a_table_is_made_from_the_table(name: str) -> None:
         encoding="utf-8",
         env={**os.environ, "PYTHONUTF8": "1"},
     )
-    assert made.stdout == (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert made.stdout == (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")

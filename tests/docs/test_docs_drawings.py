@@ -48,7 +48,9 @@ def test_a_drawing_tells_what_it_shows_and_is_readable_in_the_dark(drawing: Path
     assert min(float(size) for size in sizes) >= SMALLEST
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "concepts").glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "guide" / "concepts").glob("*.md")), ids=lambda page: page.name
+)
 def test_a_concept_has_one_drawing_with_a_text_for_those_who_do_not_see_it(page: Path) -> None:
     ((alt, target),) = SHOWN.findall(page.read_text(encoding="utf-8"))
     assert len(alt) > 40
@@ -65,6 +67,6 @@ def outline(page: Path) -> list[str]:
 
 
 def test_the_tutorial_is_the_same_in_both_languages() -> None:
-    english = outline(ROOT / "docs" / "tutorial.md")
-    assert outline(ROOT / "docs" / "tutorial.zh.md") == english
+    english = outline(ROOT / "docs" / "guide" / "tutorial.md")
+    assert outline(ROOT / "docs" / "guide" / "tutorial.zh.md") == english
     assert english.count("##") == 9

@@ -27,7 +27,7 @@ PAGES = sorted(
 )
 HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}", re.IGNORECASE)
 # Their headings are made of docstrings, with the manual; `mkdocs build --strict` looks at these anchors.
-MADE = ROOT / "docs" / "api"
+MADE = ROOT / "docs" / "reference" / "api"
 
 
 def tokens(page: Path) -> Iterator[Token]:

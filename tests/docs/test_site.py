@@ -62,13 +62,15 @@ def in_nav(nav: object) -> Iterator[str]:
 
 
 def test_every_public_name_is_on_exactly_one_page_of_the_api() -> None:
-    found = [name for page in DOCS.glob("api/*.md") for name in API_NAME.findall(page.read_text(encoding="utf-8"))]
+    found = [
+        name for page in DOCS.glob("reference/api/*.md") for name in API_NAME.findall(page.read_text(encoding="utf-8"))
+    ]
     assert sorted(found) == sorted(lazyprompt.__all__)
 
 
 def api_classes() -> Iterator[tuple[type, bool]]:
     """The public classes, and whether their pages show what they inherit."""
-    for page in DOCS.glob("api/*.md"):
+    for page in DOCS.glob("reference/api/*.md"):
         text = page.read_text(encoding="utf-8")
         for name, options in re.findall(r"^::: lazyprompt\.(\w+)\n((?:    .*\n)*)", text, re.MULTILINE):
             found = getattr(lazyprompt, name)

@@ -38,7 +38,12 @@ def script(name: str) -> dict[str, Any]:
 # Those of families and blocks are held to theirs in test_docs.py.
 @pytest.mark.parametrize(
     ("name", "page"),
-    [("api", "api/index.md"), ("attacks", "attacks.md"), ("commands", "commands.md"), ("speed", "speed.md")],
+    [
+        ("api", "reference/api/index.md"),
+        ("attacks", "internals/attacks.md"),
+        ("commands", "reference/commands.md"),
+        ("speed", "reference/speed.md"),
+    ],
 )
 @pytest.mark.usefixtures("importing")
 def test_a_page_is_what_its_data_makes_it(name: str, page: str) -> None:
@@ -73,7 +78,7 @@ def test_the_chart_of_speed_shows_the_committed_figures() -> None:
 
 
 def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
-    text = " ".join((DOCS / "attacks.md").read_text(encoding="utf-8").split())
+    text = " ".join((DOCS / "internals" / "attacks.md").read_text(encoding="utf-8").split())
     assert f"`tests/attacks/corpus.json` holds {len(attacks())} texts" in text
     assert f"`honest.json` beside it holds {len(honest())} texts" in text
     assert f"all {len(Markers.families())} model families" in text

@@ -1,6 +1,6 @@
 """Two providers that the package does not know: their rules, their forms, and all that works with them at once.
 
-docs/providers.md shows the code down to the first test.
+docs/reference/providers.md shows the code down to the first test.
 """
 
 from __future__ import annotations

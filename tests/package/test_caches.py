@@ -5,7 +5,7 @@ from support.caches import BOUNDS, CONSTANTS, ONE_CALL, Kept, kept, lasting, own
 from support.paths import DOCS
 
 MOST = 1_024
-PAGE = DOCS / "speed.md"
+PAGE = DOCS / "reference" / "speed.md"
 
 
 def found_in(tmp_path: Path, text: str) -> tuple[Kept, ...]:

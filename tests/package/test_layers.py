@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md: every import of the package by itself goes down, and no files form a circle."""
+"""The layers of docs/internals/architecture.md: every import goes down, and no files form a circle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(lazyprompt.__file__).parent
-PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (PACKAGE.parent / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 FILES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.docs_models import models_at_hand
 
 ROOT = Path(__file__).parents[2]
-_PAGES = ("README.md", "docs/tour.md")
+_PAGES = ("README.md", "docs/guide/tour.md")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _INSTALL = re.compile(r"`(python -m pip install [^`]*\[[^`]*)`")

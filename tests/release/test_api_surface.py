@@ -15,5 +15,5 @@ def test_the_public_api_is_the_one_that_is_written_down() -> None:
     assert not change, (
         f"the public API has changed:\n{change}\n"
         "If it is meant: python tests/release/api.py > tests/golden/api.txt, tell it in CHANGELOG.md, and where a name "
-        "goes or means something else, do as docs/deprecation.md says."
+        "goes or means something else, do as docs/internals/deprecation.md says."
     )

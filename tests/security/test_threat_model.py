@@ -11,7 +11,7 @@ import pytest
 
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "reference" / "security.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+(?:::\w+)?)`")
 
 
@@ -78,4 +78,4 @@ def test_how_to_report_is_told() -> None:
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "private vulnerability reporting" in text
     assert "@" not in text
-    assert "docs/security.md" in text
+    assert "docs/reference/security.md" in text

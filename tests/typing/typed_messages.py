@@ -73,7 +73,7 @@ def blocks(message: Msg) -> None:
     assert_type(message.text, str)
     for block in message.blocks:
         if isinstance(block, ToolUseBlock):
-            # As docs/modules.md has it: what a model wrote is any JSON.
+            # As docs/reference/modules.md has it: what a model wrote is any JSON.
             print(block.name, weather(**block.input), block.input["city"])
         elif block.type == "text":
             print(block.text)

@@ -10,7 +10,7 @@ from files.check.helpers import KEY, found, front
 from lazyprompt.files.check.check import RULES
 from support.paths import DOCS
 
-PAGE = DOCS / "check.md"
+PAGE = DOCS / "reference" / "check.md"
 
 TOOL = "tools:\n  - name: add\n    kind: function\n    description: Adds.\n"
 
