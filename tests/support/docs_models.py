@@ -34,6 +34,7 @@ _SAID: Final = {
     "图书馆几点开门？": "图书馆 9:30 开门。",
     "周日开门吗？": "周日不开门。",
     "《围城》：B3 架，在馆": "在的，《围城》在 B3 架。",
+    "Hello!": "Hello! How can I help you?",
     "I paid twice for order A-17!": '{"topic": "payment", "urgent": true}',
     "My name is Ada.": "Hello, Ada.",
     "What is my name?": "Your name is Ada.",
