@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from lazyprompt.cli.options import json_option
-from lazyprompt.cli.output import Output, json_output, table
+from lazyprompt.cli.streams import Output, json_output, lines_output, table
 from lazyprompt.formatters.matrix import HEADERS, rows
 from lazyprompt.rendering.markers import Markers
 
@@ -28,7 +28,7 @@ def families(*, as_json: bool) -> Output:
     for name, markers in found.items():
         stop = " ".join(json.dumps(text, ensure_ascii=False) for text in markers.stop)
         lines.append((name, "yes" if markers.system else "no", stop))
-    return Output("".join(f"{line}\n" for line in table(lines)))
+    return lines_output(table(lines))
 
 
 @click.command("providers")
@@ -42,6 +42,4 @@ def providers(*, as_json: bool) -> Output:
     found = rows()
     if as_json:
         return json_output([{"provider": row.provider, **row.cells} for row in found])
-    return Output(
-        "".join(f"{line}\n" for line in table([HEADERS, *((row.provider, *row.cells.values()) for row in found)]))
-    )
+    return lines_output(table([HEADERS, *((row.provider, *row.cells.values()) for row in found)]))
