@@ -23,7 +23,7 @@ from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
 from lazyprompt.files.spec import read_spec
 from lazyprompt.files.writing.rewriting import Field, put_together
-from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, split
+from lazyprompt.files.yaml_nodes import Node, Reader, Source, split
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -165,11 +165,6 @@ class Original:
             raise FormatError(
                 f"{error}\nTo convert this file, write out what is referred to there: that form has no references"
             ) from error
-
-
-def told(fields: Mapping[str, Node]) -> dict[str, Json]:
-    """Fields as values."""
-    return {name: plain(node) for name, node in fields.items()}
 
 
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:
