@@ -125,7 +125,7 @@ def other_fields(subject: Subject) -> Iterator[Hit]:
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
     """The fields that are not known, each with its name, those that are known, and where it belongs, if anywhere."""
-    dialect, said = subject.spoken.name, subject.said
+    dialect, said = subject.dialect.name, subject.in_v2
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
         for name, node in items_of(said.get("tools"))
@@ -157,12 +157,12 @@ def wrong_options(subject: Subject) -> Iterator[Hit]:
 
 
 def _options(subject: Subject) -> dict[str, Node]:
-    return fields_of(fields_of(subject.said.get("model")).get("options"))
+    return fields_of(fields_of(subject.in_v2.get("model")).get("options"))
 
 
 def tools_without_description(subject: Subject) -> Iterator[Hit]:
     """Tools of which a model learns no more than the name."""
-    for name, node in items_of(subject.said.get("tools")):
+    for name, node in items_of(subject.in_v2.get("tools")):
         kind, told = field_of(node, "kind"), field_of(node, "description")
         is_function = isinstance(node.value, dict) and (kind is None or kind.value in (None, "function"))
         if is_function and (told is None or not told.value):
@@ -185,7 +185,7 @@ def other_yaml(subject: Subject) -> Iterator[Hit]:
 
 def _of_any_kind(subject: Subject) -> Iterator[Node]:
     """What may be of any kind: fields of which none is said, and inputs and outputs without one."""
-    for name, node in subject.said.items():
+    for name, node in subject.in_v2.items():
         if name in ("inputs", "outputs"):
             for _, item in items_of(node):
                 kind = field_of(item, "kind")
@@ -233,7 +233,7 @@ def unknown_slots(subject: Subject) -> Iterator[Hit]:
 
 def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
     """Variables of a template whose front matter declares no inputs: nothing checks what is given for them."""
-    if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.said:
+    if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.in_v2:
         return
     named = ", ".join(map(repr, subject.prompt.slots[:_MOST_NAMES]))
     what = f"the template asks for {named}, and no inputs are declared, so nothing checks them"
@@ -251,7 +251,7 @@ def optional_names(template: str, engine: str) -> frozenset[str]:
 
 def required_with_default(subject: Subject) -> Iterator[Hit]:
     """Inputs that must be given, and have a default."""
-    if subject.spoken.name == "dotprompt":
+    if subject.dialect.name == "dotprompt":
         return  # There, what is not marked with a ? is required, and a default stands elsewhere.
     for each, node in _inputs(subject):
         if each.required and each.default is not None:
@@ -294,7 +294,7 @@ def wrong_examples(subject: Subject) -> Iterator[Hit]:
 def wrong_bindings(subject: Subject) -> Iterator[Hit]:
     """Bindings of parameters to inputs that there are not."""
     names = _names(subject)
-    for name, node in items_of(subject.said.get("tools")):
+    for name, node in items_of(subject.in_v2.get("tools")):
         spec = next((each for each in subject.spec.tools if each.name == name), None)
         bindings = field_of(node, "bindings")
         if spec is None or bindings is None:
@@ -312,7 +312,7 @@ def wrong_bindings(subject: Subject) -> Iterator[Hit]:
 
 def _inputs(subject: Subject) -> Iterator[tuple[Property, Node]]:
     """The inputs, and where they are declared."""
-    nodes = dict(items_of(subject.said.get("inputs")))
+    nodes = dict(items_of(subject.in_v2.get("inputs")))
     for each in subject.spec.inputs:
         if each.name in nodes:
             yield each, nodes[each.name]
