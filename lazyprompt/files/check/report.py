@@ -32,16 +32,16 @@ _SHOWN = 100
 
 
 def report(findings: Sequence[Finding], files: int, counts: Mapping[Severity, int] | None = None) -> str:
-    """Findings as lines: each with its place, errors with the line that they are in; and how many there are.
+    """Write findings as lines: each with its place, errors with the line that they are in; then their numbers.
 
     Args:
         findings: The findings.
-        files: How many files were looked at.
-        counts: How many findings there are of each severity, where not all are among ``findings``.
+        files: The number of files that were checked.
+        counts: The number of findings of each severity, if not all are among ``findings``.
     """
     counts = Counter(each.severity for each in findings) if counts is None else counts
-    told = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
-    return visible(f"{''.join(map(_told, findings))}{', '.join(told)} in {_counted(files, 'file')}\n")
+    numbers = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
+    return visible(f"{''.join(map(_lines, findings))}{', '.join(numbers)} in {_counted(files, 'file')}\n")
 
 
 def github(findings: Sequence[Finding], files: int) -> str:
@@ -49,7 +49,7 @@ def github(findings: Sequence[Finding], files: int) -> str:
 
     Args:
         findings: The findings.
-        files: How many files were looked at.
+        files: The number of files that were checked.
     """
     lines = [
         f"::{_COMMANDS[each.severity]} file={Path(each.file).as_posix().translate(_OF_PROPERTY)},line={each.line},"
@@ -91,12 +91,12 @@ def sarif(findings: Sequence[Finding]) -> JsonObject:
 
 def _sarif_rule(rule: Rule) -> JsonObject:
     # Python leaves docstrings out with -OO; then the name has to do.
-    told = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
+    text = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
     return {
         "id": rule.code,
         "name": rule.name,
-        "shortDescription": {"text": told},
-        "help": {"text": f"{told} The page 'Check prompt files' of lazyprompt's manual explains {rule.code}."},
+        "shortDescription": {"text": text},
+        "help": {"text": f"{text} The page 'Check prompt files' of lazyprompt's manual explains {rule.code}."},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     }
 
@@ -105,7 +105,7 @@ def _message(finding: Finding) -> str:
     return f"{finding.message}; {finding.advice}" if finding.advice else finding.message
 
 
-def _told(finding: Finding) -> str:
+def _lines(finding: Finding) -> str:
     text = f"{finding.file}:{finding.line}:{finding.column}: {finding.code} {_message(finding)}\n"
     return f"{text}{_pointed(finding)}" if finding.severity == "error" and finding.excerpt else text
 

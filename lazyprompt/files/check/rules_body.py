@@ -249,7 +249,7 @@ def hidden_attributes(subject: Subject) -> Iterator[Hit]:
 
 
 def _name_of(node: nodes.Node) -> str:
-    """The name that an expression looks up in a value; nothing where it calculates it."""
+    """Return the name that an expression looks up in a value; ``""`` if it is calculated."""
     if isinstance(node, nodes.Getattr):
         return node.attr
     key = node.arg if isinstance(node, nodes.Getitem) else None
@@ -276,7 +276,7 @@ def safe_filters(subject: Subject) -> Iterator[Hit]:
 
 
 def unbounded(subject: Subject) -> Iterator[Hit]:
-    """What a value can make as long as it likes."""
+    """Text that a value can make as long as it likes."""
     for call in subject.found(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "range":
             numbers = [arg.value for arg in call.args if isinstance(arg, nodes.Const)]
@@ -292,7 +292,7 @@ def unbounded(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_any_number(node: nodes.Expr) -> bool:
-    """Whether a value sets a number, and not only by how long it is itself."""
+    """Return True if a value sets a number, and not only by its own length."""
     if isinstance(node, nodes.Filter) and node.name in ("length", "count"):
         return False
     return any(isinstance(each, nodes.Name) for each in nodes_of(node))
@@ -300,27 +300,27 @@ def _is_any_number(node: nodes.Expr) -> bool:
 
 def unknown_models(subject: Subject) -> Iterator[Hit]:
     """Long prompts for models of which it is not known how much they take."""
-    for name, context, needed, told in _length(subject):
+    for name, context, needed, length in _length(subject):
         if context is None and needed > _SHORT:
-            what = f"{told}; how much {name!r} takes is not known here, so whether it fits is not checked"
+            what = f"{length}; how much {name!r} takes is not known here, so whether it fits is not checked"
             yield Hit(_place_of_model(subject), what, "look it up, or name a model that is known")
 
 
 def too_long(subject: Subject) -> Iterator[Hit]:
     """A prompt that is longer than its model takes, before anything is given to it."""
-    for name, context, needed, told in _length(subject):
+    for name, context, needed, length in _length(subject):
         if context is not None and needed > context:
             yield Hit(
                 _place_of_model(subject),
-                f"{told}; {name} takes {context}",
+                f"{length}; {name} takes {context}",
                 "shorten it, or take a model that takes more",
             )
 
 
 def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
-    """The model that a file names, the tokens that it takes and that the prompt needs, and a sentence on the latter.
+    """Yield a file's model, the tokens that it takes and that the prompt needs, and a sentence on the latter.
 
-    Nothing where the model is known only where the prompt is loaded.
+    Nothing if the model is known only when the prompt is loaded.
     """
     given = subject.spec.model.get("id") if subject.prompt_file is None else subject.prompt_file.model
     if isinstance(given, str) and given and "${" not in given:
@@ -328,8 +328,8 @@ def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
         limit = options.get("maxOutputTokens") if isinstance(options, dict) else None
         own, answer = tokens_of(subject), limit if isinstance(limit, int) else 0
         kept = f", and {answer} are kept for the answer" if answer else ""
-        told = f"with defaults and examples the prompt has about {own} tokens{kept}"
-        yield given, context_of(given), own + answer, told
+        length = f"with defaults and examples the prompt has about {own} tokens{kept}"
+        yield given, context_of(given), own + answer, length
 
 
 def _place_of_model(subject: Subject) -> Place:
@@ -338,7 +338,7 @@ def _place_of_model(subject: Subject) -> Place:
 
 
 def tokens_of(subject: Subject) -> int:
-    """About how many tokens a prompt has with its defaults and examples."""
+    """Estimate the tokens of a prompt with its defaults and examples."""
     counter = ApproximateTokenCounter()
     if subject.prompt is None:
         return counter.count_text(subject.text)
@@ -352,7 +352,7 @@ def tokens_of(subject: Subject) -> int:
 
 
 def _filling(declared: Property) -> Json:
-    """What stands for an input: its default, its example, or next to nothing."""
+    """Return a value for an input: its default, its example, or next to nothing."""
     if declared.default is not None or declared.example is not None:
         return declared.own_default() if declared.default is not None else declared.example
     return _STAND_IN.get(declared.kind, "" if declared.kind == "string" else None)

@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 import pytest
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.check.front_matter_schema import schema_text
+from lazyprompt.files.check.check import schema_text
 from lazyprompt.files.check.subject import Subject
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.prompty import Prompty
