@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lazyprompt.cli.options import json_option, root_option
-from lazyprompt.cli.streams import Output, WrongUseError, blaming, json_output
+from lazyprompt.cli.streams import WrongUseError, blaming, write_json, write_text
 from lazyprompt.errors import MissingExtraError, did_you_mean
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def command(
     found = [each for path in paths for each in check(path, allowed_roots=roots, dialect=dialect)]
     found = [each for each in found if each.code in chosen]
     outputs = {
-        "plain": lambda: Output(report(found, len(paths))),
-        "json": lambda: json_output([asdict(each) for each in found], indent=2),
-        "github": lambda: Output(github(found, len(paths))),
-        "sarif": lambda: json_output(sarif(found), indent=2),
+        "plain": lambda: write_text(report(found, len(paths))),
+        "json": lambda: write_json([asdict(each) for each in found], indent=2),
+        "github": lambda: write_text(github(found, len(paths))),
+        "sarif": lambda: write_json(sarif(found), indent=2),
     }
-    outputs[form]().write()
+    outputs[form]()
     serious = SEVERITIES[: 2 if strict else 1]
     if any(each.severity in serious for each in found):
         context.exit(_FOUND)
@@ -112,7 +112,7 @@ def _prompt_files(given: str) -> Iterator[Path]:
 @click.argument("path")
 @click.option("--name", metavar="NAME", help="Which of several templates.")
 @json_option
-def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
+def check_template(path: str, *, name: str | None, as_json: bool) -> None:
     r"""Find out what a model's chat template can do.
 
     PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
@@ -129,8 +129,9 @@ def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
     with blaming("PATH"):
         report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
     if as_json:
-        return json_output([finding._asdict() for finding in report.findings])
-    return Output(f"{report}\n")
+        write_json([finding._asdict() for finding in report.findings])
+    else:
+        write_text(f"{report}\n")
 
 
 def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:

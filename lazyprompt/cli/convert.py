@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lazyprompt.cli.options import output_option, reference_options
-from lazyprompt.cli.streams import Output, blaming, note, text_output
+from lazyprompt.cli.streams import blaming, note, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FORMS = ("v2", "agentschema", "dotprompt", "langchain-json")  # their table cos
 @click.option("--to", type=click.Choice(_FORMS), required=True, help="The form.")
 @output_option
 @reference_options
-def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> Output:
+def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> None:
     r"""Write a prompt file in another form.
 
     FILE may also be a prompt that LangChain saved as JSON or YAML. What the other form cannot hold is listed on
@@ -42,7 +42,7 @@ def command(*, file: str, to: str, output: str | None, params: dict[str, str], r
         converted = convert(prompt, to)
     for each in (*left_out, *converted.notes):
         note(f"note: {file}: {each}")
-    return text_output(converted.text, output)
+    write_visible(converted.text, output)
 
 
 def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> tuple[Prompty, tuple[str, ...]]:

@@ -22,7 +22,7 @@ import click
 from lazyprompt._base.signs import visible
 from lazyprompt._version import __version__
 from lazyprompt.cli.options import json_option
-from lazyprompt.cli.streams import Output, goes_to_terminal, json_output, table
+from lazyprompt.cli.streams import goes_to_terminal, table, write_json, write_lines
 from lazyprompt.modules.sources import SOURCES
 from lazyprompt.tokens.vocabulary import cache_folder, sought_vocabularies
 
@@ -142,7 +142,7 @@ def command(context: click.Context, *, tried: bool, as_json: bool) -> None:
             "keys": [key._asdict() for key in keys],
             "faults": faults,
         }
-        json_output(found).write()
+        write_json(found)
     else:
         looked = [] if tried else ["Packages were looked for, not imported: lazyprompt doctor --import does"]
         has_any = any(each.state == "here" for each in vocabularies)
@@ -158,7 +158,7 @@ def command(context: click.Context, *, tried: bool, as_json: bool) -> None:
             [f"wrong: {fault}" for fault in faults] or ["Nothing is wrong."],
         ]
         # Names of folders and messages of others may hold control characters.
-        Output(visible("\n\n".join("\n".join(lines) for lines in blocks) + "\n")).write()
+        write_lines([visible("\n\n".join("\n".join(lines) for lines in blocks))])
     if faults:
         context.exit(_FAULTS)
 

@@ -25,7 +25,7 @@ from lazyprompt.cli.options import (
     token_counter,
 )
 from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
-from lazyprompt.cli.streams import Output, Stdin, WrongUseError, file_text, goes_to_terminal, json_output
+from lazyprompt.cli.streams import Stdin, WrongUseError, file_text, goes_to_terminal, write_json, write_text
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
@@ -71,7 +71,7 @@ def command(
     as_json: bool,
     color: Color,
     **options: Unpack[Options],
-) -> Output:
+) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
     It also shows what to look at twice. PROMPT_FILE is a prompt file, as for lazyprompt render; or a prompter in
@@ -118,15 +118,15 @@ def command(
     if len(looks) > 1:
         return _compare(looks[0], looks[1], color, as_json=as_json)
     (one,) = looks
-    return json_output(look_json(one)) if as_json else Output(look_text(one, color, terminal=goes_to_terminal()))
+    return write_json(look_json(one)) if as_json else write_text(look_text(one, color, terminal=goes_to_terminal()))
 
 
-def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> Output:
+def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
     changes = slot_diff(before, after)
     if not as_json:
-        return Output(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
+        return write_text(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
     slots = [{**change._asdict(), "lines": [*change.lines]} for change in changes]
-    return json_output({"before": look_json(before), "after": look_json(after), "slots": slots})
+    return write_json({"before": look_json(before), "after": look_json(after), "slots": slots})
 
 
 def _opened(options: Options) -> PromptRequest | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from lazyprompt.cli.options import json_option, reference_options, with_options
-from lazyprompt.cli.streams import Output, blaming, json_output, table, text_output
+from lazyprompt.cli.streams import blaming, json_text, table, write_json, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def command(context: click.Context) -> None:
 @command.command("list")
 @click.argument("place", required=False, metavar="[DIR]")
 @_library_options
-def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> Output:
+def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""List the prompts of a directory or package; DIR is the same as --dir.
 
     The columns: the key, its languages, and its versions, the newest last; - stands for the default language, and for
@@ -68,7 +68,7 @@ def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> O
         keys = library.keys()
         found = {key: library.entries(key) for key in keys}
     if as_json:
-        return json_output([{"key": key, "files": [*map(_as_dict, files)]} for key, files in found.items()])
+        return write_json([{"key": key, "files": [*map(_as_dict, files)]} for key, files in found.items()])
     rows = [("KEY", "LANGUAGES", "VERSIONS")]
     for key, files in found.items():
         languages = dict.fromkeys(each.lang or "-" for each in sorted(files, key=lambda one: one.lang))
@@ -76,7 +76,7 @@ def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> O
         if any(each.version is None for each in files):
             versions.insert(0, "-")
         rows.append((key, " ".join(languages), " ".join(versions)))
-    return text_output("\n".join(table(rows)) + "\n")
+    return write_visible("\n".join(table(rows)) + "\n")
 
 
 @command.command()
@@ -84,7 +84,7 @@ def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> O
 @click.option("--lang", metavar="TAG", help="The language, as zh-CN; else a wider one, else the default.")
 @click.option("--version", metavar="VERSION", help="A version, or a range as ^1.2; else the newest.")
 @_library_options
-def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **options: Unpack[_Library]) -> Output:
+def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""Show a prompt: which file it is, what it takes, and its template with all that it includes.
 
     \b
@@ -110,13 +110,13 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
                 model.pop("connection", None)  # it may hold keys
             text = prompt.instructions
     if as_json:
-        return json_output({**facts, "template": text})
+        return write_json({**facts, "template": text})
     lines = [
-        f"{name}: {value if isinstance(value, str) else json_output(value).text.rstrip()}"
+        f"{name}: {value if isinstance(value, str) else json_text(value)}"
         for name, value in facts.items()
         if value not in (None, "")
     ]
-    return text_output("\n".join([*lines, "", text.rstrip("\n")]) + "\n")
+    return write_visible("\n".join([*lines, "", text.rstrip("\n")]) + "\n")
 
 
 @command.command()
@@ -125,7 +125,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
 @click.argument("b")
 @click.option("--lang", metavar="TAG", help="The language of both.")
 @_library_options
-def diff(*, key: str, a: str, b: str, lang: str | None, as_json: bool, **options: Unpack[_Library]) -> Output:
+def diff(*, key: str, a: str, b: str, lang: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""Show what differs between two versions of a prompt, input by input and section by section.
 
     \b
@@ -136,7 +136,7 @@ def diff(*, key: str, a: str, b: str, lang: str | None, as_json: bool, **options
         library = _library(options)
     with blaming("KEY"):
         found = library.diff(key, a, b, lang)
-    return json_output(found.to_dict()) if as_json else text_output(f"{found}\n")
+    return write_json(found.to_dict()) if as_json else write_visible(f"{found}\n")
 
 
 def _library(options: _Library) -> PromptLibrary:

@@ -9,7 +9,7 @@ import click
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import Options, json_option, model_options, words_options
 from lazyprompt.cli.prompts import read_words
-from lazyprompt.cli.streams import Screen, WrongUseError, json_output, note
+from lazyprompt.cli.streams import Screen, WrongUseError, note, write_json
 
 if TYPE_CHECKING:
     from lazyprompt.cli.prompts import PromptRequest
@@ -48,7 +48,7 @@ def command(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -
     with opened_model(options, request.file) as module:
         module.prompt(request.prompter)
         if as_json:
-            json_output(_as_dict(module(*request.call[:3]))).write()
+            write_json(_as_dict(module(*request.call[:3])))
             return
         reply = _answer(module, request, screen, streamed=streamed)
     if reply.tool_calls:

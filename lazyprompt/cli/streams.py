@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -19,7 +19,7 @@ from lazyprompt._base.signs import visible
 from lazyprompt.errors import LazyPromptError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Sequence
+    from collections.abc import Collection, Generator, Iterable, Sequence
     from io import TextIOWrapper
     from typing import TextIO
 
@@ -195,36 +195,55 @@ def _decode(data: bytes, where: str, name: str) -> str:
         raise WrongUseError(where, f"{name}: byte 0x{data[error.start]:02x} at {error.start} is not UTF-8") from error
 
 
-class Output(NamedTuple):
-    """The text that a command made.
+def write_text(text: str, path: str | None = None) -> None:
+    """Write text as UTF-8, to the byte.
 
-    Attributes:
-        text: The text, written as UTF-8 to the byte.
+    Args:
+        text: The text.
         path: The file to write; None for the standard output.
+
+    Raises:
+        WrongUseError: The file cannot be written.
+        OSError: The standard output cannot be written.
     """
+    data = text.encode()
+    if path is None:
+        stdout: TextIO | None = sys.stdout  # None if the process was started without it
+        if stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        stdout.buffer.write(data)
+        stdout.buffer.flush()
+        return
+    try:
+        write_whole(Path(path), data)
+    except (OSError, ValueError) as error:
+        raise WrongUseError("--output", f"{path}: {reason(error)}") from error
 
-    text: str
-    path: str | None = None
 
-    def write(self) -> None:
-        """Write the text.
+def write_visible(text: str, path: str | None = None) -> None:
+    """Write text as :func:`write_text` does; on a terminal, control characters are shown, not obeyed."""
+    write_text(visible(text) if goes_to_terminal(path) else text, path)
 
-        Raises:
-            WrongUseError: The file cannot be written.
-            OSError: The standard output cannot be written.
-        """
-        data = self.text.encode()
-        if self.path is None:
-            stdout: TextIO | None = sys.stdout  # None if the process was started without it
-            if stdout is None:
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-            stdout.buffer.write(data)
-            stdout.buffer.flush()
-            return
-        try:
-            write_whole(Path(self.path), data)
-        except (OSError, ValueError) as error:
-            raise WrongUseError("--output", f"{self.path}: {reason(error)}") from error
+
+def write_json(value: object, path: str | None = None, *, indent: int | None = None) -> None:
+    """Write a value as JSON, with control characters as of :func:`write_visible`.
+
+    Args:
+        value: The value.
+        path: The file to write; None for the standard output.
+        indent: The spaces to indent by; None for one line.
+    """
+    write_visible(json_text(value, indent=indent) + "\n", path)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Render a value as JSON, in one line without an indent."""
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines to the standard output."""
+    write_text("".join(f"{line}\n" for line in lines))
 
 
 class Screen:
@@ -270,7 +289,7 @@ class Screen:
             from rich.style import Style  # noqa: PLC0415 - as above
 
             shown = Style.parse(style).render(shown, color_system=ColorSystem.STANDARD)
-        Output(shown).write()
+        write_text(shown)
 
     def line(self, text: str, style: str = "") -> None:
         """Write a line of its own."""
@@ -312,7 +331,7 @@ class Screen:
         try:
             return input(visible(prompt))
         except EOFError:
-            Output("\n").write()  # the shell's next prompt begins a line
+            write_text("\n")  # the shell's next prompt begins a line
             return None
 
     def _piped_line(self) -> str | None:
@@ -323,33 +342,6 @@ class Screen:
             return data.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise WrongUseError("stdin", f"a line is not UTF-8: it has the byte 0x{data[error.start]:02x}") from error
-
-
-def text_output(text: str, path: str | None = None) -> Output:
-    """Return text to be written; on a terminal, control characters are shown, not obeyed.
-
-    Args:
-        text: The text.
-        path: The file to write; None for the standard output.
-    """
-    return Output(visible(text) if goes_to_terminal(path) else text, path)
-
-
-def json_output(value: object, path: str | None = None, *, indent: int | None = None) -> Output:
-    """Return a value as JSON to be written: one line, or several with an indent.
-
-    Args:
-        value: The value.
-        path: The file to write; None for the standard output.
-        indent: The spaces to indent by; None for one line.
-    """
-    separators = (",", ":") if indent is None else None
-    return text_output(json.dumps(value, ensure_ascii=False, indent=indent, separators=separators) + "\n", path)
-
-
-def lines_output(lines: Sequence[str]) -> Output:
-    """Return lines to be written."""
-    return Output("".join(f"{line}\n" for line in lines))
 
 
 def note(text: str) -> None:

@@ -21,7 +21,7 @@ from lazyprompt.cli.options import (
     token_counter,
 )
 from lazyprompt.cli.prompts import read_prompt
-from lazyprompt.cli.streams import Output, WrongUseError, blaming, json_output, lines_output, table
+from lazyprompt.cli.streams import WrongUseError, blaming, table, write_json, write_lines
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.messages.history import History
@@ -62,7 +62,7 @@ class _Row(NamedTuple):
 @json_option
 def command(
     *, counter: str, bpe_file: str | None, download: str | None, as_json: bool, **options: Unpack[Options]
-) -> Output:
+) -> None:
     r"""Count the tokens of a prompt, by slot and by message.
 
     The prompt is given as to lazyprompt render. Its slots, its tools and the framing around them add up to the total;
@@ -81,7 +81,8 @@ def command(
         if other := given_besides("download"):
             raise WrongUseError("--download", f"it stands alone; leave out {other}")
         with blaming("--download"):
-            return Output(f"{visible(str(download_vocabulary(download)))}\n")
+            path = download_vocabulary(download)
+        return write_lines([visible(str(path))])
     budget = Budget(options["max_tokens"], token_counter(counter, bpe_file))
     request = read_prompt(options, "count")
     with request.blaming():
@@ -89,8 +90,8 @@ def command(
         prompt, report = prompter.fit(*request.call, format=request.form, model=request.model)
         rows = _rows(request, budget, prompt, report)
         if as_json:
-            return json_output(_as_dict(counter, request.form, report, rows))
-        return lines_output(_lines(counter, request.form, report, rows))
+            return write_json(_as_dict(counter, request.form, report, rows))
+        return write_lines(_lines(counter, request.form, report, rows))
 
 
 def _rows(

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cli.helpers import Ran, fault
 from lazyprompt.cli.main import commands
-from lazyprompt.cli.streams import Output, WrongUseError
+from lazyprompt.cli.streams import WrongUseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,7 @@ user:
 
 def said(*argv: str) -> str:
     # A command that is run without its group knows no -h from then on: click keeps the option of its first run.
-    made: object = commands.main(["lib", *argv], standalone_mode=False)
-    assert isinstance(made, Output)
-    return made.text
+    return CliRunner().invoke(commands, ["lib", *argv], catch_exceptions=False, standalone_mode=False).stdout
 
 
 @pytest.fixture

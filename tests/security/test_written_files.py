@@ -41,9 +41,9 @@ def studio(base: Path) -> None:
 
 
 def command(base: Path) -> None:
-    from lazyprompt.cli.streams import Output  # noqa: PLC0415 - click costs time
+    from lazyprompt.cli.streams import write_text  # noqa: PLC0415 - click costs time
 
-    Output("new", str(base / "out.txt")).write()
+    write_text("new", str(base / "out.txt"))
 
 
 def prompty(base: Path) -> None:
