@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import click
 
@@ -278,7 +278,7 @@ def _look_for(needed: Requirement, *, tried: bool, without: Collection[str]) -> 
         found = distribution(needed.name)
     except PackageNotFoundError:
         return Need(name, bound, None)
-    version: str | None = found.version  # broken metadata have none
+    version = cast("str | None", found.version)  # broken metadata have none
     try:
         suits = version is not None and needed.specifier.contains(version, prereleases=True)
     except InvalidVersion:

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 import click
 
@@ -36,7 +36,9 @@ from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from types import ModuleType
 
+    from lazyprompt.files.prompty import Prompty
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.terminal import Color
     from lazyprompt.tokens.counter import TokenCounter
@@ -200,7 +202,8 @@ def prompter_at(reference: str) -> PromptRequest:
     """
     place, _, name = reference.rpartition(":")
     with _user_code(place):
-        module = found = _import(place)
+        module = _import(place)
+    found: object = module
     for step in name.split("."):
         if not hasattr(found, step):
             names = sorted(key for key, value in vars(module).items() if _is_prompt(value))
@@ -213,7 +216,8 @@ def prompter_at(reference: str) -> PromptRequest:
     if isinstance(found, Prompter):
         return PromptRequest(found)
     if _is_prompt(found):
-        return PromptRequest(found.prompter, found)
+        file = cast("Prompty", found)
+        return PromptRequest(file.prompter, file)
     raise WrongUseError(
         _WHERE,
         f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
@@ -226,7 +230,7 @@ def _is_prompt(value: object) -> bool:
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 
-def _import(place: str) -> Any:  # noqa: ANN401 - the module of a user
+def _import(place: str) -> ModuleType:
     """Import a module; as with ``python``, modules beside it can be imported too."""
     if not place.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))

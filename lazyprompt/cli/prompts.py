@@ -117,12 +117,13 @@ class PromptRequest:
 
     def read_value(self, where: str, name: str, text: str, stdin: Stdin) -> object:
         """Read the value that an option gives, which may be in a file; for an input of a media kind it is the file."""
-        media = _media_kinds() if self.file is not None and text.startswith("@") else {}
         kind = self._kind(name)
-        if kind not in media or text.startswith("@@"):
+        is_file = text.startswith("@") and not text.startswith("@@")
+        medium = _media_kinds().get(kind) if is_file and kind != "string" else None
+        if medium is None:
             return self.value(name, stdin.value(where, text))
         try:
-            return media[kind].from_file(text[1:])
+            return medium.from_file(text[1:])
         except (MediaError, ValueError) as error:  # a path with a NUL character is a ValueError
             # The rest of the message is advice for programs.
             raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error

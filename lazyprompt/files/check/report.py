@@ -111,7 +111,7 @@ def _lines(finding: Finding) -> str:
 
 
 def _pointed(finding: Finding) -> str:
-    """The line that a finding is in, and a caret below its place."""
+    """Return the line of a finding, with a caret below its place."""
     at = finding.column - 1
     begin = max(at - _SHOWN // 2, 0)
     before, rest = (

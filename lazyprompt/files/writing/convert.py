@@ -105,7 +105,7 @@ def _to_agentschema(original: Original) -> Converted:
             if medium_in(match, "agentschema")
         ]
     fields = _values(given)
-    renamed = {
+    renamed: dict[str, Json] = {
         _RENAMED.get(name, name): {"properties": fields[name]} if name in _RENAMED else fields[name] for name in fields
     }
     return _rewritten(original, renamed, body, notes, "an agent definition")

@@ -140,7 +140,7 @@ def _plain_slots(instruction: InstructionTemplate) -> list[str]:
 
 
 def _part(template: object, variable: str) -> _Part:
-    """A part of an instruction."""
+    """Return a part of an instruction."""
     if isinstance(template, SlotTemplate):
         names = template.origins(())[1::2]
         pieces: list[Piece] = [template.literals[0]]
