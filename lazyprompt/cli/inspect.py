@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
-    from lazyprompt.files.prompty import Prompty
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.terminal import Color
     from lazyprompt.tokens.counter import TokenCounter
@@ -48,7 +47,6 @@ _SAVED, _LINES = (".json", ".jsonl"), ".jsonl"
 _STDIN = "-"
 # The parameters for a saved payload; all others describe a prompt that is made.
 _OF_PAYLOADS = ("prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color")
-
 
 _NAME = r"[^\W\d]\w*"
 _REFERENCE = re.compile(rf"(?:{_NAME}(?:\.{_NAME})*|.+\.py):{_NAME}(?:\.{_NAME})*")
@@ -215,9 +213,10 @@ def prompter_at(reference: str) -> PromptRequest:
             found = found()
     if isinstance(found, Prompter):
         return PromptRequest(found)
-    if _is_prompt(found):
-        file = cast("Prompty", found)
-        return PromptRequest(file.prompter, file)
+    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
+
+    if isinstance(found, Prompty):
+        return PromptRequest(found.prompter, found)
     raise WrongUseError(
         _WHERE,
         f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
@@ -226,7 +225,7 @@ def prompter_at(reference: str) -> PromptRequest:
 
 
 def _is_prompt(value: object) -> bool:
-    """Return True for a prompter or a Prompty, whose class is not imported for it."""
+    """Return True for a prompter, or a Prompty by its name: the class is not imported for it."""
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 
