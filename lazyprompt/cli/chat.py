@@ -191,15 +191,15 @@ class _Talk:
             self._note(warning) if self._screen.interactive else note(warning)
 
     def _obey(self, name: str, argument: str) -> None:
-        command = _COMMANDS.get(name)
-        if command is None:
+        if name not in _COMMANDS:
             known = did_you_mean(name, _COMMANDS)
             raise WrongUseError(name, f"there is no such command{known}; /help lists them, and // begins text with /")
-        if command.argument and not argument:
-            raise WrongUseError(name, f"give it {command.argument}, as in {name} {command.argument}")
-        if argument and not command.argument:
+        needed, _, do = _COMMANDS[name]
+        if needed and not argument:
+            raise WrongUseError(name, f"give it {needed}, as in {name} {needed}")
+        if argument and not needed:
             raise WrongUseError(name, "it stands alone")
-        command.do(self, argument)
+        do(self, argument)
 
     def _note(self, text: str) -> None:
         """Confirm a command to a person; pipes get only the answers."""
@@ -208,8 +208,7 @@ class _Talk:
 
     def help(self, _: str) -> None:
         """List the commands."""
-        rows = [(f"{name} {command.argument}".rstrip(), command.help) for name, command in _COMMANDS.items()]
-        for line in table(rows):
+        for line in table([(f"{name} {needed}".rstrip(), does) for name, (needed, does, _) in _COMMANDS.items()]):
             self._screen.line(line)
         self._screen.line(
             "A line that ends with \\ goes on in the next; // begins text with /. Ctrl-C stops an answer."
@@ -262,29 +261,16 @@ class _Talk:
         self._over = True
 
 
-class _Command(NamedTuple):
-    """A command within the conversation.
-
-    Attributes:
-        argument: The argument that it needs; empty for none.
-        help: The line of ``/help``.
-        do: Runs it with its argument.
-    """
-
-    argument: str
-    help: str
-    do: Callable[[_Talk, str], None]
-
-
-_COMMANDS = {
-    "/tokens": _Command("", "what the last answer and all of them took, and what the history is", _Talk.tokens),
-    "/save": _Command("FILE", "write the conversation to a file", _Talk.save),
-    "/load": _Command("FILE", "go on with the conversation of a file", _Talk.load),
-    "/system": _Command("TEXT", "give the model another system text", _Talk.system),
-    "/tools": _Command("", "list what the model may call; you are asked for what its calls give back", _Talk.tools),
-    "/reset": _Command("", "forget the conversation", _Talk.reset),
-    "/help": _Command("", "list the commands", _Talk.help),
-    "/quit": _Command("", "end the chat, as Ctrl-D does", _Talk.quit),
+# For each command, the argument that it needs (empty for none), the line of /help, and what runs it.
+_COMMANDS: Mapping[str, tuple[str, str, Callable[[_Talk, str], None]]] = {
+    "/tokens": ("", "what the last answer and all of them took, and what the history is", _Talk.tokens),
+    "/save": ("FILE", "write the conversation to a file", _Talk.save),
+    "/load": ("FILE", "go on with the conversation of a file", _Talk.load),
+    "/system": ("TEXT", "give the model another system text", _Talk.system),
+    "/tools": ("", "list what the model may call; you are asked for what its calls give back", _Talk.tools),
+    "/reset": ("", "forget the conversation", _Talk.reset),
+    "/help": ("", "list the commands", _Talk.help),
+    "/quit": ("", "end the chat, as Ctrl-D does", _Talk.quit),
 }
 
 
