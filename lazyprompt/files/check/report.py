@@ -31,17 +31,14 @@ _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning"
 _SHOWN = 100
 
 
-def report(findings: Sequence[Finding], files: int, counts: Mapping[Severity, int] | None = None) -> str:
+def report(findings: Sequence[Finding], files: int) -> str:
     """Write findings as lines: each with its place, errors with the line that they are in; then their numbers.
 
     Args:
         findings: The findings.
         files: The number of files that were checked.
-        counts: The number of findings of each severity, if not all are among ``findings``.
     """
-    counts = Counter(each.severity for each in findings) if counts is None else counts
-    numbers = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
-    return visible(f"{''.join(map(_lines, findings))}{', '.join(numbers)} in {_counted(files, 'file')}\n")
+    return visible("".join(map(_lines, findings))) + _summary(findings, files)
 
 
 def github(findings: Sequence[Finding], files: int) -> str:
@@ -57,7 +54,7 @@ def github(findings: Sequence[Finding], files: int) -> str:
         f"::{visible(_message(each)).translate(_OF_MESSAGE)}\n"
         for each in findings
     ]
-    return "".join(lines) + report([], files, Counter(each.severity for each in findings))
+    return "".join(lines) + _summary(findings, files)
 
 
 def sarif(findings: Sequence[Finding]) -> JsonObject:
@@ -118,6 +115,12 @@ def _pointed(finding: Finding) -> str:
         visible(part.replace("\t", " ")) for part in (finding.excerpt[begin:at], finding.excerpt[at : begin + _SHOWN])
     )
     return f"    {before}{rest}\n    {' ' * cell_len(before)}^\n"
+
+
+def _summary(findings: Sequence[Finding], files: int) -> str:
+    counts = Counter(each.severity for each in findings)
+    numbers = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
+    return f"{', '.join(numbers)} in {_counted(files, 'file')}\n"
 
 
 def _counted(count: int, what: str) -> str:

@@ -244,23 +244,24 @@ class Subject:
         self.text = masked(plain, self.secrets)
         """The text without its secrets and without a byte order mark."""
         self.faults: list[Hit] = []
-        """Why it does not load."""
+        """The errors that keep it from loading."""
         self.fields: Mapping[str, Node] = {}
         """The front matter as it is written."""
         self.in_v2: Mapping[str, Node] = {}
         """The front matter in the fields of Prompty v2."""
         self.spec = Spec()
         self.body: str = ""
-        """The template, where it stands below the front matter; its lines ended by newlines."""
+        """The template below the front matter, its lines ended by newlines; ``""`` if it stands there."""
         self.body_at: int = 0
         self.dialect: Dialect = dialect_named(dialect or "v2")
         self.engine: str = ""
-        """The syntax of the template; ``""`` where that is not known."""
+        """The syntax of the template; ``""`` if it is not known."""
         self.pieces: tuple[Piece, ...] = ()
         """The files that the template includes."""
         self.prompt: Prompty | None = None
         self.prompt_file: PromptFile | None = None
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
+        self._lines = _LINE_BREAK.split(self.text)
         try:
             # It takes one mark away itself; a second one is text.
             source = Source("\ufeff" + self.text, name)
@@ -382,10 +383,7 @@ class Subject:
 
     def excerpt(self, line: int) -> str:
         """Return a line of the text, without its secrets."""
-        if not 1 <= line <= len(self._starts):
-            return ""
-        end = self._starts[line] if line < len(self._starts) else len(self.text)
-        return self.text[self._starts[line - 1] : end].rstrip("\r\n")
+        return "".join(self._lines[line - 1 : line])
 
 
 def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
