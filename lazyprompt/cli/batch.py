@@ -16,14 +16,12 @@ from lazyprompt.batch.rows import Choice, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.cli.options import (
     Options,
-    base_url_option,
+    address_options,
     count_option,
     reference_options,
     settings_option,
-    source_option,
     text_option,
     token_counter,
-    url_option,
 )
 from lazyprompt.cli.progress import progress_bar, stop_signals
 from lazyprompt.cli.prompts import open_file
@@ -120,9 +118,7 @@ class _Command(click.Command):
 @click.option("--restart", is_flag=True, help="Begin anew, where a run was begun.")
 @reference_options
 @click.option("--run", is_flag=True, help="Ask the model, and write its answers in the order of rows.")
-@source_option
-@base_url_option
-@url_option
+@address_options
 @count_option("--concurrency", help="Rows asked at once.  [default: 8]")
 @count_option("--rpm", help="At most N requests a minute.")
 @count_option("--tpm", help="At most N tokens a minute.")

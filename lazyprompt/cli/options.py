@@ -162,22 +162,23 @@ counter_option = text_option(
 )
 budget_option = count_option("--max-tokens", help="Show what a budget of N tokens would leave.")
 
-source_option = text_option(
+_source_option = text_option(
     "--source", metavar="NAME", help="Who has the model; the end of lazyprompt run --help lists them."
 )
-base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
-url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+_base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
+_url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+address_options = with_options(_source_option, _base_url_option, _url_option)
 model_options = with_options(
-    source_option,
+    _source_option,
     text_option(
         "--model",
         metavar="NAME",
         help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
         "its engine is started, and ended with the command.",
     ),
-    base_url_option,
+    _base_url_option,
     text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
-    url_option,
+    _url_option,
     count_option("--max-tokens", help="The most tokens of an answer."),
     click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
 )
