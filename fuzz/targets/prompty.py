@@ -12,7 +12,7 @@ from fuzz.target import Target
 from lazyprompt.files.dialects.table import DIALECTS
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.writing.convert import convert
-from lazyprompt.files.writing.convert import TARGETS
+from lazyprompt.files.writing.targets import TARGETS
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance

@@ -577,7 +577,7 @@ class Prompty:
         """
         if to is None:
             return self.text
-        from lazyprompt.files.writing.convert import converted_whole  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.targets import converted_whole  # noqa: PLC0415 - it is seldom asked for
 
         return converted_whole(self, to)
 

@@ -12,7 +12,7 @@ from cli.helpers import Ran
 from lazyprompt import __version__
 from lazyprompt.cli.main import COMMANDS, commands
 from lazyprompt.files.dialects.table import DIALECTS
-from lazyprompt.files.writing.convert import TARGETS
+from lazyprompt.files.writing.targets import TARGETS
 from support.paths import DOCS
 
 if TYPE_CHECKING:

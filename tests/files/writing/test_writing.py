@@ -13,7 +13,7 @@ from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.writing.convert import convert
 from lazyprompt.files.writing.rewriting import Field, edited, written
-from lazyprompt.files.writing.convert import TARGETS
+from lazyprompt.files.writing.targets import TARGETS
 from lazyprompt.files.yaml_nodes import Reader, Source, plain, split
 from support.paths import GOLDEN
 
