@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import click
 
@@ -14,44 +14,40 @@ from lazyprompt.batch.forms import FORMS, LineCounter
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import Choice, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
-from lazyprompt.cli.counters import token_counter
-from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.options import (
-    FileOptions,
-    SourceOptions,
-    base_url_option,
+    Options,
+    address_options,
     count_option,
     reference_options,
     settings_option,
-    source_option,
     text_option,
-    url_option,
+    token_counter,
 )
-from lazyprompt.cli.output import note
 from lazyprompt.cli.progress import progress_bar, stop_signals
 from lazyprompt.cli.prompts import open_file
-from lazyprompt.cli.reading import json_or_text
-from lazyprompt.errors import FormatError, LazyPromptError, MissingExtraError
+from lazyprompt.cli.streams import WrongUseError, blaming, json_or_text, note
+from lazyprompt.errors import BatchError, FormatError, LazyPromptError, MissingExtraError
 from lazyprompt.prompters.rows import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from lazyprompt._base.json import Json
     from lazyprompt.batch.run import Outcome
-    from lazyprompt.cli.options import ModelOptions
-    from lazyprompt.cli.prompts import Opened
+    from lazyprompt.cli.prompts import PromptRequest
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
 # The parts of a row that are no slots.
 _NO_SLOTS = ("history", "tools", "label", "id")
+# Nobody waits at the screen: a long answer, or a minute without the service, does not end a run of calls.
+_RETRIES, _TIMEOUT = 8, 600.0
 # The counters that ask no provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
-class _Options(FileOptions, SourceOptions):
+class _Options(Options):
     rows: str
     output: str
-    form: str
     columns: dict[str, str]
     fields: dict[str, str]
     limit: int | None
@@ -60,7 +56,6 @@ class _Options(FileOptions, SourceOptions):
     on_error: Literal["stop", "skip"] | None
     rejects: str | None
     workers: int
-    engine: Literal["local", "ray"]
     tokens: str | None
     restart: bool
     run: bool
@@ -123,9 +118,7 @@ class _Command(click.Command):
 @click.option("--restart", is_flag=True, help="Begin anew, where a run was begun.")
 @reference_options
 @click.option("--run", is_flag=True, help="Ask the model, and write its answers in the order of rows.")
-@source_option
-@base_url_option
-@url_option
+@address_options
 @count_option("--concurrency", help="Rows asked at once.  [default: 8]")
 @count_option("--rpm", help="At most N requests a minute.")
 @count_option("--tpm", help="At most N tokens a minute.")
@@ -173,30 +166,39 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
 def _runner(options: _Options) -> Callable[..., Outcome]:
     """Choose the function that runs the job."""
     if options["run"]:
-        if options["engine"] != "local":
-            raise WrongUseError("--engine", "with --run one process asks; --concurrency says how much at once")
-        from lazyprompt.cli.batch_calls import run_calls  # noqa: PLC0415 - only --run asks a model
-
-        model: ModelOptions = {
-            "source": options["source"],
-            "model": options["model"],
-            "base_url": options["base_url"],
-            "url": options["url"],
-            "engine": None,
-            "max_tokens": None,
-            "temperature": None,
-        }
-        rates = {"concurrency": options["concurrency"], "rpm": options["rpm"], "tpm": options["tpm"]}
-        limits = {name: limit for name, limit in rates.items() if limit is not None}
-        return partial(run_calls, model, limits, _fields(options))
+        for option, value, default in (("--engine", options["engine"], "local"), ("--workers", options["workers"], 1)):
+            if value != default:
+                raise WrongUseError(option, "with --run one process asks; --concurrency says how much at once")
+        if options["form"] != "flat":
+            raise WrongUseError("--format", "with --run the output has answers, in a form of their own; leave it out")
+        return partial(_ask, options)
     for name in ("source", "base_url", "url", "concurrency", "rpm", "tpm"):
-        if options[name] is not None:
+        if options.get(name) is not None:
             raise WrongUseError(f"--{name.replace('_', '-')}", "it says how a model is asked; give --run too")
     if options["engine"] == "ray":
         from lazyprompt.batch.ray_engine import run_on_ray  # noqa: PLC0415 - only Ray needs it
 
         return run_on_ray
     return run_batch
+
+
+def _ask(options: _Options, job: BatchJob, **how: Any) -> Outcome:  # noqa: ANN401 - as run_batch takes it
+    """Ask a model for the answer to each row: a ``run_batch`` once the options are bound."""
+    from lazyprompt.batch.calls import CallJob, call_batch  # noqa: PLC0415 - only --run asks a model
+    from lazyprompt.batch.rates import Rates  # noqa: PLC0415 - as above
+    from lazyprompt.cli.models import opened_model  # noqa: PLC0415 - as above
+
+    rates = {"concurrency": options["concurrency"], "rpm": options["rpm"], "tpm": options["tpm"]}
+    limits = Rates(**{name: limit for name, limit in rates.items() if limit is not None})
+    model: _Options = {**options, "engine": None}
+    failure: BatchError
+    with opened_model(model, job.plan.prompty, retries=_RETRIES, timeout=_TIMEOUT) as module:
+        try:
+            return call_batch(CallJob(job, module, limits, cast("Mapping[str, Json]", _fields(options))), **how)
+        except BatchError as error:
+            failure = error
+    # Outside the context, where no option of the model is blamed for it.
+    raise failure
 
 
 def _blamed(job: BatchJob, error: LazyPromptError) -> str:
@@ -215,49 +217,45 @@ def _job(options: _Options) -> BatchJob:
         raise WrongUseError("--seed", "it says which rows a sample has; give --sample N")
     with blaming("ROWS"):
         rows = row_file(options["rows"])
+    output = Path(options["output"])
     return BatchJob(
         rows,
         _plan(options),
-        Path(options["output"]),
-        _rejects(options),
+        output,
+        _rejects(options, output),
         Choice(options["limit"], options["sample"], options["seed"] or 0),
         options["workers"],
         _counter(options["tokens"]),
     )
 
 
-def _rejects(options: _Options) -> Path | None:
+def _rejects(options: _Options, output: Path) -> Path | None:
     """Choose the file for rows that have no line; None to stop at them."""
     given, on_error = options["rejects"], options["on_error"]
     if given is not None and on_error == "stop":
         raise WrongUseError("--rejects", "--on-error stop rejects no row; leave out one of the two")
     if given is None and on_error != "skip":
         return None
-    output = Path(options["output"])
     return output.with_name(f"{output.stem}.rejects.jsonl") if given is None else Path(given)
 
 
 def _plan(options: _Options) -> RowPlan:
     """Make the plan that turns a row into a line."""
-    prompter, file = cast("Opened", open_file(options))  # PROMPT_FILE is required
+    slots = dict(options["columns"])
+    others = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
+    request = cast("PromptRequest", open_file(options))  # PROMPT_FILE is required
     try:
         return RowPlan.of(
-            file or prompter,
+            request.file or request.prompter,
             options["form"],
             # The markers of a family are not for the model that is asked.
             model=None if options["run"] else options["model"],
-            columns=_columns(options["columns"]),
+            columns=Columns(slots, **others),
             params={} if options["run"] else _fields(options),
         )
     except LazyPromptError as error:
         known = options["form"] in FORMS
         raise WrongUseError("--format" if isinstance(error, FormatError) or known else "--model", str(error)) from error
-
-
-def _columns(given: dict[str, str]) -> Columns:
-    """Tell the columns of slots from those of the history and the like."""
-    slots = {name: column for name, column in given.items() if name not in _NO_SLOTS}
-    return Columns(slots, **{name: given[name] for name in _NO_SLOTS if name in given})
 
 
 def _fields(options: _Options) -> dict[str, object]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 import click
 
-from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import (
     Options,
@@ -19,10 +18,8 @@ from lazyprompt.cli.options import (
     tools_option,
     values_option,
 )
-from lazyprompt.cli.output import note, table
-from lazyprompt.cli.prompts import PromptRequest, open_file, read_values
-from lazyprompt.cli.reading import Stdin, json_list
-from lazyprompt.cli.terminal import Screen
+from lazyprompt.cli.prompts import PromptRequest, open_file
+from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, json_list, note, table
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages.msg import ToolUseBlock
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
@@ -31,7 +28,6 @@ from lazyprompt.tokens.approximate import ApproximateTokenCounter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.cli.inputs import SlotInputs
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.chat import Chat
@@ -46,24 +42,24 @@ class _Turns(NamedTuple):
     """The parts of every turn but the user's text.
 
     Attributes:
+        request: The prompter.
         values: The values of slots, or of inputs of a file.
         slot: The slot or input for the user's text; ``input`` for the user's turn as such.
-        inputs: Reads the values.
         tools: The tools that the model may call.
     """
 
+    request: PromptRequest
     values: Mapping[str, object]
     slot: str
-    inputs: SlotInputs
     tools: ToolsLike
 
     def input(self, text: str) -> dict[str, object]:
         """Return the input of a turn."""
-        return self.inputs.with_named(self.values, self.slot, self.inputs.value(self.slot, text))
+        return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
         """Return the input of a turn that goes on after tool results: only the template's values."""
-        return (self.input(text) if self.slot in self.inputs.names else dict(self.values)) or None
+        return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 
 @click.command("chat", epilog=sources_help())
@@ -88,32 +84,29 @@ def command(**options: Unpack[Options]) -> None:
       lazyprompt chat --model models/qwen3.gguf --prompt assistant.yaml
       lazyprompt chat --source ollama --model qwen3 < questions.txt
     """
-    request, turns = _open(options)
+    turns = _open(options)
     screen = Screen()
-    with opened_model(options, request.file) as module:
-        talk = _Talk(module.prompt(request.prompter).chat(tools=turns.tools), turns, screen)
+    with opened_model(options, turns.request.file) as module:
+        talk = _Talk(module.prompt(turns.request.prompter).chat(tools=turns.tools), turns, screen)
         if screen.interactive:
             screen.line(f"{_name(module)}; /help lists the commands, Ctrl-D ends the chat", _NOTE)
         talk.go_on()
 
 
-def _open(options: Options) -> tuple[PromptRequest, _Turns]:
+def _open(options: Options) -> _Turns:
     """Open the prompter, and read the values of each turn."""
-    opened = open_file(options)
-    system = options["system"]
-    if opened is None:
-        # Without --system, the model gets no system text.
-        opened, system = (ChatPrompter(), None), system or ""
-    request = PromptRequest.of(opened, system)
+    # Without a file and without --system, the model gets no system text.
+    opened = open_file(options) or PromptRequest(ChatPrompter().with_system(""))
+    request = opened.with_system(options["system"])
     if isinstance(request.prompter, AlpacaPrompter):
         raise WrongUseError("--prompt", "the Alpaca form has no turns; give a prompt file of the type chat")
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
-    values = read_values(options["values"], request.inputs, Stdin())
+    values = request.read_values(options["values"], Stdin())
     with request.blaming():
-        turns = _Turns(values, request.inputs.open_name(values), request.inputs, tools)
-        request.inputs.check(turns.input(""), history=True)
+        turns = _Turns(request, values, request.prompter.name_of_text(values), tools)
+        request.check(turns.input(""), history=True)
         request.prompter.fill(turns.input(""), (), tools)
-    return request, turns
+    return turns
 
 
 def _name(module: OnlineChatModule | TrainableModule) -> str:
@@ -150,7 +143,8 @@ class _Talk:
                 self._screen.end_line()
                 if not self._screen.interactive:
                     raise
-                self._screen.line(f"{_where(error)}{error}", _FAULT)
+                where = f"{error.where}: " if isinstance(error, WrongUseError) else ""
+                self._screen.line(f"{where}{error}", _FAULT)
 
     def _prompt(self) -> str:
         """Return the text before the cursor; if a tool result is missing, it names the tool."""
@@ -197,15 +191,15 @@ class _Talk:
             self._note(warning) if self._screen.interactive else note(warning)
 
     def _obey(self, name: str, argument: str) -> None:
-        command = _COMMANDS.get(name)
-        if command is None:
+        if name not in _COMMANDS:
             known = did_you_mean(name, _COMMANDS)
             raise WrongUseError(name, f"there is no such command{known}; /help lists them, and // begins text with /")
-        if command.argument and not argument:
-            raise WrongUseError(name, f"give it {command.argument}, as in {name} {command.argument}")
-        if argument and not command.argument:
+        needed, _, do = _COMMANDS[name]
+        if needed and not argument:
+            raise WrongUseError(name, f"give it {needed}, as in {name} {needed}")
+        if argument and not needed:
             raise WrongUseError(name, "it stands alone")
-        command.do(self, argument)
+        do(self, argument)
 
     def _note(self, text: str) -> None:
         """Confirm a command to a person; pipes get only the answers."""
@@ -214,8 +208,7 @@ class _Talk:
 
     def help(self, _: str) -> None:
         """List the commands."""
-        rows = [(f"{name} {command.argument}".rstrip(), command.help) for name, command in _COMMANDS.items()]
-        for line in table(rows):
+        for line in table([(f"{name} {needed}".rstrip(), does) for name, (needed, does, _) in _COMMANDS.items()]):
             self._screen.line(line)
         self._screen.line(
             "A line that ends with \\ goes on in the next; // begins text with /. Ctrl-C stops an answer."
@@ -268,29 +261,16 @@ class _Talk:
         self._over = True
 
 
-class _Command(NamedTuple):
-    """A command within the conversation.
-
-    Attributes:
-        argument: The argument that it needs; empty for none.
-        help: The line of ``/help``.
-        do: Runs it with its argument.
-    """
-
-    argument: str
-    help: str
-    do: Callable[[_Talk, str], None]
-
-
-_COMMANDS = {
-    "/tokens": _Command("", "what the last answer and all of them took, and what the history is", _Talk.tokens),
-    "/save": _Command("FILE", "write the conversation to a file", _Talk.save),
-    "/load": _Command("FILE", "go on with the conversation of a file", _Talk.load),
-    "/system": _Command("TEXT", "give the model another system text", _Talk.system),
-    "/tools": _Command("", "list what the model may call; you are asked for what its calls give back", _Talk.tools),
-    "/reset": _Command("", "forget the conversation", _Talk.reset),
-    "/help": _Command("", "list the commands", _Talk.help),
-    "/quit": _Command("", "end the chat, as Ctrl-D does", _Talk.quit),
+# For each command, the argument that it needs (empty for none), the line of /help, and what runs it.
+_COMMANDS: Mapping[str, tuple[str, str, Callable[[_Talk, str], None]]] = {
+    "/tokens": ("", "what the last answer and all of them took, and what the history is", _Talk.tokens),
+    "/save": ("FILE", "write the conversation to a file", _Talk.save),
+    "/load": ("FILE", "go on with the conversation of a file", _Talk.load),
+    "/system": ("TEXT", "give the model another system text", _Talk.system),
+    "/tools": ("", "list what the model may call; you are asked for what its calls give back", _Talk.tools),
+    "/reset": ("", "forget the conversation", _Talk.reset),
+    "/help": ("", "list the commands", _Talk.help),
+    "/quit": ("", "end the chat, as Ctrl-D does", _Talk.quit),
 }
 
 
@@ -300,10 +280,6 @@ def _open_calls(history: Sequence[Msg]) -> list[ToolUseBlock]:
     asking = history[: len(history) - len(results)][-1:]
     calls = [block for message in asking for block in message.blocks if isinstance(block, ToolUseBlock)]
     return calls[len(results) :]  # they are answered in order
-
-
-def _where(error: LazyPromptError | WrongUseError) -> str:
-    return f"{error.where}: " if isinstance(error, WrongUseError) else ""
 
 
 def _sum(usages: Sequence[Mapping[str, int]]) -> str:

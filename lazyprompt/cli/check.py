@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 import click
 
-from lazyprompt.cli.errors import WrongUseError, blaming
-from lazyprompt.cli.options import Options, json_option, root_option
-from lazyprompt.cli.output import Output, json_output
+from lazyprompt.cli.options import json_option, root_option
+from lazyprompt.cli.streams import WrongUseError, blaming, write_json, write_text
 from lazyprompt.errors import MissingExtraError, did_you_mean
 
 if TYPE_CHECKING:
@@ -35,7 +34,17 @@ _DIALECTS = ("v2", "agentschema", "v1", "dotprompt")  # their table costs 160 ms
 @click.option("--dialect", type=click.Choice(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
 @click.option("--strict", is_flag=True, help="Warnings count as errors do.")
 @click.pass_context
-def command(context: click.Context, **options: Unpack[Options]) -> None:
+def command(
+    context: click.Context,
+    *,
+    files: tuple[str, ...],
+    form: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    roots: tuple[str, ...],
+    dialect: str | None,
+    strict: bool,
+) -> None:
     r"""Find mistakes in prompt files.
 
     FILE is a .prompty, .prompt or YAML prompt file, or a directory, which is gone through. Each finding is a line
@@ -54,32 +63,26 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     from lazyprompt.files.check.check import RULES, SEVERITIES, check  # noqa: PLC0415 - 290 ms, not for --help
     from lazyprompt.files.check.report import github, report, sarif  # noqa: PLC0415 - as above
 
-    select = _codes("--select", options["select"], RULES) or frozenset(RULES)
-    chosen = select - _codes("--ignore", options["ignore"], RULES)
-    paths = [*dict.fromkeys(path for given in options["files"] for path in _prompt_files(given))]
+    chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
+    paths = [*dict.fromkeys(path for given in files for path in _prompt_files(given))]
     if not paths or not chosen:
-        given = ", ".join(options["files"])
-        what = f"no prompt file is in {given}" if chosen else "--select and --ignore leave no rule"
+        what = f"no prompt file is in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
         raise WrongUseError("FILE", f"nothing was checked: {what}")
-    found = [
-        each
-        for path in paths
-        for each in check(path, allowed_roots=options["roots"], dialect=options["dialect"])
-        if each.code in chosen
-    ]
+    found = [each for path in paths for each in check(path, allowed_roots=roots, dialect=dialect)]
+    found = [each for each in found if each.code in chosen]
     outputs = {
-        "plain": lambda: Output(report(found, len(paths))),
-        "json": lambda: json_output([asdict(each) for each in found], indent=2),
-        "github": lambda: Output(github(found, len(paths))),
-        "sarif": lambda: json_output(sarif(found), indent=2),
+        "plain": lambda: write_text(report(found, len(paths))),
+        "json": lambda: write_json([asdict(each) for each in found], indent=2),
+        "github": lambda: write_text(github(found, len(paths))),
+        "sarif": lambda: write_json(sarif(found), indent=2),
     }
-    outputs[options["form"]]().write()
-    serious = SEVERITIES[: 2 if options["strict"] else 1]
+    outputs[form]()
+    serious = SEVERITIES[: 2 if strict else 1]
     if any(each.severity in serious for each in found):
         context.exit(_FOUND)
 
 
-def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> frozenset[str]:
+def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str]:
     """Find the rules that an option names, by their codes or beginnings of them."""
     found: set[str] = set()
     for word in (word.strip().upper() for each in given for word in each.split(",")):
@@ -87,7 +90,7 @@ def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> frozens
         if not named:
             raise WrongUseError(option, f"{word!r} is no rule{did_you_mean(word, rules)}; rules are {', '.join(rules)}")
         found |= named
-    return frozenset(found)
+    return found
 
 
 def _prompt_files(given: str) -> Iterator[Path]:
@@ -109,7 +112,7 @@ def _prompt_files(given: str) -> Iterator[Path]:
 @click.argument("path")
 @click.option("--name", metavar="NAME", help="Which of several templates.")
 @json_option
-def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
+def check_template(path: str, *, name: str | None, as_json: bool) -> None:
     r"""Find out what a model's chat template can do.
 
     PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
@@ -126,8 +129,9 @@ def check_template(path: str, *, name: str | None, as_json: bool) -> Output:
     with blaming("PATH"):
         report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
     if as_json:
-        return json_output([finding._asdict() for finding in report.findings])
-    return Output(f"{report}\n")
+        write_json([finding._asdict() for finding in report.findings])
+    else:
+        write_text(f"{report}\n")
 
 
 def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:

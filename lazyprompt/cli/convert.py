@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 import click
 
-from lazyprompt.cli.errors import blaming
-from lazyprompt.cli.options import Options, output_option, reference_options
-from lazyprompt.cli.output import Output, note, text_output
+from lazyprompt.cli.options import output_option, reference_options
+from lazyprompt.cli.streams import blaming, note, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _FORMS = ("v2", "agentschema", "dotprompt", "langchain-json")  # their table cos
 @click.option("--to", type=click.Choice(_FORMS), required=True, help="The form.")
 @output_option
 @reference_options
-def command(**options: Unpack[Options]) -> Output:
+def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> None:
     r"""Write a prompt file in another form.
 
     FILE may also be a prompt that LangChain saved as JSON or YAML. What the other form cannot hold is listed on
@@ -39,26 +38,25 @@ def command(**options: Unpack[Options]) -> Output:
     from lazyprompt.files.writing.convert import convert  # noqa: PLC0415 - 200 ms, not for --help
 
     with blaming("FILE"):
-        prompt, left_out = _read(options)
-        converted = convert(prompt, options["to"])
+        prompt, left_out = _read(Path(file), params, roots)
+        converted = convert(prompt, to)
     for each in (*left_out, *converted.notes):
-        note(f"note: {options['file']}: {each}")
-    return text_output(converted.text, options["output"])
+        note(f"note: {file}: {each}")
+    write_visible(converted.text, output)
 
 
-def _read(options: Options) -> tuple[Prompty, tuple[str, ...]]:
+def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> tuple[Prompty, tuple[str, ...]]:
     """Read a prompt from its file, a prompter's YAML or LangChain's; and list the parts that this loses."""
     from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - as above
     from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - as above
     from lazyprompt.files.writing.langchain import from_langchain, langchain_data  # noqa: PLC0415 - as above
     from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - as above
 
-    path = Path(options["file"])
     text = text_of_file(str(path))
     if (data := langchain_data(text, str(path))) is not None:
         written = from_langchain(data, path.name.partition(".")[0])
         return Prompty.loads(written.text, path.parent, name=str(path)), written.notes
     if path.suffix.lower() not in YAML_SUFFIXES:
-        return Prompty.load(path, options["params"], options["roots"]), ()
+        return Prompty.load(path, params, roots), ()
     file = PromptFile.load(path)
     return Prompty.from_prompter(file.prompter, name=path.stem, model=file.model), ()

@@ -15,19 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import click
 
 from lazyprompt._base.signs import visible
 from lazyprompt._version import __version__
 from lazyprompt.cli.options import json_option
-from lazyprompt.cli.output import Output, goes_to_terminal, json_output, table
+from lazyprompt.cli.streams import goes_to_terminal, table, write_json, write_lines
 from lazyprompt.modules.sources import SOURCES
 from lazyprompt.tokens.vocabulary import cache_folder, sought_vocabularies
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     from packaging.requirements import Requirement
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 _FAULTS: Final = 1
 # The most packages of an extra that the table names; of more, it has the number.
 _FEW: Final = 4
-
-State: TypeAlias = Literal["ready", "in part", "not installed", "broken"]
 
 CORE: Final = "(core)"
 _SECONDS: Final = 60
@@ -61,21 +59,18 @@ os._exit(0)
 """
 
 
-_KeyState: TypeAlias = Literal["set", "empty", "not set", "not needed"]
-
-
 class _Key(NamedTuple):
     """The key of a source.
 
     Attributes:
         source: The source.
         variables: The environment variables that are set; if none is, those that could be.
-        state: ``empty`` if there is nothing but white space.
+        state: ``set``, ``empty`` if there is nothing but white space, ``not set`` or ``not needed``.
     """
 
     source: str
     variables: tuple[str, ...]
-    state: _KeyState
+    state: str
 
 
 class Need(NamedTuple):
@@ -98,18 +93,16 @@ class Need(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """An extra of lazyprompt.
+    """An extra of lazyprompt; lazyprompt without extras is ``(core)``.
 
     Attributes:
-        name: Its name; lazyprompt without extras is ``(core)``.
-        state: ``in part`` if some of its packages are missing or there for others: then it was not asked for;
-            ``broken`` if it has all packages, and one of them has a fault.
+        state: ``ready``; ``in part`` if some of its packages are missing or there for others: then it was not asked
+            for; ``not installed``; ``broken`` if it has all packages, and one of them has a fault.
         needs: Its packages.
     """
 
-    name: str
-    state: State
-    needs: tuple[Need, ...]
+    state: str
+    needs: list[Need]
 
 
 @click.command("doctor")
@@ -142,36 +135,30 @@ def command(context: click.Context, *, tried: bool, as_json: bool) -> None:
         found = {
             **_system(),
             "extras": {
-                extra.name: {"state": extra.state, "needs": [need._asdict() for need in extra.needs]}
-                for extra in extras
+                name: {"state": extra.state, "needs": [need._asdict() for need in extra.needs]}
+                for name, extra in extras.items()
             },
             "vocabularies": {"folder": folder, "encodings": {each.name: each.state for each in vocabularies}},
             "keys": [key._asdict() for key in keys],
             "faults": faults,
         }
-        json_output(found).write()
+        write_json(found)
     else:
         looked = [] if tried else ["Packages were looked for, not imported: lazyprompt doctor --import does"]
         has_any = any(each.state == "here" for each in vocabularies)
         download = [] if has_any else ["To have one: lazyprompt tokens --download o200k_base"]
         states = [(each.name, "not here" if each.state == "missing" else each.state) for each in vocabularies]
+        needs = [(name, extra.state, _describe_needs(extra)) for name, extra in extras.items()]
+        variables = [(key.source, key.state, " or ".join(key.variables) or "-") for key in keys]
         blocks = [
             table([*_system().items()]),
-            [
-                *table([("EXTRA", "STATE", "NEEDS"), *((each.name, each.state, _needs(each)) for each in extras)]),
-                *looked,
-            ],
+            [*table([("EXTRA", "STATE", "NEEDS"), *needs]), *looked],
             [*table([("VOCABULARY", "STATE"), *states]), f"They are looked for in {folder}", *download],
-            table(
-                [
-                    ("SOURCE", "KEY", "VARIABLE"),
-                    *((key.source, key.state, " or ".join(key.variables) or "-") for key in keys),
-                ]
-            ),
+            table([("SOURCE", "KEY", "VARIABLE"), *variables]),
             [f"wrong: {fault}" for fault in faults] or ["Nothing is wrong."],
         ]
         # Names of folders and messages of others may hold control characters.
-        Output(visible("\n\n".join("\n".join(lines) for lines in blocks) + "\n")).write()
+        write_lines([visible("\n\n".join("\n".join(lines) for lines in blocks))])
     if faults:
         context.exit(_FAULTS)
 
@@ -200,31 +187,27 @@ def _vocabularies(faults: list[str]) -> tuple[str, list[Sought]]:
 
 def _key(source: Source) -> _Key:
     given = tuple(name for name in source.keys if os.environ.get(name, "").strip())
-    if given:
-        return _Key(source.name, given, "set")
     empty = tuple(name for name in source.keys if name in os.environ)
-    if empty:
-        return _Key(source.name, empty, "empty")
-    return _Key(source.name, source.keys, "not set" if source.needs_key else "not needed")
+    state = "set" if given else "empty" if empty else "not set" if source.needs_key else "not needed"
+    return _Key(source.name, given or empty or source.keys, state)
 
 
-def _needs(extra: Extra) -> str:
+def _describe_needs(extra: Extra) -> str:
     """Describe the packages of an extra in a cell."""
     needs = extra.needs
     if len(needs) > _FEW:
         if extra.state != "broken":
             return f"{sum(need.version is not None for need in needs)} of {len(needs)} packages"
-        needs = tuple(need for need in needs if need.fault or need.version is None)
-    return ", ".join(map(_need, needs))
+        needs = [need for need in needs if need.fault or need.version is None]
+    return ", ".join(
+        f"{need.name}{need.bound} is not installed"
+        if need.version is None
+        else f"{need.name} {need.version}{f' is not {need.bound}' if need.others else ''}"
+        for need in needs
+    )
 
 
-def _need(need: Need) -> str:
-    if need.version is None:
-        return f"{need.name}{need.bound} is not installed"
-    return f"{need.name} {need.version}" + (f" is not {need.bound}" if need.others else "")
-
-
-def find_extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Extra], list[str]]:
+def find_extras(*, tried: bool, without: Collection[str] = ()) -> tuple[dict[str, Extra], list[str]]:
     """Find the extras of the installed lazyprompt.
 
     Args:
@@ -235,39 +218,33 @@ def find_extras(*, tried: bool, without: Collection[str] = ()) -> tuple[list[Ext
         The core and all extras; and the faults, a line each.
     """
     try:
-        needed = _all_needed(distribution("lazyprompt"))
+        own = distribution("lazyprompt")
+        names = ["", *(own.metadata.get_all("Provides-Extra") or [])]
+        needed = {name or CORE: {str(one): one for one in _requirements(own, name)} for name in names}
     except PackageNotFoundError:
-        return [], ["lazyprompt is not installed, only found as files: extras are not known; pip install it"]
+        return {}, ["lazyprompt is not installed, only found as files: extras are not known; pip install it"]
     except ImportError as error:  # packaging, which the core needs
-        return [], [f"{error}; install lazyprompt again"]
-    each = {str(one): one for found in needed.values() for one in found}
+        return {}, [f"{error}; install lazyprompt again"]
+    each = {text: one for found in needed.values() for text, one in found.items()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        needs = pool.map(partial(_look_for, tried=tried, without=without), each.values())
-        looked = dict(zip(each, needs, strict=True))
-    listed = [_extra(name or CORE, [looked[str(one)] for one in found]) for name, found in needed.items()]
-    broken = (need for extra in listed if extra.state == "broken" for need in extra.needs)
-    return listed, [*dict.fromkeys(_wrong(need) for need in broken if need.fault or need.version is None)]
+        looked = dict(zip(each, pool.map(partial(_look_for, tried=tried, without=without), each.values()), strict=True))
+    extras = {name: _extra(name, [looked[text] for text in found]) for name, found in needed.items()}
+    broken = [need for extra in extras.values() if extra.state == "broken" for need in extra.needs]
+    faults = [
+        f"{need.name}: {need.fault}" if need.fault else f"{need.name}{need.bound} is needed, and is not installed"
+        for need in broken
+        if need.fault or need.version is None
+    ]
+    return extras, [*dict.fromkeys(faults)]
 
 
-def _all_needed(own: Distribution) -> dict[str, list[Requirement]]:
-    """List the packages of the core (``""``) and of each extra, each once."""
-    names: list[str] = own.metadata.get_all("Provides-Extra") or []
-    return {name: [*{str(one): one for one in _requirements(own, name)}.values()] for name in ("", *names)}
-
-
-def _wrong(need: Need) -> str:
-    return f"{need.name}: {need.fault}" if need.fault else f"{need.name}{need.bound} is needed, and is not installed"
-
-
-def _extra(name: str, needs: Sequence[Need]) -> Extra:
+def _extra(name: str, needs: list[Need]) -> Extra:
     there = [need for need in needs if need.version is not None]
     whole = len(there) == len(needs) and not any(need.others for need in needs)
-    state: State
     if whole or name == CORE:
-        state = "broken" if len(there) < len(needs) or any(need.fault for need in needs) else "ready"
-    else:
-        state = "in part" if there else "not installed"
-    return Extra(name, state, tuple(needs))
+        is_broken = len(there) < len(needs) or any(need.fault for need in needs)
+        return Extra("broken" if is_broken else "ready", needs)
+    return Extra("in part" if there else "not installed", needs)
 
 
 def _requirements(own: Distribution, extra: str, seen: frozenset[str] = frozenset()) -> Iterator[Requirement]:
@@ -293,32 +270,28 @@ def _is_for(needed: Requirement, extra: str) -> bool:
 
 def _look_for(needed: Requirement, *, tried: bool, without: Collection[str]) -> Need:
     """Look for a package that is needed."""
+    from packaging.version import InvalidVersion  # noqa: PLC0415 - as above
+
     within = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
     name, bound = f"{needed.name}{within}", str(needed.specifier)
     try:
         found = distribution(needed.name)
     except PackageNotFoundError:
         return Need(name, bound, None)
-    if fault := _misfit(needed, found.version):
-        return Need(name, bound, found.version, fault, _others_need(needed.name))
-    modules = _modules(found)
-    missing = next((module for module in modules if not _is_there(module)), None)
-    if missing is not None:
-        fault = f"its module {missing} is not there; install it again"
-    elif tried and modules:
-        fault = _import_fault(modules, without)
-    return Need(name, bound, found.version, fault)
-
-
-def _misfit(needed: Requirement, version: str | None) -> str:
-    """Return why a version does not suit; nothing if it does."""
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - as above
-
+    version = cast("str | None", found.version)  # broken metadata have none
     try:
-        suits = version is not None and needed.specifier.contains(Version(version), prereleases=True)
+        suits = version is not None and needed.specifier.contains(version, prereleases=True)
     except InvalidVersion:
         suits = False
-    return "" if suits else f"{version} is installed, and it must be {needed.specifier}"
+    if not suits:
+        fault = f"{version} is installed, and it must be {bound}"
+        return Need(name, bound, version, fault, _others_need(needed.name))
+    modules = _modules(found)
+    missing = next((module for module in modules if not _is_there(module)), None)
+    fault = "" if missing is None else f"its module {missing} is not there; install it again"
+    if tried and modules and not fault:
+        fault = _import_fault(modules, without)
+    return Need(name, bound, version, fault)
 
 
 def _others_need(name: str) -> bool:

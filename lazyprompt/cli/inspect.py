@@ -9,12 +9,10 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt.cli.counters import token_counter
-from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.cli.options import (
     Options,
     budget_option,
@@ -24,10 +22,10 @@ from lazyprompt.cli.options import (
     given_besides,
     json_option,
     prompt_options,
+    token_counter,
 )
-from lazyprompt.cli.output import Output, goes_to_terminal, json_output
-from lazyprompt.cli.prompts import Opened, open_prompter, read_prompt
-from lazyprompt.cli.reading import Stdin, file_text
+from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
+from lazyprompt.cli.streams import Stdin, WrongUseError, file_text, goes_to_terminal, write_json, write_text
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
@@ -40,50 +38,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
-    from lazyprompt.cli.prompts import PromptRequest
     from lazyprompt.inspect.look import Look
+    from lazyprompt.inspect.terminal import Color
     from lazyprompt.tokens.counter import TokenCounter
 
 # The suffixes of saved payloads; of a .jsonl file, the first line is read.
 _SAVED, _LINES = (".json", ".jsonl"), ".jsonl"
 _STDIN = "-"
 # The parameters for a saved payload; all others describe a prompt that is made.
-_OF_PAYLOADS = frozenset(
-    {"prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color"}
-)
-
+_OF_PAYLOADS = ("prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color")
 
 _NAME = r"[^\W\d]\w*"
-_REFERENCE = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*|.+\.py):(?P<name>{_NAME}(?:\.{_NAME})*)")
+_REFERENCE = re.compile(rf"(?:{_NAME}(?:\.{_NAME})*|.+\.py):{_NAME}(?:\.{_NAME})*")
 _WHERE = "PROMPT_FILE"
-
-
-class _Side(NamedTuple):
-    """A prompt to look at.
-
-    Attributes:
-        name: Its name on the command line; None if options alone describe it.
-        model: The model.
-        opened: Its prompter; None for a saved payload.
-    """
-
-    name: str | None
-    model: str | None
-    opened: PromptRequest | None
-
-
-class _SharedStdin(Stdin):
-    """The standard input of two prompts, which both read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._text: str | None = None
-
-    def read(self, reader: str) -> str:
-        """Read all of it."""
-        if self._text is None:
-            self._text = super().read(reader)
-        return self._text
 
 
 @click.command("inspect")
@@ -95,7 +62,16 @@ class _SharedStdin(Stdin):
 @click.option("--diff-model", "other_model", metavar="NAME", help="Another model, to compare the prompt for both.")
 @json_option
 @color_option
-def command(**options: Unpack[Options]) -> Output:
+def command(
+    *,
+    counter: str,
+    window: int | None,
+    other: str | None,
+    other_model: str | None,
+    as_json: bool,
+    color: Color,
+    **options: Unpack[Options],
+) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
     It also shows what to look at twice. PROMPT_FILE is a prompt file, as for lazyprompt render; or a prompter in
@@ -113,85 +89,72 @@ def command(**options: Unpack[Options]) -> Output:
       lazyprompt inspect order.prompty --set urgent=true --model qwen3 --diff-model llama3.1
       lazyprompt inspect request.json --window 8192
     """
-    if options["color"] == "always" and options["as_json"]:
+    if color == "always" and as_json:
         raise WrongUseError("--color", "JSON has no colour; leave out --json")
-    sides = _sides(options)
-    if all(side.opened is None for side in sides) and (other := given_besides(_OF_PAYLOADS)):
-        raise WrongUseError(other, "a saved payload is whole already; leave it out")
-    counter = token_counter(options["counter"])
-    terminal = goes_to_terminal()
-    stdin = _SharedStdin() if len(sides) > 1 else Stdin()
-    looks = [_look_at(options, sides, at, counter, stdin) for at in range(len(sides))]
-    if len(looks) == 1:
-        if options["as_json"]:
-            return json_output(look_json(looks[0]))
-        return Output(look_text(looks[0], options["color"], terminal=terminal))
-    before, after = looks
+    opened = _opened(options)
+    sides = [(options, opened)]
+    if other is not None or other_model is not None:
+        if other is None and opened is None:
+            raise WrongUseError("--diff-model", "a saved payload is made for one model; --diff names another prompt")
+        second: Options = {**options, "model": options["model"] if other_model is None else other_model}
+        if other is not None:
+            second["prompt_file"] = other
+            with _blaming_option("--diff"):
+                opened = _opened(second)
+        sides.append((second, opened))
+    if all(opened is None for _, opened in sides) and (useless := given_besides(*_OF_PAYLOADS)):
+        raise WrongUseError(useless, "a saved payload is whole already; leave it out")
+    counts, stdin = token_counter(counter), Stdin(shared=len(sides) > 1)
+    looks: list[Look] = []
+    for given, opened in sides:
+        with _blaming_option("" if not looks else "--diff-model" if other is None else "--diff"):
+            if opened is None:
+                looks.append(_look_at_saved(given, counts, window, stdin))
+                continue
+            # Of two prompts, each gets the values but those that only the other has a slot for.
+            foreign = {name for _, each in sides if each is not None for name in each.names} - {*opened.names}
+            values = {name: text for name, text in options["values"].items() if name not in foreign}
+            looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin))
+    if len(looks) > 1:
+        return _compare(looks[0], looks[1], color, as_json=as_json)
+    (one,) = looks
+    return write_json(look_json(one)) if as_json else write_text(look_text(one, color, terminal=goes_to_terminal()))
+
+
+def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
     changes = slot_diff(before, after)
-    if options["as_json"]:
-        slots = [{**change._asdict(), "lines": [*change.lines]} for change in changes]
-        return json_output({"before": look_json(before), "after": look_json(after), "slots": slots})
-    return Output(slot_diff_text(before, after, changes, options["color"], terminal=terminal))
+    if not as_json:
+        return write_text(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
+    slots = [{**change._asdict(), "lines": [*change.lines]} for change in changes]
+    return write_json({"before": look_json(before), "after": look_json(after), "slots": slots})
 
 
-def _sides(options: Options) -> list[_Side]:
-    """Open the prompt, and the one to compare it with."""
-    name, other, other_model = options["prompt_file"], options["other"], options["other_model"]
-    first = _Side(name, options["model"], _opened(options, name))
-    if other is None and other_model is None:
-        return [first]
-    if other is None and first.opened is None:
-        raise WrongUseError("--diff-model", "a saved payload is made for one model; --diff names another prompt")
-    model = options["model"] if other_model is None else other_model
-    with _blaming_option("--diff"):
-        return [first, first._replace(model=model) if other is None else _Side(other, model, _opened(options, other))]
-
-
-def _opened(options: Options, name: str | None) -> PromptRequest | None:
+def _opened(options: Options) -> PromptRequest | None:
     """Open the prompter of a name; None for a saved payload."""
+    name = options["prompt_file"]
     if name is not None and (name == _STDIN or Path(name).suffix.lower() in _SAVED):
         return None
-    opened = prompter_at(name) if name is not None and is_reference(name) else None
-    return open_prompter(_options_of(options, name), opened)
+    return open_prompter(options, prompter_at(name) if name is not None and is_reference(name) else None)
 
 
-def _options_of(options: Options, name: str | None) -> Options:
-    return cast("Options", {**options, "prompt_file": name})
+def _look_at(options: Options, opened: PromptRequest, counter: TokenCounter, window: int | None, stdin: Stdin) -> Look:
+    request = read_prompt(options, "look at", opened, stdin)
+    with request.blaming():
+        return look(
+            request.prompter,
+            Call(*request.call),
+            title=options["prompt_file"] or "",
+            form=request.form,
+            model=options["model"],
+            counter=counter,
+            max_tokens=options["max_tokens"],
+            window=window,
+        )
 
 
-def _look_at(options: Options, sides: list[_Side], at: int, counter: TokenCounter, stdin: Stdin) -> Look:
-    """Look at one of the prompts."""
-    side = sides[at]
-    with _blaming_option("--diff" if options["other"] is not None else "--diff-model", only=at > 0):
-        if side.opened is None:
-            return _look_at_saved(options, side, counter, stdin)
-        others = [each.opened for each in sides if each.opened is not None and each is not side]
-        given = _options_of(options, side.name)
-        given["model"] = side.model
-        given["values"] = _values_of(options["values"], side.opened, others)
-        request = read_prompt(given, "look at", side.opened, stdin)
-        with request.blaming():
-            return look(
-                request.prompter,
-                Call(*request.call),
-                title=side.name or "",
-                form=request.form,
-                model=side.model,
-                counter=counter,
-                max_tokens=options["max_tokens"],
-                window=options["window"],
-            )
-
-
-def _values_of(values: dict[str, str], opened: PromptRequest, others: list[PromptRequest]) -> dict[str, str]:
-    """Select the values for one of two prompts: those that not only the other has a slot for."""
-    foreign = {name for other in others for name in other.inputs.names} - {*opened.inputs.names}
-    return {name: text for name, text in values.items() if name not in foreign}
-
-
-def _look_at_saved(options: Options, side: _Side, counter: TokenCounter, stdin: Stdin) -> Look:
-    name = side.name or ""
-    text = stdin.read("PROMPT_FILE") if name == _STDIN else file_text("PROMPT_FILE", name)
+def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, stdin: Stdin) -> Look:
+    name = options["prompt_file"] or ""
+    text = stdin.read(_WHERE) if name == _STDIN else file_text(_WHERE, name)
     if name.lower().endswith(_LINES):
         text = next((line for line in text.split("\n") if line.strip()), "")
     try:
@@ -199,23 +162,22 @@ def _look_at_saved(options: Options, side: _Side, counter: TokenCounter, stdin: 
             text,
             title="the standard input" if name == _STDIN else name,
             form=None if options["form"] == "flat" else options["form"],
-            model=side.model,
+            model=options["model"],
             counter=counter,
-            window=options["window"],
+            window=window,
         )
     except LazyPromptError as error:
-        raise WrongUseError("PROMPT_FILE", f"{name}: {error}") from error
+        raise WrongUseError(_WHERE, f"{name}: {error}") from error
 
 
 @contextmanager
-def _blaming_option(option: str, *, only: bool = True) -> Generator[None]:
-    """Blame the option that named a prompt for what is wrong with it."""
+def _blaming_option(option: str) -> Generator[None]:
+    """Blame the option that named a prompt for an error about it; ``""`` for the argument itself."""
     try:
         yield
     except WrongUseError as error:
-        if not only:
-            raise
-        raise WrongUseError(option, error.message) from error
+        error.where = option or error.where
+        raise
 
 
 def is_reference(text: str) -> bool:
@@ -223,7 +185,7 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
-def prompter_at(reference: str) -> Opened:
+def prompter_at(reference: str) -> PromptRequest:
     """Import the prompter that a reference names, which runs the code of its module.
 
     Args:
@@ -236,11 +198,10 @@ def prompter_at(reference: str) -> Opened:
     Raises:
         WrongUseError: There is none; or the code failed.
     """
-    match = _REFERENCE.fullmatch(reference)
-    place, name = (match["module"], match["name"]) if match else (reference, "")
+    place, _, name = reference.rpartition(":")
     with _user_code(place):
-        found: object = _import(place)
-    module = found
+        module = _import(place)
+    found: object = module
     for step in name.split("."):
         if not hasattr(found, step):
             names = sorted(key for key, value in vars(module).items() if _is_prompt(value))
@@ -251,11 +212,11 @@ def prompter_at(reference: str) -> Opened:
         with _user_code(reference):
             found = found()
     if isinstance(found, Prompter):
-        return found, None
+        return PromptRequest(found)
     from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
 
     if isinstance(found, Prompty):
-        return found.prompter, found
+        return PromptRequest(found.prompter, found)
     raise WrongUseError(
         _WHERE,
         f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
@@ -264,6 +225,7 @@ def prompter_at(reference: str) -> Opened:
 
 
 def _is_prompt(value: object) -> bool:
+    """Return True for a prompter, or a Prompty by its name: the class is not imported for it."""
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 

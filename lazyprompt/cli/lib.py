@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from lazyprompt.cli.errors import blaming
-from lazyprompt.cli.options import Options, json_option, reference_options, with_options
-from lazyprompt.cli.output import Output, json_output, json_text, table, text_output
+from lazyprompt.cli.options import json_option, reference_options, with_options
+from lazyprompt.cli.streams import blaming, json_text, table, write_json, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES
 
 if TYPE_CHECKING:
-    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.names import Entry
 
@@ -32,6 +31,13 @@ _library_options = with_options(
 )
 
 
+class _Library(TypedDict):
+    directory: str
+    layers: tuple[str, ...]
+    params: dict[str, str]
+    roots: tuple[str, ...]
+
+
 @click.group("lib", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
@@ -46,7 +52,7 @@ def command(context: click.Context) -> None:
 @command.command("list")
 @click.argument("place", required=False, metavar="[DIR]")
 @_library_options
-def list_(**options: Unpack[Options]) -> Output:
+def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""List the prompts of a directory or package; DIR is the same as --dir.
 
     The columns: the key, its languages, and its versions, the newest last; - stands for the default language, and for
@@ -58,11 +64,11 @@ def list_(**options: Unpack[Options]) -> Output:
       lazyprompt lib list acme.prompts --layer team --json
     """
     with blaming("DIR"):
-        library = _library(options, options["place"])
+        library = _library(options if place is None else {**options, "directory": place})
         keys = library.keys()
         found = {key: library.entries(key) for key in keys}
-    if options["as_json"]:
-        return json_output([{"key": key, "files": [*map(_as_dict, files)]} for key, files in found.items()])
+    if as_json:
+        return write_json([{"key": key, "files": [*map(_as_dict, files)]} for key, files in found.items()])
     rows = [("KEY", "LANGUAGES", "VERSIONS")]
     for key, files in found.items():
         languages = dict.fromkeys(each.lang or "-" for each in sorted(files, key=lambda one: one.lang))
@@ -70,7 +76,7 @@ def list_(**options: Unpack[Options]) -> Output:
         if any(each.version is None for each in files):
             versions.insert(0, "-")
         rows.append((key, " ".join(languages), " ".join(versions)))
-    return text_output("\n".join(table(rows)) + "\n")
+    return write_visible("\n".join(table(rows)) + "\n")
 
 
 @command.command()
@@ -78,7 +84,7 @@ def list_(**options: Unpack[Options]) -> Output:
 @click.option("--lang", metavar="TAG", help="The language, as zh-CN; else a wider one, else the default.")
 @click.option("--version", metavar="VERSION", help="A version, or a range as ^1.2; else the newest.")
 @_library_options
-def show(**options: Unpack[Options]) -> Output:
+def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""Show a prompt: which file it is, what it takes, and its template with all that it includes.
 
     \b
@@ -90,7 +96,7 @@ def show(**options: Unpack[Options]) -> Output:
 
     with blaming("--dir"):
         library = _library(options)
-    wanted = options["key"], options["lang"], options["version"]
+    wanted = key, lang, version
     with blaming("KEY"):
         entry = library.entry(*wanted)
         facts: JsonObject = {**_as_dict(entry), "hash": library.hash(*wanted)}
@@ -99,14 +105,18 @@ def show(**options: Unpack[Options]) -> Output:
             text = text_of_file(str(entry.path)).removeprefix("\ufeff")
         else:
             prompt = library.get(*wanted)
-            fields: JsonObject = prompt.spec.to_dict()
-            _without_connection(fields)
-            facts |= {"dialect": prompt.dialect, **fields}
+            facts |= {"dialect": prompt.dialect, **prompt.spec.to_dict()}
+            if isinstance(model := facts.get("model"), dict):
+                model.pop("connection", None)  # it may hold keys
             text = prompt.instructions
-    if options["as_json"]:
-        return json_output({**facts, "template": text})
-    lines = [f"{name}: {_line(value)}" for name, value in facts.items() if value not in (None, "")]
-    return text_output("\n".join([*lines, "", text.rstrip("\n")]) + "\n")
+    if as_json:
+        return write_json({**facts, "template": text})
+    lines = [
+        f"{name}: {value if isinstance(value, str) else json_text(value)}"
+        for name, value in facts.items()
+        if value not in (None, "")
+    ]
+    return write_visible("\n".join([*lines, "", text.rstrip("\n")]) + "\n")
 
 
 @command.command()
@@ -115,7 +125,7 @@ def show(**options: Unpack[Options]) -> Output:
 @click.argument("b")
 @click.option("--lang", metavar="TAG", help="The language of both.")
 @_library_options
-def diff(**options: Unpack[Options]) -> Output:
+def diff(*, key: str, a: str, b: str, lang: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""Show what differs between two versions of a prompt, input by input and section by section.
 
     \b
@@ -125,35 +135,18 @@ def diff(**options: Unpack[Options]) -> Output:
     with blaming("--dir"):
         library = _library(options)
     with blaming("KEY"):
-        found = library.diff(options["key"], options["a"], options["b"], options["lang"])
-    return json_output(found.to_dict()) if options["as_json"] else text_output(f"{found}\n")
+        found = library.diff(key, a, b, lang)
+    return write_json(found.to_dict()) if as_json else write_visible(f"{found}\n")
 
 
-def _library(options: Options, place: str | None = None) -> PromptLibrary:
+def _library(options: _Library) -> PromptLibrary:
     from lazyprompt.files.library.library import PromptLibrary  # noqa: PLC0415 - 260 ms, not for --help
 
-    path = options["directory"] if place is None else place
-    return PromptLibrary(path, layers=options["layers"], params=options["params"], allowed_roots=options["roots"])
+    return PromptLibrary(
+        options["directory"], layers=options["layers"], params=options["params"], allowed_roots=options["roots"]
+    )
 
 
 def _as_dict(entry: Entry) -> JsonObject:
     version = None if entry.version is None else str(entry.version)
-    return {
-        "key": entry.key,
-        "lang": entry.lang,
-        "version": version,
-        "path": str(entry.path),
-        "layer": str(entry.layer),
-    }
-
-
-def _without_connection(fields: JsonObject) -> None:
-    """Leave out the model's connection, which may hold keys."""
-    model = fields.get("model")
-    if isinstance(model, dict):
-        model.pop("connection", None)
-
-
-def _line(value: Json) -> str:
-    """Render a value in one line; a name or a path as it is."""
-    return value if isinstance(value, str) else json_text(value).rstrip("\n")
+    return {**entry._asdict(), "version": version, "path": str(entry.path), "layer": str(entry.layer)}

@@ -8,14 +8,14 @@ from dataclasses import asdict
 import click
 
 from lazyprompt.cli.options import json_option
-from lazyprompt.cli.output import Output, json_output, table
+from lazyprompt.cli.streams import table, write_json, write_lines
 from lazyprompt.formatters.matrix import HEADERS, rows
 from lazyprompt.rendering.markers import Markers
 
 
 @click.command("families")
 @json_option
-def families(*, as_json: bool) -> Output:
+def families(*, as_json: bool) -> None:
     """List the model families that --model knows.
 
     The columns: the name, whether the family brings a system text of its own, and the texts at which to stop. With
@@ -23,17 +23,17 @@ def families(*, as_json: bool) -> Output:
     """
     found = {name: Markers.for_model(name) for name in Markers.families()}
     if as_json:
-        return json_output([{"name": name, **asdict(markers)} for name, markers in found.items()])
+        return write_json([{"name": name, **asdict(markers)} for name, markers in found.items()])
     lines = [("NAME", "SYSTEM", "STOP")]
     for name, markers in found.items():
         stop = " ".join(json.dumps(text, ensure_ascii=False) for text in markers.stop)
         lines.append((name, "yes" if markers.system else "no", stop))
-    return Output("".join(f"{line}\n" for line in table(lines)))
+    return write_lines(table(lines))
 
 
 @click.command("providers")
 @json_option
-def providers(*, as_json: bool) -> Output:
+def providers(*, as_json: bool) -> None:
     """List the providers that --format knows.
 
     For each provider the blocks that it takes: media by address (url), as base64 (data), within results of tools or
@@ -41,7 +41,5 @@ def providers(*, as_json: bool) -> Output:
     """
     found = rows()
     if as_json:
-        return json_output([{"provider": row.provider, **row.cells} for row in found])
-    return Output(
-        "".join(f"{line}\n" for line in table([HEADERS, *((row.provider, *row.cells.values()) for row in found)]))
-    )
+        return write_json([{"provider": row.provider, **row.cells} for row in found])
+    return write_lines(table([HEADERS, *((row.provider, *row.cells.values()) for row in found)]))

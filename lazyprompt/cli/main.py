@@ -13,8 +13,7 @@ from typing import Final
 import click
 
 from lazyprompt._version import __version__
-from lazyprompt.cli.errors import CommandError
-from lazyprompt.cli.output import Output, drop_stdout, note, reason
+from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
 # Each command is `command` in the module of its name; its summary stands here too, so that --help imports no command.
 # To add one, write its module and add its line; or, if it shares a module with others, its place.
@@ -55,8 +54,6 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = sys.argv[1:] if argv is None else argv
         result: object = commands.main(arguments, prog_name="lazyprompt", standalone_mode=False)
-        if isinstance(result, Output):
-            result.write()
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.secret import revealed
-from lazyprompt.cli.errors import NoAnswerError, WrongUseError, blaming
-from lazyprompt.cli.output import note, table
+from lazyprompt.cli.streams import NoAnswerError, WrongUseError, blaming, note, table
 from lazyprompt.errors import LazyPromptError, MissingExtraError, ModuleError
 from lazyprompt.modules.sources import SOURCES, source_named
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping
     from contextlib import AbstractContextManager
 
     from lazyprompt._base.json import Json
-    from lazyprompt.cli.options import ModelOptions
+    from lazyprompt.cli.options import Options
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.targets import Place
     from lazyprompt.formatters.reply import Reply
@@ -54,7 +53,7 @@ def sources_help() -> str:
 
 @contextmanager
 def opened_model(
-    options: ModelOptions, file: Prompty | None = None, **settings: float
+    options: Options, file: Prompty | None = None, **settings: float
 ) -> Generator[OnlineChatModule | TrainableModule]:
     """Open a model, which can be asked inside the context; an engine that was started ends with it.
 
@@ -67,20 +66,18 @@ def opened_model(
         WrongUseError: An option is wrong, or has no effect beside others; or no model is named.
         NoAnswerError: In place of each error of the library within the context.
     """
-    params: Mapping[str, Any] = {}
-    unused: Sequence[str] = ()
-    if file is not None:
-        source, model, params, unused = file_model(options, file)
-        options = {**options, "source": source, "model": model}
-    _refuse_conflicts(options)
-    where, opened = _open(options, {**params, **settings})
+    found = FileModel(options["source"], options["model"], {}) if file is None else file_model(options, file)
+    _refuse_conflicts(options, found)
+    given = {name: options.get(name) for name in ("max_tokens", "temperature")}
+    params = {**found.params, **settings, **{name: value for name, value in given.items() if value is not None}}
+    where, opened = _open(options, found, params)
     try:
         with opened as module:
             yield module
     except LazyPromptError as error:
         raise NoAnswerError(where, str(error)) from error
-    if unused:
-        note(f"of the prompt file is not used: model.{', model.'.join(unused)}")
+    if found.unused:
+        note(f"of the prompt file is not used: model.{', model.'.join(found.unused)}")
 
 
 def length_warning(reply: Reply) -> str:
@@ -89,12 +86,12 @@ def length_warning(reply: Reply) -> str:
     return "the answer ended at the limit of tokens; give a larger --max-tokens" if cut else ""
 
 
-def _refuse_conflicts(options: ModelOptions) -> None:
+def _refuse_conflicts(options: Options, found: FileModel) -> None:
     """Refuse options that have no effect beside others."""
-    if options["source"] is None:
+    if found.source is None:
         if options["base_url"] is not None:
             raise WrongUseError("--base-url", "it is the address of a source; give --source, or --url of an engine")
-        if options["model"] is None:
+        if found.model is None:
             raise WrongUseError("--source", "there is no model to ask; give --source, or --model of a local one")
         return
     for option, value in (("--engine", options["engine"]), ("--url", options["url"])):
@@ -103,16 +100,14 @@ def _refuse_conflicts(options: ModelOptions) -> None:
 
 
 def _open(
-    options: ModelOptions, params: Mapping[str, Any]
+    options: Options, found: FileModel, params: Mapping[str, Any]
 ) -> tuple[str, AbstractContextManager[OnlineChatModule | TrainableModule]]:
-    """Return the option that names the model, and the module as a context; options go before parameters."""
-    given = {"max_tokens": options["max_tokens"], "temperature": options["temperature"]}
-    params = {**params, **{name: value for name, value in given.items() if value is not None}}
-    if options["source"] is not None:
+    """Return the option that names the model, and the module as a context."""
+    if found.source is not None:
         from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only here
 
         with blaming("--source"):
-            module = OnlineChatModule(options["source"], model=options["model"], base_url=options["base_url"], **params)
+            module = OnlineChatModule(found.source, model=found.model, base_url=options["base_url"], **params)
             module.source.key(None)  # report a missing key before anything else
         return "--source", closing(module)
     from lazyprompt.modules.engines import engine_named  # noqa: PLC0415 - as above
@@ -122,7 +117,7 @@ def _open(
         with blaming("--engine"):
             engine_named(options["engine"])
     with blaming("--model"):
-        local = TrainableModule(options["model"] or "", engine=options["engine"], url=options["url"], **params)
+        local = TrainableModule(found.model or "", engine=options["engine"], url=options["url"], **params)
         _ = local.layout  # without a layout for its prompts, the engine need not start
     return "--model", local
 
@@ -143,7 +138,7 @@ class FileModel(NamedTuple):
     unused: tuple[str, ...] = ()
 
 
-def file_model(options: ModelOptions, prompt: Prompty) -> FileModel:
+def file_model(options: Options, prompt: Prompty) -> FileModel:
     """Find the model of a file, or of options that name another.
 
     Args:
@@ -157,16 +152,28 @@ def file_model(options: ModelOptions, prompt: Prompty) -> FileModel:
     task = declared.get("apiType")
     if task in ("embedding", "image"):
         raise WrongUseError("PROMPT_FILE", f"its model.apiType is {task!r}, and a model is asked for text")
-    provider, name = _text(declared.get("provider")), _text(declared.get("id"))
+    provider, name = (str(declared.get(field) or "") or None for field in ("provider", "id"))
     source = options["source"] or _source(options, provider, name)
     # Another provider does not know the file's model.
     same_provider = provider is None or (source is not None and _source_name(provider) in (None, _source_name(source)))
-    params, unused = _params(cast("dict[str, Json]", declared.get("options") or {}), source, fields=same_provider)
+    places = _places(source, fields=same_provider)
+    params: dict[str, Any] = {}
+    unused: list[str] = []
+    for option, value in cast("dict[str, Json]", declared.get("options") or {}).items():
+        if value is None or value == []:
+            continue
+        param: Any = value
+        for key in reversed(places.get(option, ())):
+            param = {key: param}
+        if option in places and _takes(source, param):
+            params |= param
+        else:
+            unused.append(f"options.{option}")
     unused += ["connection"] if declared.get("connection") else []
     return FileModel(source, options["model"] or (name if same_provider else None), params, tuple(unused))
 
 
-def _source(options: ModelOptions, provider: str | None, name: str | None) -> str | None:
+def _source(options: Options, provider: str | None, name: str | None) -> str | None:
     """Find the source that a file names, unless the options name a local model; the default is OpenAI."""
     model = options["model"]
     if options["engine"] is not None or options["url"] is not None:
@@ -191,22 +198,6 @@ def _source_name(provider: str) -> str | None:
         return None
 
 
-def _params(options: Mapping[str, Json], source: str | None, *, fields: bool) -> tuple[dict[str, Any], list[str]]:
-    """Convert the options of a file to parameters of a call; and list those that are none."""
-    places = _places(source, fields=fields)
-    params: dict[str, Any] = {}
-    unused: list[str] = []
-    for name, value in options.items():
-        if value is None or value == []:
-            continue
-        param: dict[str, Any] = _nested(places[name], value) if name in places else {}
-        if param and _takes(source, param):
-            params |= param
-        else:
-            unused.append(f"options.{name}")
-    return params, unused
-
-
 def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     """Find the place of each option of a file among the parameters of a call, with the provider's own fields."""
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
@@ -219,12 +210,6 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     options = target_of(known.provider).options
     found = {name: common.get(name, tuple(key for key in place if key != _HOLDER)) for name, place in options.items()}
     return {**found, "additionalProperties": ("extra_body",)} if fields and _TAKES_FIELDS[client] else found
-
-
-def _nested(place: Place, value: object) -> dict[str, Any]:
-    """Put a value under its keys."""
-    first, *rest = place
-    return {first: _nested(tuple(rest), value) if rest else value}
 
 
 def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
@@ -240,7 +225,3 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
     except ModuleError:
         return False
     return True
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None

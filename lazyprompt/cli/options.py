@@ -1,63 +1,37 @@
-"""The options that several commands share, each declared once, and the types of their values."""
+"""The options that several commands share, each declared once, with the types of their values; and token counters."""
 
 from __future__ import annotations
 
 from functools import partial
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
 
 import click
 from click.core import ParameterSource
 
+import lazyprompt
 from lazyprompt._base.json import well_formed
-from lazyprompt.cli.errors import WrongUseError
-from lazyprompt.errors import LazyPromptError
+from lazyprompt.cli.streams import WrongUseError, blaming
+from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.prompters.prompter import FORMATS
 from lazyprompt.safety.policy import SAFETIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.inspect.terminal import Color
     from lazyprompt.safety.policy import Safety
+    from lazyprompt.tokens.counter import TokenCounter
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _OptionText: TypeAlias = "str | tuple[str, ...] | None"
 
 
-class ReferenceOptions(TypedDict):
-    """The options for the references in ``.prompty`` and ``.prompt`` files."""
-
-    params: dict[str, str]
-    roots: tuple[str, ...]
-
-
-class FileOptions(ReferenceOptions):
-    """The options of a prompt file."""
+class Options(TypedDict):
+    """The options of prompts and models; click gives each command those that it declares."""
 
     prompt_file: str | None
-
-
-class SourceOptions(TypedDict):
-    """The options that name a model and its address."""
-
-    source: str | None
-    model: str | None
-    base_url: str | None
-    url: str | None
-
-
-class ModelOptions(SourceOptions):
-    """The options of a model that is asked."""
-
-    engine: str | None
-    max_tokens: int | None
-    temperature: float | None
-
-
-class Options(FileOptions, ModelOptions):
-    """The options and arguments of all commands; click gives each command those that it declares."""
-
+    params: dict[str, str]
+    roots: tuple[str, ...]
     kind: Literal["chat", "alpaca"] | None
     instruction: str | None
     user_instruction: str | None
@@ -70,33 +44,13 @@ class Options(FileOptions, ModelOptions):
     label: str | None
     form: str
     safety: Safety | None
-    as_json: bool
-    color: Color
-    output: str | None
-    stream: bool | None
-    counter: str
-    bpe_file: str | None
-    download: str | None
-    window: int | None
-    other: str | None
-    other_model: str | None
-    file: str
-    files: tuple[str, ...]
-    to: str
-    select: tuple[str, ...]
-    ignore: tuple[str, ...]
-    dialect: str | None
-    strict: bool
-    place: str | None
-    port: int | None
-    browser: bool
-    directory: str
-    layers: tuple[str, ...]
-    key: str
-    lang: str | None
-    version: str | None
-    a: str
-    b: str
+    source: str | None
+    model: str | None
+    base_url: str | None
+    url: str | None
+    engine: str | None
+    max_tokens: int | None
+    temperature: float | None
 
 
 def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
@@ -110,15 +64,8 @@ def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command
     return decorate
 
 
-def given_besides(allowed: Collection[str]) -> str | None:
-    """Find an option that was given on the command line, other than the allowed parameters.
-
-    Args:
-        allowed: The names of parameters.
-
-    Returns:
-        The option; None if there is none.
-    """
+def given_besides(*allowed: str) -> str | None:
+    """Return an option that was given on the command line, other than the named parameters; None if there is none."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
@@ -215,22 +162,84 @@ counter_option = text_option(
 )
 budget_option = count_option("--max-tokens", help="Show what a budget of N tokens would leave.")
 
-source_option = text_option(
+_source_option = text_option(
     "--source", metavar="NAME", help="Who has the model; the end of lazyprompt run --help lists them."
 )
-base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
-url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+_base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
+_url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+address_options = with_options(_source_option, _base_url_option, _url_option)
 model_options = with_options(
-    source_option,
+    _source_option,
     text_option(
         "--model",
         metavar="NAME",
         help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
         "its engine is started, and ended with the command.",
     ),
-    base_url_option,
+    _base_url_option,
     text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
-    url_option,
+    _url_option,
     count_option("--max-tokens", help="The most tokens of an answer."),
     click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
 )
+
+# For each counter, the argument after the colon (empty for none) and the public class.
+_COUNTERS = {
+    "approximate": ("", "ApproximateTokenCounter"),
+    "chars": ("", "CharTokenCounter"),
+    "tiktoken": ("MODEL_OR_ENCODING", "TiktokenCounter"),
+    "huggingface": ("PATH", "HuggingFaceTokenCounter"),
+    "anthropic": ("MODEL", "AnthropicTokenCounter"),
+    "gemini": ("MODEL", "GeminiTokenCounter"),
+}
+
+
+def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
+    """Make the counter of an option ``NAME[:ARGUMENT]``.
+
+    Args:
+        spec: The option's text.
+        bpe_file: The vocabulary of tiktoken.
+
+    Raises:
+        WrongUseError: There is no such counter, or it cannot be made.
+    """
+    name, colon, argument = spec.partition(":")
+    if name not in _COUNTERS:
+        known = ", ".join(f"{each}:{behind[0]}" if behind[0] else each for each, behind in _COUNTERS.items())
+        raise WrongUseError("--counter", f"{name!r} is no counter{did_you_mean(name, _COUNTERS)}; known are {known}")
+    needed, kind = _COUNTERS[name]
+    if needed and not argument:
+        raise WrongUseError("--counter", f"{name} needs to know of what; give {name}:{needed}")
+    if colon and not needed:
+        raise WrongUseError("--counter", f"{name} takes nothing behind a colon; give {name}")
+    if bpe_file is not None and name != "tiktoken":
+        raise WrongUseError("--bpe-file", "only tiktoken reads it; give --counter tiktoken:MODEL_OR_ENCODING with it")
+    given = [argument, bpe_file] if name == "tiktoken" else [argument] if needed else []
+    with blaming("--counter" if bpe_file is None else "--bpe-file"):
+        counter: TokenCounter = getattr(lazyprompt, kind)(*given)
+    return _RemoteCounter(counter) if name in ("anthropic", "gemini") else counter
+
+
+class _RemoteCounter:
+    """A counter that asks a provider; its client's errors become this package's."""
+
+    additive: ClassVar[bool] = False
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
+        return self._ask(lambda: self._counter.count(messages, tools))
+
+    def count_text(self, text: str) -> int:
+        return self._ask(lambda: self._counter.count_text(text))
+
+    @staticmethod
+    def _ask(count: Callable[[], int]) -> int:
+        try:
+            return count()
+        except LazyPromptError:
+            raise
+        except Exception as error:  # the clients' errors have nothing in common: no key, no network, a refusal
+            raise TokenizerError(f"the provider's client: {type(error).__name__}: {error}") from error

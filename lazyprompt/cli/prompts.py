@@ -1,38 +1,39 @@
-"""The prompt that options describe: opens its prompter and reads the arguments to call it with."""
+"""The prompt that options describe: its prompter, and the arguments to call it with, read from options and pipes."""
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-from lazyprompt.cli.errors import WrongUseError, blaming
-from lazyprompt.cli.inputs import FileInputs, SlotInputs
-from lazyprompt.cli.reading import Stdin, json_list, json_object
+from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, json_list, json_or_text
 from lazyprompt.errors import (
     BudgetError,
     FormatError,
     HistoryError,
     LazyPromptError,
+    MediaError,
     MissingExtraError,
     SafetyError,
     SlotError,
     TokenizerError,
     ToolsError,
+    did_you_mean,
 )
+from lazyprompt.messages.history import messages_from
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Collection, Generator, Iterator, Mapping
 
-    from lazyprompt.cli.options import FileOptions, Options
+    from lazyprompt.cli.options import Options
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
-
-# A prompter, and the .prompty or .prompt file that it is from.
-Opened: TypeAlias = "tuple[Prompter, Prompty | None]"
 
 # The option to blame for an error of the library; any other error is blamed on the option that gave the input.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
@@ -46,14 +47,19 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
 }
 # The names of .prompty and .prompt files end so; all other files are YAML prompt files.
 _SUFFIXES = (".prompty", ".prompt")
+# An address; the drive of a path is one letter.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-class PromptRequest(NamedTuple):
+@dataclass(frozen=True)
+class PromptRequest:
     """A prompter, and the arguments to call it with.
 
-    Attributes:
+    The values of slots are texts; those of the inputs of a ``.prompty`` or ``.prompt`` file are of the kinds that it
+    declares.
+
+    Args:
         prompter: The prompter.
-        inputs: Reads the values of its slots or inputs.
         file: The ``.prompty`` or ``.prompt`` file that it is from.
         call: Input, history, tools and label.
         form: The format of the prompt.
@@ -62,39 +68,141 @@ class PromptRequest(NamedTuple):
     """
 
     prompter: Prompter
-    inputs: SlotInputs
-    file: Prompty | None
+    file: Prompty | None = None
     call: tuple[object, HistoryLike | None, ToolsLike, str | None] = (None, None, None, None)
     form: str = "flat"
     model: str | None = None
     where: str = "--set"
 
-    @classmethod
-    def of(cls, opened: Opened, system: str | None = None) -> PromptRequest:
-        """Return a request without input, for flat text of no model.
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the slots; of a file those of its inputs, also of such that only its template names."""
+        if self.file is None:
+            return self.prompter.slots
+        return dict.fromkeys((*(each.name for each in self.file.inputs), *self.file.slots))
 
-        Args:
-            opened: The prompter, and the file that it is from.
-            system: The system text; None for the prompter's own.
-        """
-        prompter, file = opened
-        if system is not None:
-            prompter = prompter.with_system(system)
-        return cls(prompter, SlotInputs(prompter) if file is None else FileInputs(prompter, file), file)
+    def with_system(self, system: str | None) -> PromptRequest:
+        """Return a request with another system text; None for the prompter's own."""
+        return self if system is None else replace(self, prompter=self.prompter.with_system(system))
 
     @contextmanager
-    def blaming(self) -> Generator[None]:
+    def blaming(self, where: str = "") -> Generator[None]:
         """Turn an error of the library into wrong use of the option that it is about.
+
+        Args:
+            where: The option that gives the input, if that is not :attr:`where`.
 
         Raises:
             WrongUseError: In place of the error.
         """
+        where = where or self.where
         try:
             yield
         except LazyPromptError as error:
-            advise = isinstance(error, SlotError) and self.where != "--set"
+            advise = isinstance(error, SlotError) and where != "--set"
             what = f"{error}; --set name=value gives one slot its value" if advise else str(error)
-            raise WrongUseError(_OPTION_OF.get(type(error), self.where), what) from error
+            raise WrongUseError(_OPTION_OF.get(type(error), where), what) from error
+
+    def read_values(self, given: Mapping[str, str], stdin: Stdin) -> dict[str, object]:
+        """Read the values that ``--set`` gives.
+
+        Args:
+            given: The text of each value.
+            stdin: The standard input.
+
+        Raises:
+            WrongUseError: The file of a value cannot be read.
+        """
+        return {name: self.read_value("--set", name, text, stdin) for name, text in given.items()}
+
+    def read_value(self, where: str, name: str, text: str, stdin: Stdin) -> object:
+        """Read the value that an option gives, which may be in a file; for an input of a media kind it is the file."""
+        kind = self._kind(name)
+        is_file = text.startswith("@") and not text.startswith("@@")
+        medium = _media_kinds().get(kind) if is_file and kind != "string" else None
+        if medium is None:
+            return self.value(name, stdin.value(where, text))
+        try:
+            return medium.from_file(text[1:])
+        except (MediaError, ValueError) as error:  # a path with a NUL character is a ValueError
+            # The rest of the message is advice for programs.
+            raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error
+
+    def value(self, name: str, text: str) -> object:
+        """Convert a text to a value of the input's kind; if that fails it stays text, and :meth:`check` refuses it."""
+        kind = self._kind(name)
+        if kind == "string" or kind in _media_kinds():
+            return text
+        value = json_or_text(text)
+        if kind == "union":  # JSON only if it fits
+            try:
+                self._check({name: value}, name)
+            except SlotError:
+                return text
+        return value
+
+    def with_value(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
+        """Add a value that was given without a name.
+
+        Args:
+            values: The values given by name.
+            name: The slot or input, as of ``prompter.name_of_text``.
+            value: The value.
+
+        Raises:
+            SlotError: The input of a file would not be the user's text.
+        """
+        return {**values, name: value} if self.file is None else self.file.with_text(values, name, value)
+
+    def check(self, given: object, *, history: bool = False) -> None:
+        """Refuse inputs of a file that are unknown, missing or of another kind; a prompter checks its slots itself.
+
+        Args:
+            given: The input.
+            history: True if there is a history, which stands where a thread is.
+
+        Raises:
+            SlotError: All that is wrong.
+        """
+        if self.file is None:
+            return
+        values = cast("dict[str, object]", given) if isinstance(given, dict) else {}
+        known = {name: value for name, value in values.items() if name in self.names}
+        faults = [*self._faults(known)]
+        try:
+            self._check(known, *(each.name for each in self.file.inputs if each.kind != "thread" or not history))
+        except SlotError as error:
+            faults.append(str(error))
+            if any(isinstance(value, str) and self._kind(name) != "string" for name, value in known.items()):
+                faults.append("all but texts and addresses are given as JSON")
+        unknown = [f"no input named {name!r}{did_you_mean(name, self.names)}" for name in values if name not in known]
+        if unknown:
+            faults += (*unknown, f"the inputs are {', '.join(map(repr, self.names)) or 'none'}")
+        if faults:
+            raise SlotError("; ".join(faults))
+
+    def _check(self, values: Mapping[str, object], *names: str) -> None:
+        """Check the values of declared inputs."""
+        from lazyprompt.files.inputs import checked_inputs  # noqa: PLC0415 - yaml costs 10 ms
+
+        checked_inputs(values, [each for each in self.file.inputs if each.name in names] if self.file else [])
+
+    def _kind(self, name: str) -> str:
+        """Return the kind of an input; slots take text."""
+        inputs = () if self.file is None else self.file.inputs
+        return next((each.kind for each in inputs if each.name == name), "string")
+
+    def _faults(self, values: Mapping[str, object]) -> Iterator[str]:
+        """Find threads and addresses that are wrong."""
+        for name, value in values.items():
+            kind = self._kind(name)
+            if kind in _media_kinds() and isinstance(value, str) and value and not _ADDRESS.match(value):
+                yield f"{name} is {value!r}, which is no address; the file itself is @{value}"
+            if kind == "thread" and isinstance(value, list):
+                try:
+                    messages_from(cast("HistoryLike", value))
+                except LazyPromptError as error:
+                    yield f"{name}: {error}"
 
 
 def read_prompt(
@@ -123,8 +231,7 @@ def read_prompt(
         model = None
     if safety is not None:
         prompter = prompter.with_safety(safety)
-    call = (*request.call[:3], options["label"])
-    return request._replace(prompter=prompter, call=call, form=form, model=model)
+    return replace(request, prompter=prompter, call=(*request.call[:3], options["label"]), form=form, model=model)
 
 
 def read_words(
@@ -132,19 +239,19 @@ def read_words(
 ) -> PromptRequest:
     """Read the words of a prompt, as flat text of no model; arguments and errors as of :func:`read_prompt`."""
     request = opened or open_prompter(options)
-    where, given = _read_input(options, request.inputs, stdin or Stdin())
+    where, given = _read_input(options, request, stdin or Stdin())
     history = cast("HistoryLike | None", json_list("--history", options["history"]))
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
     sources = (given, history, options["prompt_file"], options["instruction"], options["user_instruction"])
     if all(source is None for source in sources):
         raise WrongUseError("PROMPT_FILE", f"nothing to {purpose}; give a prompt file, --instruction or --input")
-    request = request._replace(call=(given, history, tools, None), where=where)
+    request = replace(request, call=(given, history, tools, None), where=where)
     with request.blaming():
-        request.inputs.check(given, history=history is not None)
+        request.check(given, history=history is not None)
     return request
 
 
-def open_prompter(options: Options, opened: Opened | None = None) -> PromptRequest:
+def open_prompter(options: Options, opened: PromptRequest | None = None) -> PromptRequest:
     """Open the prompter that options describe, without its input.
 
     Args:
@@ -154,10 +261,11 @@ def open_prompter(options: Options, opened: Opened | None = None) -> PromptReque
     Raises:
         WrongUseError: As of :func:`read_prompt`.
     """
+    system, user = options["instruction"], options["user_instruction"]
     in_file = {
         "--type": options["kind"],
-        "--instruction": options["instruction"],
-        "--user-instruction": options["user_instruction"],
+        "--instruction": system,
+        "--user-instruction": user,
         "--extra-key": options["extra_keys"] or None,
     }
     for option, value in in_file.items():
@@ -166,12 +274,13 @@ def open_prompter(options: Options, opened: Opened | None = None) -> PromptReque
     opened = opened or open_file(options)
     if opened is None:
         make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
+        instruction = system if user is None else ({} if system is None else {"system": system}) | {"user": user}
         with blaming("--extra-key" if options["extra_keys"] else "--instruction"):
-            opened = make(_instruction(options), options["extra_keys"]), None
-    return PromptRequest.of(opened, options["system"])
+            opened = PromptRequest(make(instruction, options["extra_keys"]))
+    return opened.with_system(options["system"])
 
 
-def open_file(options: FileOptions) -> Opened | None:
+def open_file(options: Options) -> PromptRequest | None:
     """Open the prompt file that options name; None if they name none.
 
     Raises:
@@ -189,60 +298,42 @@ def open_file(options: FileOptions) -> Opened | None:
             from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
 
             file = Prompty.load(name, params, roots)
-            return file.prompter, file
+            return PromptRequest(file.prompter, file)
         from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - yaml costs 10 ms
 
-        return PromptFile.load(name).prompter, None
+        return PromptRequest(PromptFile.load(name).prompter)
 
 
-def _instruction(options: Options) -> str | dict[str, str] | None:
-    system, user = options["instruction"], options["user_instruction"]
-    if user is None:
-        return system
-    return {"user": user} if system is None else {"system": system, "user": user}
+def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]:
+    """Return the classes of the kinds of inputs that are media."""
+    from lazyprompt.files.inputs import MEDIA  # noqa: PLC0415 - yaml costs 10 ms
+
+    return MEDIA
 
 
-def _read_input(options: Options, inputs: SlotInputs, stdin: Stdin) -> tuple[str, object]:
+def _read_input(options: Options, request: PromptRequest, stdin: Stdin) -> tuple[str, object]:
     """Read the input, and name the option that gave it."""
-    values = read_values(options["values"], inputs, stdin)
+    values = request.read_values(options["values"], stdin)
     text = options["text"]
     if text is not None:
         if "input" in values:
             raise WrongUseError("--input", "--set gives a value for 'input' too; give one of the two")
-        with _blaming_text("--input"):
-            name = inputs.open_name(values)
-            given = inputs.with_text(values, name, inputs.read("--input", name, text, stdin))
-        return ("--set" if values else "--input"), given
-    piped = "" if values or not inputs.takes_text else stdin.read_if_piped()
-    if not piped:
-        return "--set", values or None
-    by_name = json_object(piped)
-    if by_name is not None:
-        return "stdin", by_name
-    with _blaming_text("stdin"):
-        name = inputs.open_name({})
+        where = "--input"
+    else:
+        # Text without a name can be the value of a slot, or the user's turn.
+        takes_text = request.names or (request.file is None and isinstance(request.prompter, ChatPrompter))
+        piped = stdin.read_if_piped() if takes_text and not values else ""
+        if not piped:
+            return "--set", values or None
+        by_name = json_or_text(piped)
+        if isinstance(by_name, dict):
+            return "stdin", cast("dict[str, object]", by_name)
+        where = "stdin"
+        text = piped.removesuffix("\n")
+    with request.blaming(where):
+        name = request.prompter.name_of_text(values)
         # Piped text never names a file.
-        return "stdin", inputs.with_text({}, name, inputs.value(name, piped.removesuffix("\n")))
-
-
-@contextmanager
-def _blaming_text(where: str) -> Generator[None]:
-    """Blame a text given without a name, if it could be the value of several names or of none."""
-    try:
-        yield
-    except SlotError as error:
-        raise WrongUseError(where, f"{error}; --set name=value gives one its value") from error
-
-
-def read_values(given: Mapping[str, str], inputs: SlotInputs, stdin: Stdin) -> dict[str, object]:
-    """Read the values that ``--set`` gives.
-
-    Args:
-        given: The text of each value.
-        inputs: Reads them.
-        stdin: The standard input.
-
-    Raises:
-        WrongUseError: The file of a value cannot be read.
-    """
-    return {name: inputs.read("--set", name, text, stdin) for name, text in given.items()}
+        value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
+        # The prompter's error about a text alone shows the dict to give.
+        alone = request.file is None and not values
+        return ("--set" if values else where), value if alone else request.with_value(values, name, value)

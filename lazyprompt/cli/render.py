@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.cli.options import Options, color_option, json_option, output_option, prompt_options
-from lazyprompt.cli.output import Output, goes_to_terminal, json_output
 from lazyprompt.cli.prompts import read_prompt
+from lazyprompt.cli.streams import WrongUseError, goes_to_terminal, write_json, write_text
 from lazyprompt.inspect.terminal import rendered_text
+
+if TYPE_CHECKING:
+    from lazyprompt.inspect.terminal import Color
 
 
 @click.command("render")
@@ -18,7 +20,7 @@ from lazyprompt.inspect.terminal import rendered_text
 @json_option
 @color_option
 @output_option
-def command(**options: Unpack[Options]) -> Output:
+def command(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
     r"""Make a prompt, from a prompt file or from options.
 
     PROMPT_FILE is a .prompty, .prompt or YAML prompt file. The first two say of which kind an input is: texts and
@@ -37,16 +39,15 @@ def command(**options: Unpack[Options]) -> Output:
       lazyprompt render qa.yaml --set document=@report.txt --set question='Who?'
       cat report.txt | lazyprompt render summary.yaml --format openai
     """
-    output, as_json = options["output"], options["as_json"]
-    if options["color"] == "always" and (as_json or options["form"] != "flat"):
+    if color == "always" and (as_json or options["form"] != "flat"):
         raise WrongUseError("--color", "only flat text has colour; leave out --json and --format")
     request = read_prompt(options, "render")
     with request.blaming():
         if request.form != "flat":
             payload = request.prompter.generate_prompt(*request.call, format=request.form, model=request.model)
-            return json_output(payload, output, indent=None if as_json else 2)
+            return write_json(payload, output, indent=None if as_json else 2)
         rendered = request.prompter.render(*request.call)
     if as_json:
         segments = [segment._asdict() for segment in rendered.segments]
-        return json_output({"text": rendered.text, "segments": segments}, output)
-    return Output(rendered_text(rendered, options["color"], terminal=goes_to_terminal(output)), output)
+        return write_json({"text": rendered.text, "segments": segments}, output)
+    return write_text(rendered_text(rendered, color, terminal=goes_to_terminal(output)), output)

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt.cli.errors import WrongUseError
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import Options, json_option, model_options, words_options
-from lazyprompt.cli.output import json_output, note
 from lazyprompt.cli.prompts import read_words
-from lazyprompt.cli.terminal import Screen
+from lazyprompt.cli.streams import Screen, WrongUseError, note, write_json
 
 if TYPE_CHECKING:
     from lazyprompt.cli.prompts import PromptRequest
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 @model_options
 @click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
 @json_option
-def command(**options: Unpack[Options]) -> None:
+def command(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
     r"""Ask a model once, and write its answer.
 
     The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty or .prompt
@@ -40,17 +38,17 @@ def command(**options: Unpack[Options]) -> None:
           --source openai --model gpt-5-mini --json
       cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
     """
-    if options["as_json"] and options["stream"]:
+    if as_json and stream:
         raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
     request = read_words(options, "run")
     with request.blaming():
         request.prompter.fill(*request.call[:3])
     screen = Screen()
-    streamed = screen.terminal and not options["as_json"] if options["stream"] is None else options["stream"]
+    streamed = screen.terminal and not as_json if stream is None else stream
     with opened_model(options, request.file) as module:
         module.prompt(request.prompter)
-        if options["as_json"]:
-            json_output(_as_dict(module(*request.call[:3]))).write()
+        if as_json:
+            write_json(_as_dict(module(*request.call[:3])))
             return
         reply = _answer(module, request, screen, streamed=streamed)
     if reply.tool_calls:

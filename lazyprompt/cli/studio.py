@@ -10,13 +10,13 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lazyprompt._base.signs import visible
-from lazyprompt.cli.errors import WrongUseError, blaming
-from lazyprompt.cli.options import Options, reference_options
+from lazyprompt.cli.options import reference_options
+from lazyprompt.cli.streams import WrongUseError, blaming
 from lazyprompt.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _GRACE_S: Final = 1
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser.  [default: --browser]")
 @reference_options
-def command(**options: Unpack[Options]) -> None:
+def command(*, place: str, port: int | None, browser: bool, params: dict[str, str], roots: tuple[str, ...]) -> None:
     r"""Write a prompt, and see what every model gets of it.
 
     DIR is a library of prompts, FILE one prompt file; left out, it is the current directory. The first line that
@@ -60,42 +60,35 @@ def command(**options: Unpack[Options]) -> None:
     from lazyprompt.studio.workspace import Workspace  # noqa: PLC0415 - as above
 
     with blaming("DIR"):
-        workspace = Workspace.of(Path(options["place"] or "."))
-    looking = Looking(workspace, options["params"], tuple(map(Path, options["roots"])))
+        workspace = Workspace.of(Path(place or "."))
+    looking = Looking(workspace, params, tuple(map(Path, roots)))
     # Ctrl-C ends it; the server has closed everything before the exception arrives here.
-    with suppress(KeyboardInterrupt), _listening(options["port"]) as listener:
-        port: int = listener.getsockname()[1]
+    with suppress(KeyboardInterrupt), _listening(port) as listener:
+        actual: int = listener.getsockname()[1]
         tokens = Tokens.made()
         # A request from now on waits until the server answers.
-        click.echo(f"http://{_HOST}:{port}/?token={tokens.token}")
-        taken = options["port"] is None and port != DEFAULT_PORT
+        click.echo(f"http://{_HOST}:{actual}/?token={tokens.token}")
+        taken = port is None and actual != DEFAULT_PORT
         elsewhere = f"port {DEFAULT_PORT} is taken, so this is another; " if taken else ""
         click.echo(f"{elsewhere}{visible(str(workspace.root))}; Ctrl-C ends it", err=True)
-        if options["browser"]:
+        if browser:
             # Browsers in a terminal give control back when they are closed.
-            address = f"http://{_HOST}:{port}/?ticket={tokens.ticket}"
+            address = f"http://{_HOST}:{actual}/?ticket={tokens.ticket}"
             Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        _serve(studio_app(looking, tokens, port), listener)
+        _serve(studio_app(looking, tokens, actual), listener)
 
 
 def _listening(port: int | None) -> socket.socket:
-    """Open a socket that listens on this machine alone."""
-    if port is None:
-        try:
-            return socket.create_server((_HOST, DEFAULT_PORT))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise WrongUseError("--port", f"{DEFAULT_PORT}: {_why(error)}") from error
-            port = 0
+    """Open a socket that listens on this machine alone; if the usual port is taken, on a free one."""
     try:
-        return socket.create_server((_HOST, port))
+        return socket.create_server((_HOST, DEFAULT_PORT if port is None else port))
     except OSError as error:
-        raise WrongUseError("--port", f"{port}: {_why(error)}; leave it out for a free one") from error
-
-
-def _why(error: OSError) -> str:
-    """Return the system's message, without the address that Python adds."""
-    return os.strerror(error.errno) if error.errno else str(error)
+        if port is None and error.errno == errno.EADDRINUSE:
+            return _listening(0)
+        # The system's message has no address, which Python adds.
+        why = os.strerror(error.errno) if error.errno else str(error)
+        advice = "" if port is None else "; leave it out for a free one"
+        raise WrongUseError("--port", f"{DEFAULT_PORT if port is None else port}: {why}{advice}") from error
 
 
 def _serve(app: ASGIApp, listener: socket.socket) -> None:

@@ -10,8 +10,6 @@ from rich.cells import cell_len, set_cell_size
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.budget.report import Tokens
-from lazyprompt.cli.counters import token_counter
-from lazyprompt.cli.errors import WrongUseError, blaming
 from lazyprompt.cli.options import (
     Options,
     budget_option,
@@ -20,9 +18,10 @@ from lazyprompt.cli.options import (
     json_option,
     prompt_options,
     text_option,
+    token_counter,
 )
-from lazyprompt.cli.output import Output, json_output, table
 from lazyprompt.cli.prompts import read_prompt
+from lazyprompt.cli.streams import WrongUseError, blaming, table, write_json, write_lines
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.messages.history import History
@@ -61,7 +60,9 @@ class _Row(NamedTuple):
 @budget_option
 @text_option("--download", metavar="NAME", help="Download the vocabulary of tiktoken for a model or encoding.")
 @json_option
-def command(**options: Unpack[Options]) -> Output:
+def command(
+    *, counter: str, bpe_file: str | None, download: str | None, as_json: bool, **options: Unpack[Options]
+) -> None:
     r"""Count the tokens of a prompt, by slot and by message.
 
     The prompt is given as to lazyprompt render. Its slots, its tools and the framing around them add up to the total;
@@ -74,27 +75,23 @@ def command(**options: Unpack[Options]) -> Output:
       lazyprompt tokens --input Hi --history chat.json --max-tokens 4000
       lazyprompt tokens --download o200k_base
     """
-    if options["download"] is not None:
-        return _download(options["download"])
-    budget = Budget(options["max_tokens"], token_counter(options["counter"], options["bpe_file"]))
+    if download is not None:
+        from lazyprompt.tokens.vocabulary import download_vocabulary  # noqa: PLC0415 - only a download needs it
+
+        if other := given_besides("download"):
+            raise WrongUseError("--download", f"it stands alone; leave out {other}")
+        with blaming("--download"):
+            path = download_vocabulary(download)
+        return write_lines([visible(str(path))])
+    budget = Budget(options["max_tokens"], token_counter(counter, bpe_file))
     request = read_prompt(options, "count")
     with request.blaming():
         prompter = request.prompter.with_budget(budget)
         prompt, report = prompter.fit(*request.call, format=request.form, model=request.model)
         rows = _rows(request, budget, prompt, report)
-        if options["as_json"]:
-            return json_output(_as_dict(options, report, rows))
-        return Output("".join(f"{line}\n" for line in _lines(options, report, rows)))
-
-
-def _download(name: str) -> Output:
-    """Download a vocabulary, and return the path where it is."""
-    from lazyprompt.tokens.vocabulary import download_vocabulary  # noqa: PLC0415 - only a download needs it
-
-    if other := given_besides({"download"}):
-        raise WrongUseError("--download", f"it stands alone; leave out {other}")
-    with blaming("--download"):
-        return Output(f"{visible(str(download_vocabulary(name)))}\n")
+        if as_json:
+            return write_json(_as_dict(counter, request.form, report, rows))
+        return write_lines(_lines(counter, request.form, report, rows))
 
 
 def _rows(
@@ -131,20 +128,21 @@ def _beginning(message: Msg | Form) -> str:
     return line if cell_len(line) <= _BEGINNING else f"{set_cell_size(line, _BEGINNING - 1).rstrip()}…"
 
 
-def _as_dict(options: Options, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
+def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
     """Return the counts as JSON values; with a budget, also those after it."""
     messages = [
         {"index": at, "role": row.role, "text": row.text, **dict(zip(("tokens", "after"), row.tokens, strict=False))}
         for at, row in enumerate(rows)
     ]
+    is_approximate = counter == "approximate"
     found = {
-        "counter": options["counter"],
-        "approximate": options["counter"] == "approximate",
-        "format": options["form"],
+        "counter": counter,
+        "approximate": is_approximate,
+        "format": form,
         **_sums(report, 0),
         "messages": messages,
     }
-    return found if options["max_tokens"] is None else found | {"after": _sums(report, 1), "report": report.as_dict()}
+    return found if report.max_tokens is None else found | {"after": _sums(report, 1), "report": report.as_dict()}
 
 
 def _sums(report: TrimReport, side: int) -> dict[str, object]:
@@ -154,33 +152,30 @@ def _sums(report: TrimReport, side: int) -> dict[str, object]:
     return {"total": (report.before, report.after)[side], "slots": slots, **others}
 
 
-def _lines(options: Options, report: TrimReport, rows: Sequence[_Row]) -> list[str]:
+def _lines(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) -> list[str]:
     """Return the lines of the table."""
-    about = "about " if options["counter"] == "approximate" else ""
-    unit = "characters" if options["counter"] == "chars" else "tokens"
-    heading = f"{options['form']}: {about}{report.before:,} {unit} ({visible(options['counter'])})"
-    numbers = ("TOKENS",) if options["max_tokens"] is None else ("BEFORE", "AFTER")
+    about = "about " if counter == "approximate" else ""
+    unit = "characters" if counter == "chars" else "tokens"
+    numbers = ("TOKENS",) if report.max_tokens is None else ("BEFORE", "AFTER")
     # Tools and framing stand below the messages, just above the total.
     slots = dict(report.slots)
     ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
     ends["total"] = Tokens(report.before, report.after)
-    counts = table(
-        [("SLOT", *numbers, "SHARE")]
-        + [
-            (name, *_cells(tokens[: len(numbers)]), f"{tokens.after / (report.after or 1):.0%}")
-            for name, tokens in (slots | ends).items()
-        ],
-        {1, 2, 3},
-    )
-    lines = [heading, "", *counts[: -len(ends)], ""]
+    counts = [("SLOT", *numbers, "SHARE")]
+    for name, tokens in (slots | ends).items():
+        counts.append((name, *_cells(tokens[: len(numbers)]), f"{tokens.after / (report.after or 1):.0%}"))
+    lines = table(counts, {1, 2, 3})
+    end = len(lines) - len(ends)
+    messages: list[str] = []
     if rows:
         columns = numbers if len(rows[0].tokens) == len(numbers) else ("TOKENS",)
-        messages = [("#", "ROLE", *columns, "TEXT")] + [
-            (f"{at}", visible(row.role), *_cells(row.tokens), visible(row.text)) for at, row in enumerate(rows)
-        ]
-        lines += [*table(messages, {0, *range(2, 2 + len(columns))}), ""]
-    lines += counts[-len(ends) :]
-    return lines if options["max_tokens"] is None else [*lines, "", str(report)]
+        cells = [("#", "ROLE", *columns, "TEXT")]
+        for at, row in enumerate(rows):
+            cells.append((f"{at}", visible(row.role), *_cells(row.tokens), visible(row.text)))
+        messages = [*table(cells, {0, *range(2, 2 + len(columns))}), ""]
+    heading = f"{form}: {about}{report.before:,} {unit} ({visible(counter)})"
+    last = [] if report.max_tokens is None else ["", str(report)]
+    return [heading, "", *lines[:end], "", *messages, *lines[end:], *last]
 
 
 def _cells(counts: Sequence[int]) -> list[str]:

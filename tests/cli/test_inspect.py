@@ -255,11 +255,13 @@ def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # no
         ("pkg/nowhere.py:answer", "pkg/nowhere.py: FileNotFoundError: "),
         ("bad.py:x", "bad.py: SyntaxError: '(' was never closed (bad.py, line 1)"),
         ("exits.py:x", "exits.py: SystemExit: 3 (exits.py, line 2)"),
+        ("others.py:x", "others.py:x is a Prompty; name a prompter"),
     ],
 )
 def test_what_is_wrong_in_python_is_one_line(run: Run, app: Path, name: str, said: str) -> None:
     write(app / "bad.py", "x = (")
     write(app / "exits.py", "import sys\nsys.exit(3)")
+    write(app / "others.py", "class Prompty:\n    pass\nx = Prompty()")
     ran = run("inspect", name)
     assert (ran.status, ran.out) == (2, b"")
     assert said in ran.err.splitlines()[-1]

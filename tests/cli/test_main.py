@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from lazyprompt import __version__
 from lazyprompt.cli.main import COMMANDS, commands
 from lazyprompt.files.dialects.table import DIALECTS
 from lazyprompt.files.writing.targets import TARGETS
+from support.paths import DOCS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,3 +71,9 @@ def test_a_choice_lists_the_table_of_the_library(name: str, option: str, table: 
     assert command is not None
     (found,) = [each for each in command.params if each.name == option]
     assert tuple(getattr(found.type, "choices", ())) == tuple(table)
+
+
+@pytest.mark.parametrize("argv", [["lib"], ["lib", "list"], ["render"]])
+def test_a_page_made_of_the_commands_leaves_h_to_them(run: Callable[..., Ran], argv: list[str]) -> None:
+    runpy.run_path(str(DOCS / "make_commands.py"))["page"]()
+    assert run(*argv, "-h").out == run(*argv, "--help").out != b""

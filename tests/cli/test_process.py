@@ -94,7 +94,7 @@ def test_full_disk_is_one_line(argv: list[str]) -> None:
 def test_interrupt_ends_it_quietly() -> None:
     # The program says on a pipe of its own when it has come to reading, so that no interrupt hits its start.
     code = (
-        "import sys, lazyprompt.cli.reading as io; from lazyprompt.cli.main import main; read = io.Stdin.read\n"
+        "import sys, lazyprompt.cli.streams as io; from lazyprompt.cli.main import main; read = io.Stdin.read\n"
         "def told(self, reader):\n"
         "    print('reading', flush=True)\n"
         "    return read(self, reader)\n"

@@ -9,7 +9,7 @@ import pytest
 
 from cli.helpers import Ran, fault, write
 from lazyprompt.cli.models import file_model
-from lazyprompt.cli.options import ModelOptions
+from lazyprompt.cli.options import Options
 from lazyprompt.errors import ModuleError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.modules.sources import SOURCES
@@ -348,7 +348,7 @@ def test_a_client_that_knows_an_option_no_more_is_not_told_it(
 
 def test_a_client_that_is_not_known_to_take_more_is_told_the_common_options() -> None:
     # Zhipu's client knows no frequency_penalty: the command ended in a traceback.
-    options: ModelOptions = dict.fromkeys(ModelOptions.__annotations__)  # type: ignore[assignment]
+    options: Options = dict.fromkeys(Options.__annotations__)  # type: ignore[assignment]
     told = file_model({**options, "source": "zhipu"}, Prompty.loads(ASKED))
     assert told.params == {"temperature": 0.25, "max_tokens": 50, "stop": ["END"]}
     assert told.unused == ("options.topK", "options.frequencyPenalty", "options.additionalProperties")

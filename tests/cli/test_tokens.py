@@ -201,7 +201,7 @@ def test_text_of_a_message_cannot_speak_to_the_terminal(run: Callable[..., Ran])
 
 
 def test_json_on_a_terminal_cannot_speak_to_it(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.cli.output.goes_to_terminal", lambda path: path is None)
+    monkeypatch.setattr("lazyprompt.cli.streams.goes_to_terminal", lambda path: path is None)
     ran = run("tokens", "--input", "\u202eb", "--format", "openai", "--json")
     assert b"\\u202eb" in ran.out
 

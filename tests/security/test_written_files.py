@@ -41,9 +41,9 @@ def studio(base: Path) -> None:
 
 
 def command(base: Path) -> None:
-    from lazyprompt.cli.output import Output  # noqa: PLC0415 - click costs time
+    from lazyprompt.cli.streams import write_text  # noqa: PLC0415 - click costs time
 
-    Output("new", str(base / "out.txt")).write()
+    write_text("new", str(base / "out.txt"))
 
 
 def prompty(base: Path) -> None:
@@ -174,7 +174,7 @@ def test_nothing_is_written_through_a_planted_link(
 
 
 def click_error() -> type[Exception]:
-    from lazyprompt.cli.errors import WrongUseError  # noqa: PLC0415 - click costs time
+    from lazyprompt.cli.streams import WrongUseError  # noqa: PLC0415 - click costs time
 
     return WrongUseError
 

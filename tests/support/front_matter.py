@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 
-from lazyprompt.files.check.front_matter_schema import schema_text
+from lazyprompt.files.check.check import schema_text
 from lazyprompt.files.yaml_nodes import Source, plain, split
 
 SCHEMA: Any = json.loads(schema_text())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
-"""How grave a finding is, the gravest first."""
+"""The severities of findings, the gravest first."""
 
 _MOST_OF_A_RULE = 100
 _IGNORED = re.compile(
@@ -46,10 +46,10 @@ class Rule(NamedTuple):
     Attributes:
         code: Its code.
         name: Its name.
-        severity: How grave its findings are.
-        find: What finds them.
-        fixed: Whether nothing in a file lets it off.
-        tells_more: Whether it says better than the error itself why a file does not load.
+        severity: The severity of its findings.
+        find: The function that finds them; its docstring describes the rule.
+        fixed: True if no comment in a file turns it off.
+        explains: True if it explains better than the error itself why a file does not load.
     """
 
     code: str
@@ -57,11 +57,11 @@ class Rule(NamedTuple):
     severity: Severity
     find: Callable[[Subject], Iterator[Hit]]
     fixed: bool = False
-    tells_more: bool = False
+    explains: bool = False
 
 
 def _let_off(subject: Subject) -> Iterator[tuple[str, int, int]]:
-    """The codes that comments let off: each with its index, and with the line that it counts for; 0 is all of them."""
+    """Find the codes that comments turn off: each with its index and its line, 0 for the whole file."""
     for comment in _IGNORED.finditer(subject.text):
         line = subject.place(comment.start()).line
         alone = subject.excerpt(line).strip() == comment[0].strip()
@@ -108,7 +108,7 @@ RULES: Final[dict[str, Rule]] = {
         Rule("LP036", "role-with-text", "warning", body.roles_with_text),
         Rule("LP040", "control-marker", "warning", body.control_markers),
         Rule("LP050", "hidden-attribute", "error", body.hidden_attributes),
-        Rule("LP052", "unknown-filter", "error", body.unknown_filters, fixed=True, tells_more=True),
+        Rule("LP052", "unknown-filter", "error", body.unknown_filters, fixed=True, explains=True),
         Rule("LP053", "safe-filter", "warning", body.safe_filters),
         Rule("LP054", "unbounded", "warning", body.unbounded),
         Rule("LP060", "secret", "error", fields.secrets, fixed=True),
@@ -124,17 +124,17 @@ RULES: Final[dict[str, Rule]] = {
 @read_only
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found in a prompt file.
+    """A fault or likely mistake in a prompt file.
 
     Args:
         code: The rule that found it.
-        severity: How grave it is.
-        message: What is wrong.
+        severity: Its severity.
+        message: The fault.
         file: The file.
         line: The line, from 1.
         column: The column, from 1.
-        advice: What to do.
-        excerpt: The line as it is written; of a secret in it, only the beginning.
+        advice: The way to mend it.
+        excerpt: The line; of a secret in it, only the beginning.
     """
 
     code: str
@@ -155,14 +155,14 @@ def check(
     allowed_roots: Iterable[str | os.PathLike[str]] = (),
     dialect: str | None = None,
 ) -> list[Finding]:
-    """Look at a prompt file for what is wrong in it.
+    """Find faults and likely mistakes in a prompt file.
 
     Nothing of the machine is looked at but the file and the files that it refers to: variables of the environment count
     as set, and ``params`` as given.
 
     Args:
         path_or_text: The path of the file; or its text, where it is a ``str`` of several lines, or ``name`` is given.
-        name: How findings call a text. Its suffix says what the text is: ``.prompty``, ``.prompt`` or ``.yaml``.
+        name: The name of a text in findings. Its suffix says what the text is: ``.prompty``, ``.prompt`` or ``.yaml``.
         base_dir: The directory of a text, in which it may refer to files, and include them.
         allowed_roots: Directories that files may lie in, beside the file's own.
         dialect: The dialect of the file; None finds it out.
@@ -189,7 +189,7 @@ def check(
 def _found(subject: Subject) -> list[Finding]:
     off = {(code, line) for code, _, line in _let_off(subject)}
     hits = [(rule, hit) for rule in RULES.values() for hit in islice(rule.find(subject), _MOST_OF_A_RULE)]
-    told = {hit.place.line for rule, hit in hits if rule.tells_more}
+    explained = {hit.place.line for rule, hit in hits if rule.explains}
     found = [
         Finding(
             rule.code,
@@ -202,16 +202,16 @@ def _found(subject: Subject) -> list[Finding]:
             subject.excerpt(hit.place.line),
         )
         for rule, hit in hits
-        if not (rule.code == "LP001" and hit.place.line in told)
+        if not (rule.code == "LP001" and hit.place.line in explained)
         and (rule.fixed or off.isdisjoint(((rule.code, 0), (rule.code, hit.place.line))))
     ]
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 
 
-# How much alike two names are of which one is a typing error.
+# The least similarity of two names of which one is a typing error.
 _ALIKE = 0.85
 SUFFIXES: Final = (".prompty", ".prompt", *YAML_FILES)
-"""What the names of prompt files end with."""
+"""The suffixes of prompt files."""
 
 # Fields that a YAML file has that is meant as a prompt; any other file is left alone.
 _OF_PROMPTS = ("instruction", "extra_keys", "examples")
@@ -219,7 +219,7 @@ _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.M
 
 
 def prompt_files(directory: Path) -> Iterator[Path]:
-    """The prompt files below a directory, in the order of their paths.
+    """Find the prompt files below a directory, in the order of their paths.
 
     Args:
         directory: The directory. Hidden files and directories in it are passed over, and so are YAML files that are no
@@ -242,3 +242,11 @@ def _is_prompt(path: Path) -> bool:
     return any(
         (name == "type" and value in TYPES) or get_close_matches(name, _OF_PROMPTS, 1, _ALIKE) for name, value in fields
     )
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of front matters for editors: draft 7, which all of them read.
+
+    It describes Prompty v2 and allows fields that it does not know, as the reader does.
+    """
+    return Path(__file__).parents[1].joinpath("prompty.schema.json").read_text(encoding="utf-8")

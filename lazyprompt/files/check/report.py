@@ -31,17 +31,14 @@ _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning"
 _SHOWN = 100
 
 
-def report(findings: Sequence[Finding], files: int, counts: Mapping[Severity, int] | None = None) -> str:
-    """Findings as lines: each with its place, errors with the line that they are in; and how many there are.
+def report(findings: Sequence[Finding], files: int) -> str:
+    """Write findings as lines: each with its place, errors with the line that they are in; then their numbers.
 
     Args:
         findings: The findings.
-        files: How many files were looked at.
-        counts: How many findings there are of each severity, where not all are among ``findings``.
+        files: The number of files that were checked.
     """
-    counts = Counter(each.severity for each in findings) if counts is None else counts
-    told = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
-    return visible(f"{''.join(map(_told, findings))}{', '.join(told)} in {_counted(files, 'file')}\n")
+    return visible("".join(map(_lines, findings))) + _summary(findings, files)
 
 
 def github(findings: Sequence[Finding], files: int) -> str:
@@ -49,7 +46,7 @@ def github(findings: Sequence[Finding], files: int) -> str:
 
     Args:
         findings: The findings.
-        files: How many files were looked at.
+        files: The number of files that were checked.
     """
     lines = [
         f"::{_COMMANDS[each.severity]} file={Path(each.file).as_posix().translate(_OF_PROPERTY)},line={each.line},"
@@ -57,7 +54,7 @@ def github(findings: Sequence[Finding], files: int) -> str:
         f"::{visible(_message(each)).translate(_OF_MESSAGE)}\n"
         for each in findings
     ]
-    return "".join(lines) + report([], files, Counter(each.severity for each in findings))
+    return "".join(lines) + _summary(findings, files)
 
 
 def sarif(findings: Sequence[Finding]) -> JsonObject:
@@ -91,12 +88,12 @@ def sarif(findings: Sequence[Finding]) -> JsonObject:
 
 def _sarif_rule(rule: Rule) -> JsonObject:
     # Python leaves docstrings out with -OO; then the name has to do.
-    told = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
+    text = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
     return {
         "id": rule.code,
         "name": rule.name,
-        "shortDescription": {"text": told},
-        "help": {"text": f"{told} The page 'Check prompt files' of lazyprompt's manual explains {rule.code}."},
+        "shortDescription": {"text": text},
+        "help": {"text": f"{text} The page 'Check prompt files' of lazyprompt's manual explains {rule.code}."},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     }
 
@@ -105,19 +102,25 @@ def _message(finding: Finding) -> str:
     return f"{finding.message}; {finding.advice}" if finding.advice else finding.message
 
 
-def _told(finding: Finding) -> str:
+def _lines(finding: Finding) -> str:
     text = f"{finding.file}:{finding.line}:{finding.column}: {finding.code} {_message(finding)}\n"
     return f"{text}{_pointed(finding)}" if finding.severity == "error" and finding.excerpt else text
 
 
 def _pointed(finding: Finding) -> str:
-    """The line that a finding is in, and a caret below its place."""
+    """Return the line of a finding, with a caret below its place."""
     at = finding.column - 1
     begin = max(at - _SHOWN // 2, 0)
     before, rest = (
         visible(part.replace("\t", " ")) for part in (finding.excerpt[begin:at], finding.excerpt[at : begin + _SHOWN])
     )
     return f"    {before}{rest}\n    {' ' * cell_len(before)}^\n"
+
+
+def _summary(findings: Sequence[Finding], files: int) -> str:
+    counts = Counter(each.severity for each in findings)
+    numbers = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
+    return f"{', '.join(numbers)} in {_counted(files, 'file')}\n"
 
 
 def _counted(count: int, what: str) -> str:

@@ -43,6 +43,17 @@ _ALIASES: Final[Mapping[str, str]] = {
 _NO_TYPOS = frozenset(
     ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
 )
+# A role in which a letter was left out, changed or put in, or changed places with the next.
+_SLIPS: Final = {
+    role: re.compile(
+        "|".join(
+            f"{role[:at]}(?:.?{role[at + 1 :]}|.{role[at:]}|{role[at + 1 : at + 2]}{role[at]}{role[at + 2 :]})"
+            for at in range(len(role))
+        )
+        + f"|{role}."
+    )
+    for role in ROLES
+}
 # How much alike long words are of which one is a typing error.
 _ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
@@ -69,9 +80,9 @@ class _RoleLine(NamedTuple):
     Attributes:
         role: The role, in lower case.
         text: The line.
-        begin: Where it begins in the template.
-        role_at: Where the role begins in it.
-        end: Where it ends.
+        begin: Its begin in the template.
+        role_at: The begin of the role.
+        end: Its end.
     """
 
     role: str
@@ -82,15 +93,15 @@ class _RoleLine(NamedTuple):
 
 
 def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_RoleLine]:
-    """The lines that begin a section; or those that would, if they were not within a fence."""
+    """Find the lines that begin a section; or those that would, if they were not within a fence."""
     own = subject.own
-    if own is None or not subject.spoken.roles:
+    if own is None or not subject.dialect.roles:
         return
-    for match in role_lines(own.scanned, subject.spoken.roles, fenced=fenced):
-        begin, end = own.in_body(match.start()), own.in_body(match.end())
+    for match in role_lines(own.scanned, subject.dialect.roles, fenced=fenced):
+        begin, role_at, end = map(own.in_body, (match.start(), match.start("role"), match.end()))
         stop = subject.template.find("\n", begin)
         text = subject.template[begin : stop if stop >= 0 else None]
-        yield _RoleLine(match["role"].lower(), text, begin, own.in_body(match.start("role")), end)
+        yield _RoleLine(match["role"].lower(), text, begin, role_at, end)
 
 
 def role_typos(subject: Subject) -> Iterator[Hit]:
@@ -100,7 +111,9 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
         return
     text = own.scanned.text
     fences = [*closed_fences(text)]
-    begins = {match.start() for match in role_lines(own.scanned, subject.spoken.roles)} if subject.spoken.roles else ()
+    begins = (
+        {match.start() for match in role_lines(own.scanned, subject.dialect.roles)} if subject.dialect.roles else ()
+    )
     for line in _SHORT_LINE.finditer(text):
         # Letters and colons of full width become plain ones.
         match = _SPEAKER.fullmatch(normalize("NFKC", line[0]))
@@ -113,7 +126,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
             fault = f"{match['word']!r} is no role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} names no role here" if word == near else fault
             what = f"{fault}: the line is text, and begins no section"
-            advice = f"write {near}:" if subject.spoken.roles else f'write {{{{role "{near}"}}}}'
+            advice = f"write {near}:" if subject.dialect.roles else f'write {{{{role "{near}"}}}}'
             yield Hit(subject.in_body(own.in_body(line.start() + match.start("word"))), what, advice)
 
 
@@ -121,23 +134,11 @@ def _nearest_role(word: str) -> str | None:
     """Return the role that a word names, or means by another name or a typing error; None if there is none."""
     if word in ROLES or word in _NO_TYPOS:
         return word if word in ROLES else None
-    for role in ROLES:
+    for role, slip in _SLIPS.items():
         alike = len(word) > len("system") and SequenceMatcher(None, word, role).ratio() >= _ALIKE
-        if alike or (word not in _ALIASES and _one_slip(word, role)):
+        if alike or (word not in _ALIASES and slip.fullmatch(word)):
             return role
     return _ALIASES.get(word)
-
-
-def _one_slip(word: str, role: str) -> bool:
-    """Whether a letter was left out, put in, changed, or changed places with the next."""
-    if abs(len(word) - len(role)) > 1:
-        return False
-    begin = next(
-        (at for at, (one, two) in enumerate(zip(word, role, strict=False)) if one != two), len(min(word, role))
-    )
-    left, meant = word[begin:], role[begin:]
-    swapped = left[1::-1] + left[2:] == meant
-    return left[1:] == meant or left == meant[1:] or left[1:] == meant[1:] or (len(left) > 1 and swapped)
 
 
 def fenced_roles(subject: Subject) -> Iterator[Hit]:
@@ -150,7 +151,7 @@ def fenced_roles(subject: Subject) -> Iterator[Hit]:
 def roles_with_text(subject: Subject) -> Iterator[Hit]:
     """Roles with text behind the colon, in a template that has no sections: the first of them."""
     own = subject.own
-    if own is None or not subject.spoken.roles or next(_lines_of_roles(subject), None) is not None:
+    if own is None or not subject.dialect.roles or next(_lines_of_roles(subject), None) is not None:
         return
     named = [
         (match, role)
@@ -248,7 +249,7 @@ def hidden_attributes(subject: Subject) -> Iterator[Hit]:
 
 
 def _name_of(node: nodes.Node) -> str:
-    """The name that an expression looks up in a value; nothing where it calculates it."""
+    """Return the name that an expression looks up in a value; ``""`` if it is calculated."""
     if isinstance(node, nodes.Getattr):
         return node.attr
     key = node.arg if isinstance(node, nodes.Getitem) else None
@@ -275,7 +276,7 @@ def safe_filters(subject: Subject) -> Iterator[Hit]:
 
 
 def unbounded(subject: Subject) -> Iterator[Hit]:
-    """What a value can make as long as it likes."""
+    """Text that a value can make as long as it likes."""
     for call in subject.found(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "range":
             numbers = [arg.value for arg in call.args if isinstance(arg, nodes.Const)]
@@ -291,7 +292,7 @@ def unbounded(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_any_number(node: nodes.Expr) -> bool:
-    """Whether a value sets a number, and not only by how long it is itself."""
+    """Return True if a value sets a number, and not only by its own length."""
     if isinstance(node, nodes.Filter) and node.name in ("length", "count"):
         return False
     return any(isinstance(each, nodes.Name) for each in nodes_of(node))
@@ -299,27 +300,27 @@ def _is_any_number(node: nodes.Expr) -> bool:
 
 def unknown_models(subject: Subject) -> Iterator[Hit]:
     """Long prompts for models of which it is not known how much they take."""
-    for name, context, needed, told in _length(subject):
+    for name, context, needed, length in _length(subject):
         if context is None and needed > _SHORT:
-            what = f"{told}; how much {name!r} takes is not known here, so whether it fits is not checked"
+            what = f"{length}; how much {name!r} takes is not known here, so whether it fits is not checked"
             yield Hit(_place_of_model(subject), what, "look it up, or name a model that is known")
 
 
 def too_long(subject: Subject) -> Iterator[Hit]:
     """A prompt that is longer than its model takes, before anything is given to it."""
-    for name, context, needed, told in _length(subject):
+    for name, context, needed, length in _length(subject):
         if context is not None and needed > context:
             yield Hit(
                 _place_of_model(subject),
-                f"{told}; {name} takes {context}",
+                f"{length}; {name} takes {context}",
                 "shorten it, or take a model that takes more",
             )
 
 
 def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
-    """The model that a file names, the tokens that it takes and that the prompt needs, and a sentence on the latter.
+    """Yield a file's model, the tokens that it takes and that the prompt needs, and a sentence on the latter.
 
-    Nothing where the model is known only where the prompt is loaded.
+    Nothing if the model is known only when the prompt is loaded.
     """
     given = subject.spec.model.get("id") if subject.prompt_file is None else subject.prompt_file.model
     if isinstance(given, str) and given and "${" not in given:
@@ -327,17 +328,17 @@ def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
         limit = options.get("maxOutputTokens") if isinstance(options, dict) else None
         own, answer = tokens_of(subject), limit if isinstance(limit, int) else 0
         kept = f", and {answer} are kept for the answer" if answer else ""
-        told = f"with defaults and examples the prompt has about {own} tokens{kept}"
-        yield given, context_of(given), own + answer, told
+        length = f"with defaults and examples the prompt has about {own} tokens{kept}"
+        yield given, context_of(given), own + answer, length
 
 
 def _place_of_model(subject: Subject) -> Place:
-    node = subject.said.get("model")
+    node = subject.in_v2.get("model")
     return subject.of(node) if node is not None else Place(1, 1)
 
 
 def tokens_of(subject: Subject) -> int:
-    """About how many tokens a prompt has with its defaults and examples."""
+    """Estimate the tokens of a prompt with its defaults and examples."""
     counter = ApproximateTokenCounter()
     if subject.prompt is None:
         return counter.count_text(subject.text)
@@ -351,7 +352,7 @@ def tokens_of(subject: Subject) -> int:
 
 
 def _filling(declared: Property) -> Json:
-    """What stands for an input: its default, its example, or next to nothing."""
+    """Return a value for an input: its default, its example, or next to nothing."""
     if declared.default is not None or declared.example is not None:
         return declared.own_default() if declared.default is not None else declared.example
     return _STAND_IN.get(declared.kind, "" if declared.kind == "string" else None)

@@ -39,11 +39,9 @@ def byte_order_mark(subject: Subject) -> Iterator[Hit]:
 
 def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
     """Line ends of several kinds: the first that is not as the first of all."""
-    ends = _END.finditer(subject.text)
-    first = next(ends, None)
-    other = None if first is None else next((each for each in ends if each[0] != first[0]), None)
-    if first is not None and other is not None:
-        names = f"{_NAMES_OF_ENDS[other[0]]}, and those before in {_NAMES_OF_ENDS[first[0]]}"
+    ends = [*_END.finditer(subject.text)]
+    if other := next((each for each in ends if each[0] != ends[0][0]), None):
+        names = f"{_NAMES_OF_ENDS[other[0]]}, and those before in {_NAMES_OF_ENDS[ends[0][0]]}"
         yield Hit(
             subject.place(other.start()), f"this line ends in {names}", "save the file with one kind of line ends"
         )
@@ -51,16 +49,14 @@ def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
 
 def tabs(subject: Subject) -> Iterator[Hit]:
     """Tabs in the front matter."""
-    # Where the YAML is not read, its tabs are likely why, and are said to be.
+    # Tabs are likely why YAML does not parse, and are reported then too.
     end = subject.body_at if subject.fields else len(subject.text) if subject.prompt_file else 0
-    last = 0
-    for found in re.finditer(r"\t", subject.text[:end]):
-        at = found.start()
-        line = subject.place(at).line
-        if line == last:
-            continue
-        last = line
-        yield Hit(subject.place(at), "a tab in YAML", "YAML is set out with spaces; in text, write \\t")
+    # One for each line: of several, the first.
+    places = {
+        (at := subject.place(tab.start())).line: at for tab in reversed([*re.finditer(r"\t", subject.text[:end])])
+    }
+    for place in reversed(places.values()):
+        yield Hit(place, "a tab in YAML", "YAML is set out with spaces; in text, write \\t")
 
 
 def secrets(subject: Subject) -> Iterator[Hit]:
@@ -124,19 +120,19 @@ def other_fields(subject: Subject) -> Iterator[Hit]:
 
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
-    """The fields that are not known, each with its name, those that are known, and where it belongs, if anywhere."""
-    dialect, said = subject.spoken.name, subject.said
+    """Yield the unknown fields, each with its name, the known names, and the field it belongs under, if any."""
+    dialect, given = subject.dialect.name, subject.in_v2
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
-        for name, node in items_of(said.get("tools"))
+        for name, node in items_of(given.get("tools"))
         if (kind := field_of(node, "kind")) is None or kind.value == "function"
     ]
     for place, fields, known, home in (
         ("", subject.fields, _FIELDS[dialect], "metadata"),
-        ("model.", fields_of(said.get("model")), FIELDS_OF_MODEL, "metadata"),
+        ("model.", fields_of(given.get("model")), FIELDS_OF_MODEL, "metadata"),
         ("model.options.", _options(subject), (*OPTIONS, OTHERS), f"model.options.{OTHERS}"),
         *functions,
-        ("template.", fields_of(said.get("template")), _FIELDS_OF_TEMPLATE, ""),
+        ("template.", fields_of(given.get("template")), _FIELDS_OF_TEMPLATE, ""),
     ):
         for name, node in fields.items():
             # In dotprompt, a name with a point is that of some extension.
@@ -157,15 +153,15 @@ def wrong_options(subject: Subject) -> Iterator[Hit]:
 
 
 def _options(subject: Subject) -> dict[str, Node]:
-    return fields_of(fields_of(subject.said.get("model")).get("options"))
+    return fields_of(fields_of(subject.in_v2.get("model")).get("options"))
 
 
 def tools_without_description(subject: Subject) -> Iterator[Hit]:
     """Tools of which a model learns no more than the name."""
-    for name, node in items_of(subject.said.get("tools")):
-        kind, told = field_of(node, "kind"), field_of(node, "description")
+    for name, node in items_of(subject.in_v2.get("tools")):
+        kind, described = field_of(node, "kind"), field_of(node, "description")
         is_function = isinstance(node.value, dict) and (kind is None or kind.value in (None, "function"))
-        if is_function and (told is None or not told.value):
+        if is_function and (described is None or not described.value):
             what = f"the tool {name!r} has no description: a model knows of it only the name"
             yield Hit(subject.place(node.key_at), what, "say in a sentence what it does, and when to call it")
 
@@ -184,8 +180,8 @@ def other_yaml(subject: Subject) -> Iterator[Hit]:
 
 
 def _of_any_kind(subject: Subject) -> Iterator[Node]:
-    """What may be of any kind: fields of which none is said, and inputs and outputs without one."""
-    for name, node in subject.said.items():
+    """Yield the values that may be of any kind: fields without one, and inputs and outputs without one."""
+    for name, node in subject.in_v2.items():
         if name in ("inputs", "outputs"):
             for _, item in items_of(node):
                 kind = field_of(item, "kind")
@@ -233,7 +229,7 @@ def unknown_slots(subject: Subject) -> Iterator[Hit]:
 
 def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
     """Variables of a template whose front matter declares no inputs: nothing checks what is given for them."""
-    if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.said:
+    if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.in_v2:
         return
     named = ", ".join(map(repr, subject.prompt.slots[:_MOST_NAMES]))
     what = f"the template asks for {named}, and no inputs are declared, so nothing checks them"
@@ -241,7 +237,7 @@ def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
 
 
 def optional_names(template: str, engine: str) -> frozenset[str]:
-    """Variables of a template in Jinja that it asks for before it uses them: ``is defined``, ``default``."""
+    """Find the variables of a template in Jinja that it asks for before it uses them: ``is defined``, ``default``."""
     asked: set[str] = set()
     for each in (nodes_in(template) if engine == "jinja2" else None) or ():
         if isinstance(each, (nodes.Test, nodes.Filter)) and each.name in _ASKING and isinstance(each.node, nodes.Name):
@@ -251,7 +247,7 @@ def optional_names(template: str, engine: str) -> frozenset[str]:
 
 def required_with_default(subject: Subject) -> Iterator[Hit]:
     """Inputs that must be given, and have a default."""
-    if subject.spoken.name == "dotprompt":
+    if subject.dialect.name == "dotprompt":
         return  # There, what is not marked with a ? is required, and a default stands elsewhere.
     for each, node in _inputs(subject):
         if each.required and each.default is not None:
@@ -294,7 +290,7 @@ def wrong_examples(subject: Subject) -> Iterator[Hit]:
 def wrong_bindings(subject: Subject) -> Iterator[Hit]:
     """Bindings of parameters to inputs that there are not."""
     names = _names(subject)
-    for name, node in items_of(subject.said.get("tools")):
+    for name, node in items_of(subject.in_v2.get("tools")):
         spec = next((each for each in subject.spec.tools if each.name == name), None)
         bindings = field_of(node, "bindings")
         if spec is None or bindings is None:
@@ -311,8 +307,8 @@ def wrong_bindings(subject: Subject) -> Iterator[Hit]:
 
 
 def _inputs(subject: Subject) -> Iterator[tuple[Property, Node]]:
-    """The inputs, and where they are declared."""
-    nodes = dict(items_of(subject.said.get("inputs")))
+    """Yield the inputs with their declarations."""
+    nodes = dict(items_of(subject.in_v2.get("inputs")))
     for each in subject.spec.inputs:
         if each.name in nodes:
             yield each, nodes[each.name]
@@ -323,7 +319,7 @@ def _names(subject: Subject) -> list[str]:
 
 
 def _misfit(declared: Property, value: object) -> str:
-    """Why a value is not of a kind; nothing where it is, or where it is known only when the prompt is loaded."""
+    """Explain why a value is not of a kind; ``""`` if it is, or is known only when the prompt is loaded."""
     if _is_known_later(value):
         return ""
     try:
@@ -334,5 +330,5 @@ def _misfit(declared: Property, value: object) -> str:
 
 
 def _is_known_later(value: object) -> bool:
-    """Whether a value is known only when the prompt is loaded."""
+    """Return True if a value is known only when the prompt is loaded."""
     return isinstance(value, str) and _KNOWN_LATER.search(value) is not None

@@ -56,11 +56,11 @@ class Secret(NamedTuple):
     """A secret in a text.
 
     Attributes:
-        begin: Where it begins.
-        end: Where it ends.
-        what: What it is.
-        field: The field that holds it; ``""`` where it is known by its form.
-        shown: How it begins.
+        begin: Its begin.
+        end: Its end.
+        what: Its kind, in words.
+        field: The field that holds it; ``""`` if it is known by its form.
+        shown: Its first characters, which may be shown.
     """
 
     begin: int
@@ -71,16 +71,16 @@ class Secret(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How long it is."""
+        """The number of its characters."""
         return self.end - self.begin
 
 
 def secrets_in(text: str, fields_end: int) -> list[Secret]:
-    """The secrets in a text.
+    """Find the secrets in a text.
 
     Args:
         text: The text.
-        fields_end: Where the part of it ends that is YAML: only there a field is one.
+        fields_end: The end of its YAML, outside of which no field holds a secret.
 
     Returns:
         The secrets, in their order.
@@ -120,7 +120,7 @@ def _secret(text: str, begin: int, end: int, what: str, field: str) -> Secret:
 
 
 def masked(text: str, secrets: Sequence[Secret]) -> str:
-    """A text whose secrets cannot be read; all else is where it was.
+    """Mask the secrets in a text; all else stays in its place.
 
     Args:
         text: The text.

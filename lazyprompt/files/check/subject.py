@@ -35,32 +35,25 @@ if TYPE_CHECKING:
 
 
 def items_of(node: Node | None) -> list[tuple[str, Node]]:
-    """What a list of mappings with names, or a mapping by names, holds: each with its name."""
-    value = None if node is None else node.value
-    if isinstance(value, dict):
-        return [*value.items()]
-    if not isinstance(value, list):
-        return []
-    found: list[tuple[str, Node]] = []
-    for item in value:
-        named = item.value.get("name") if isinstance(item.value, dict) else None
-        if named is not None and isinstance(named.value, str):
-            found.append((named.value, item))
-    return found
+    """Return the items of a mapping by names, or of a list of mappings with names: each with its name."""
+    if node is None or not isinstance(node.value, list):
+        return [*fields_of(node).items()]
+    named = ((field_of(item, "name"), item) for item in node.value)
+    return [(name.value, item) for name, item in named if name is not None and isinstance(name.value, str)]
 
 
 def field_of(node: Node, name: str) -> Node | None:
-    """A field of a node that is a mapping."""
+    """Return a field of a node that is a mapping."""
     return fields_of(node).get(name)
 
 
 def fields_of(node: Node | None) -> dict[str, Node]:
-    """The fields of a node; none where it is no mapping."""
+    """Return the fields of a node; none if it is no mapping."""
     return node.value if node is not None and isinstance(node.value, dict) else {}
 
 
 def failing(node: Node, references: References, source: Source) -> Node:
-    """The innermost part of a field whose references lead to nothing.
+    """Return the innermost part of a field whose references lead to nothing.
 
     Args:
         node: The field; one of its references does.
@@ -95,42 +88,35 @@ class OwnText:
 
     def __init__(self, body: str, engine: str) -> None:
         self.tags: list[tuple[int, int]] = []
-        """Where the tags are in the template."""
-        self._parts: list[str] = []
-        self._length = 0
-        # Where each part begins: in the scanned text, and in the template.
-        self._starts = [0]
-        self._in_body = [0]
+        """The places of the tags in the template."""
+        parts: list[str] = []
+        # Behind each value, the place in the scanned text, and how much further the same is in the template.
+        self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):
-            self._add(body[end : match.start()], end)
+            part = self._scan(match)
+            parts += (body[end : match.start()], part)
             end = match.end()
-            groups = match.groupdict()
-            if groups.get("raw") is not None:
-                begin, stop = match.span("raw")
-                self._add(_blank(body[match.start() : begin]), match.start())
-                self._add(body[begin:stop], begin)
-                self._add(_blank(body[stop:end]), stop)
-                continue
-            self.tags.append(match.span())
-            if groups.get("value") is not None:
-                name = _NAME_IN_TAG.fullmatch(match[0])
-                self._add(Value("", name[1] if name else ""), match.start())
-            else:
-                self._add(_blank(match[0]), match.start())
-        self._add(body[end:], end)
-        self.scanned = Scanned(self._parts)
+            if isinstance(part, Value):
+                self._shifts.append(self._shifts[-1] + len(match[0]) - 1)
+                self._starts.append(end - self._shifts[-1])
+        self.scanned = Scanned([*parts, body[end:]])
 
-    def _add(self, part: str, at: int) -> None:
-        self._parts.append(part)
-        self._starts.append(self._length)
-        self._in_body.append(at)
-        self._length += 1 if isinstance(part, Value) else len(part)
+    def _scan(self, match: re.Match[str]) -> str:
+        """Return a tag as a part of the scanned text."""
+        groups = match.groupdict()
+        if groups.get("raw") is not None:
+            begin, end = (at - match.start() for at in match.span("raw"))
+            return _blank(match[0][:begin]) + match[0][begin:end] + _blank(match[0][end:])
+        self.tags.append(match.span())
+        if groups.get("value") is None:
+            return _blank(match[0])
+        name = _NAME_IN_TAG.fullmatch(match[0])
+        return Value("", name[1] if name else "")
 
     def in_body(self, at: int) -> int:
-        """Where a place of the scanned text is in the template."""
-        index = bisect_right(self._starts, at) - 1
-        return self._in_body[index] + at - self._starts[index]
+        """Return the place in the template of one in the scanned text."""
+        return at + self._shifts[bisect_right(self._starts, at) - 1]
 
 
 def _blank(text: str) -> str:
@@ -146,9 +132,9 @@ _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
 # What is given to a prompt, and so is not known here.
 _GIVEN = re.compile(r"[\"']?\$\{params:", re.IGNORECASE)
-_LINE_SAID = re.compile(r"(\w+), line ([0-9]+): ")
+_LINE = re.compile(r"(\w+), line ([0-9]+): ")
 _OTHER_LINE = re.compile(r"\bline ([0-9]+)\b")
-_INDEX_SAID = re.compile(r" at ([0-9]+)$")
+_INDEX = re.compile(r" at ([0-9]+)$")
 # How much of a line is searched for the tag that is wrong.
 _LOOKED_AT = 2000
 _TAG_OPENS = re.compile(r"\{[{%#]")
@@ -168,7 +154,7 @@ _BEGIN: Final = Place(1, 1)
 
 
 class Hit(NamedTuple):
-    """What a rule found.
+    """A place that a rule found.
 
     Attributes:
         place: Where.
@@ -212,12 +198,12 @@ class _Unknown(Mapping[str, str]):
 
 @lru_cache(maxsize=1)
 def jinja() -> BoundedEnvironment:
-    """What parses templates here, and knows the names of filters and tests."""
+    """Return the environment that parses templates, and knows the names of filters and tests."""
     return BoundedEnvironment()
 
 
 def nodes_in(template: str) -> tuple[nodes.Node, ...] | None:
-    """All nodes of a template in Jinja, in its order; None where it is none."""
+    """Return all nodes of a template in Jinja, in its order; None if it does not parse."""
     try:
         return tuple(nodes_of(jinja().parse(template)))
     except _NO_PARSE:
@@ -225,7 +211,7 @@ def nodes_in(template: str) -> tuple[nodes.Node, ...] | None:
 
 
 def nodes_of(node: nodes.Node) -> Iterator[nodes.Node]:
-    """A node and all below it, found without recursion, however deep they lie."""
+    """Iterate over a node and all below it, without recursion, however deep they lie."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -258,23 +244,24 @@ class Subject:
         self.text = masked(plain, self.secrets)
         """The text without its secrets and without a byte order mark."""
         self.faults: list[Hit] = []
-        """Why it does not load."""
+        """The errors that keep it from loading."""
         self.fields: Mapping[str, Node] = {}
         """The front matter as it is written."""
-        self.said: Mapping[str, Node] = {}
-        """The front matter as Prompty v2 says it."""
+        self.in_v2: Mapping[str, Node] = {}
+        """The front matter in the fields of Prompty v2."""
         self.spec = Spec()
         self.body: str = ""
-        """The template, where it stands below the front matter; its lines ended by newlines."""
+        """The template below the front matter, its lines ended by newlines; ``""`` if it stands there."""
         self.body_at: int = 0
-        self.spoken: Dialect = dialect_named(dialect or "v2")
+        self.dialect: Dialect = dialect_named(dialect or "v2")
         self.engine: str = ""
-        """The syntax of the template; ``""`` where that is not known."""
+        """The syntax of the template; ``""`` if it is not known."""
         self.pieces: tuple[Piece, ...] = ()
         """The files that the template includes."""
         self.prompt: Prompty | None = None
         self.prompt_file: PromptFile | None = None
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
+        self._lines = _LINE_BREAK.split(self.text)
         try:
             # It takes one mark away itself; a second one is text.
             source = Source("\ufeff" + self.text, name)
@@ -290,30 +277,29 @@ class Subject:
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
         if dialect is None:
-            self.spoken = dialect_of(self.fields, self.body, self.name)
+            self.dialect = dialect_of(self.fields, self.body, self.name)
         seen: dict[str, Node] = {}
         for name, node in self.fields.items():
             try:
                 seen[name] = references.resolved({name: node}, source)[name]
             except PromptFileError as error:
                 self._fault(error, self.of(failing(node, references, source)))
-        said = self.spoken.translate(Reading(source, seen, self.body, references))
-        self.said, self.body = said.fields, said.body
+        self.in_v2, self.body, _ = self.dialect.translate(Reading(source, seen, self.body, references))
         good: dict[str, Node] = {}
-        for name, node in said.fields.items():
+        for name, node in self.in_v2.items():
             try:
                 read_spec({name: node}, source)
                 good[name] = node
             except PromptFileError as error:
                 self._fault(error)
         self.spec = read_spec(good, source)
-        if "template" in said.fields and "template" not in good:
+        if "template" in self.in_v2 and "template" not in good:
             return  # nobody knows its syntax
         self.engine = self.spec.engine
         begin = self.body_at if self.body or "instructions" not in self.fields else self.fields["instructions"].at
         whole = expanded(self.template, self.engine, references, source, begin)
         self.pieces = whole.pieces
-        made = Prompty(self.spec, whole.text, self.spoken.name, self.text)
+        made = Prompty(self.spec, whole.text, self.dialect.name, self.text)
         try:
             if isinstance(made.template, HandlebarsTemplate):
                 check_marks(made.template.marks)
@@ -322,22 +308,22 @@ class Subject:
             self.faults.append(self._template_fault(error, whole))
 
     def _fault(self, error: PromptFileError, referring: Place = _BEGIN) -> None:
-        """Note why the file does not load."""
+        """Note an error that keeps the file from loading."""
         hit = hit_of(error, self.name, referring)
         if not _GIVEN.match(self.text, self._starts[hit.place.line - 1] + hit.place.column - 1):
             self.faults.append(hit)
 
     def _template_fault(self, error: TemplateError, whole: Expanded) -> Hit:
-        """An error of the template, in its place: errors say the line of the template, and seldom more."""
+        """Place an error of the template: errors name the line of the template, and seldom more."""
         its, at = whole.fault(error, ENGINES[self.engine].parse)
         what = str(its).splitlines()[0]
-        said = _LINE_SAID.match(what)
-        if at is not None or said is None:
+        named = _LINE.match(what)
+        if at is not None or named is None:
             return Hit(self.in_body(at or 0), what)
-        what = f"{said[1]}: {what[said.end() :]}"
-        if index := _INDEX_SAID.search(what):
+        what = f"{named[1]}: {what[named.end() :]}"
+        if index := _INDEX.search(what):
             return Hit(self.in_body(int(index[1])), what[: index.start()])
-        place = self.line_of_body(int(said[2]))
+        place = self.line_of_body(int(named[2]))
         if not self.body:
             return Hit(place, what)
         what = _OTHER_LINE.sub(lambda found: f"line {self.line_of_body(int(found[1])).line}", what)
@@ -350,27 +336,27 @@ class Subject:
 
     @cached_property
     def _nodes(self) -> tuple[nodes.Node, ...] | None:
-        """The nodes of the template, without those of the files that it includes; None where it is none of Jinja."""
+        """The nodes of the template, without those of included files; None if it is no template in Jinja."""
         return nodes_in(self.template) if self.engine == "jinja2" else None
 
     def found(self, *kinds: type[_N]) -> Iterator[_N]:
-        """The nodes of some kinds in the template, where it is one of Jinja."""
+        """Iterate over the nodes of some kinds in a template in Jinja."""
         return (node for node in self._nodes or () if isinstance(node, kinds))
 
     @cached_property
     def own(self) -> OwnText | None:
-        """The template's own text; None where it does not parse."""
+        """The template's own text; None if it does not parse."""
         if self.prompt is None and self._nodes is None:
             return None
         return OwnText(self.template, self.engine)
 
     def place(self, at: int) -> Place:
-        """The place of an index of the text."""
+        """Return the place of an index of the text."""
         line = bisect_right(self._starts, at)
         return Place(line, at - self._starts[line - 1] + 1)
 
     def in_body(self, at: int) -> Place:
-        """The place of an index of the template."""
+        """Return the place of an index of the template."""
         if not self.body:
             return self._instructions()
         line = self.body.count("\n", 0, at)
@@ -378,7 +364,7 @@ class Subject:
         return Place(self.place(self.body_at).line + line, column)
 
     def line_of_body(self, line: int, word: str = "") -> Place:
-        """The place of a word in a line of the template, counted from 1; else where the line begins."""
+        """Return the place of a word in a line of the template, counted from 1; else that of the line."""
         if not self.body:
             return self._instructions()
         lines = self.body.split("\n", line)
@@ -387,29 +373,26 @@ class Subject:
         return Place(self.place(self.body_at).line + line - 1, found.start() + 1 if found else 1)
 
     def _instructions(self) -> Place:
-        """Where the template begins that stands in the front matter."""
-        node = self.said.get("instructions")
+        """Return the place of a template that stands in the front matter."""
+        node = self.in_v2.get("instructions")
         return self.place(node.at if node else 0)
 
     def of(self, node: Node) -> Place:
-        """The place of a node."""
+        """Return the place of a node."""
         return self.place(node.at)
 
     def excerpt(self, line: int) -> str:
-        """A line of the text, without its secrets."""
-        if not 1 <= line <= len(self._starts):
-            return ""
-        end = self._starts[line] if line < len(self._starts) else len(self.text)
-        return self.text[self._starts[line - 1] : end].rstrip("\r\n")
+        """Return a line of the text, without its secrets."""
+        return "".join(self._lines[line - 1 : line])
 
 
 def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
-    """What an error says, and where.
+    """Return the message of an error, and its place.
 
     Args:
         error: The error.
-        name: What it calls the file.
-        otherwise: Where it is, if it is the error of another file.
+        name: The name of the file in the message.
+        otherwise: The place, if it is the error of another file.
     """
     what = str(error).splitlines()[0]
     placed = _PLACED.match(what, len(name)) if what.startswith(name) else None
@@ -417,7 +400,7 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
 
 def _column_of_fault(line: str, what: str, engine: str) -> int:
-    """Where an error most likely is: the tag that it names, the value that does not parse, else the only tag."""
+    """Guess the column of an error: the tag that it names, the value that does not parse, else the only tag."""
     begin = line[:_LOOKED_AT]
     named = _TAG.search(what)
     if named is not None and named[0] in begin:
@@ -430,7 +413,7 @@ def _column_of_fault(line: str, what: str, engine: str) -> int:
 
 
 def _fields_end(text: str) -> int:
-    """About where the front matter ends: a file that cannot be taken apart may hold secrets too."""
+    """Guess the end of the front matter: a file that cannot be parsed may hold secrets too."""
     lines = _CLOSING.finditer(text)
     opening = next(lines, None)
     if opening is None or text[: opening.start()].strip():

@@ -1,7 +1,7 @@
-"""A prompt file that is converted: as Prompty v2 says it, with its references as they are written, and places in it.
+"""A prompt file to convert: in Prompty v2, with its references as they are written, and places in it.
 
-Tools before the text become tools of the front matter, a section of a thread is its slot alone, and a medium in
-Markdown becomes an input. All lines stay where they are, so that whoever reads on names those of the file.
+Tools before the text become tools of the front matter, a section of a thread becomes its slot alone, and a medium in
+Markdown an input. All lines stay in their places, so that errors name those of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
 from lazyprompt.files.spec import read_spec
 from lazyprompt.files.writing.rewriting import Field, put_together
-from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, split
+from lazyprompt.files.yaml_nodes import Node, Reader, Source, split
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")
-"""A medium in Markdown: what stands in the brackets, and the address, which may be a slot."""
+"""A medium in Markdown: the words in brackets, and the address, which may be a slot."""
 
 _ROLES: Final = {"agentschema": AGENT_ROLES, "v1": V1_ROLES}
 _SLOT: Final = re.compile(r"\{\{-?\s*([^\W\d]\w*)\s*-?\}\}")
@@ -48,7 +48,7 @@ class Converted(NamedTuple):
 
     Attributes:
         text: The text.
-        notes: What that form cannot say, or says otherwise.
+        notes: The parts that the form has no place for, or has otherwise.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Converted(NamedTuple):
 
 @dataclass(frozen=True)
 class Original:
-    """A prompt file that is converted.
+    """A prompt file to convert.
 
     Args:
         prompty: The file.
@@ -77,10 +77,10 @@ class Original:
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The same with the fields of Prompty v2; its text is that of its dialect.
+        """The front matter in the fields of Prompty v2; the text is that of its dialect.
 
         Raises:
-            FormatError: A reference stands where its dialect is told by what it leads to.
+            FormatError: A reference stands where the dialect needs its value.
         """
         # What is read here is written: a file that it leads to must bring nothing from the environment.
         references = replace(self.prompty.references, environment={})
@@ -106,24 +106,24 @@ class Original:
         return self.spec, [*map(str, self.as_v2.notes)]
 
     def place(self, body: str, at: int) -> tuple[int, int]:
-        """The line and the column of a place in its body, or in one that has the same lines."""
+        """Return the line and the column of a place in its body, or in one that has the same lines."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return line, at - body.rfind("\n", 0, at)
 
     def fault(self, body: str, at: int, what: str) -> FormatError:
-        """The error for a place, as :meth:`place` has it."""
+        """Return the error for a place, as of :meth:`place`."""
         line, column = self.place(body, at)
         return FormatError(f"{self.source.name}:{line}:{column}: {what}")
 
     def offset(self, body: str, at: int) -> int:
-        """Where a place of its body is in the file, whose lines may end otherwise."""
+        """Return the place in the file of one in its body, whose lines may end otherwise."""
         return self.parts.body_at + at + (body.count("\n", 0, at) if "\r\n" in self.source.text else 0)
 
     def rewritten(self, fields: Mapping[str, Json], body: str) -> str:
-        """The file with other fields and another body: what stays the same is as it is written.
+        """Return the file with other fields and another body; unchanged parts stay as they are written.
 
         Args:
-            fields: All that the fields are to be.
+            fields: All the fields.
             body: The body.
         """
         raw = self.parts.fields or {}
@@ -137,10 +137,10 @@ class Original:
 
     @cached_property
     def as_v2(self) -> Translated:
-        """The same as Prompty v2 says all of it.
+        """The file in Prompty v2, with its text.
 
         Raises:
-            FormatError: It has turns of tools, which Prompty v2 has not, or its tools are none; with the place.
+            FormatError: It has turns of tools, which Prompty v2 lacks, or invalid tools; with the place.
         """
         if self.prompty.dialect not in _ROLES:
             return self.in_v2
@@ -150,10 +150,10 @@ class Original:
 
     @cached_property
     def spec(self) -> Spec:
-        """What its front matter says, with references as text; but no connection, which Prompty alone has.
+        """The front matter, with references as text; without the connection, which Prompty alone has.
 
         Raises:
-            FormatError: A reference stands for what is no text.
+            FormatError: A reference stands for a value that is no text.
         """
         fields = dict(self.as_v2.fields)
         model = fields.get("model")
@@ -167,13 +167,8 @@ class Original:
             ) from error
 
 
-def told(fields: Mapping[str, Node]) -> dict[str, Json]:
-    """Fields as values."""
-    return {name: plain(node) for name, node in fields.items()}
-
-
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:
-    """Of which kind a medium is, and what else is said of it; None where Markdown is text.
+    """Return the kind of a medium and its attributes; None if the Markdown is text.
 
     Args:
         match: A match of :data:`MEDIUM`.
@@ -185,7 +180,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
 
 
 class _Making:
-    """The fields that are made, and the notes on them."""
+    """The fields of Prompty v2 for a file, and the notes on them."""
 
     def __init__(self, original: Original) -> None:
         self._original = original
@@ -198,36 +193,29 @@ class _Making:
         self.notes.append(Note(*self._original.place(body, at), text))
 
     def without_sections(self, body: str) -> str:
-        """A body without the sections that Prompty v2 has not."""
+        """Return a body without the sections that Prompty v2 lacks."""
         matches = [*role_lines(Scanned([body]), _ROLES[self._dialect])]
         ends = [match.start() for match in matches[1:]] + [len(body)]
         kept = [body[: matches[0].start()] if matches else body]
         for match, end in zip(matches, ends, strict=False):
-            line, role = match[0], match["role"].lower()
+            begin, line, role, attributes = match.start(), match[0], match["role"].lower(), match["attributes"] or ""
+            fault = ""
             if role == "thread" and not _TAG.search(body, match.end(), end):
-                raise self._original.fault(
-                    body,
-                    match.start(),
-                    f"{line.strip()!r}: Prompty v2 has no section for the history; declare an input of the kind thread "
-                    "and write its slot",
-                )
-            if role in ("tool", "function") or attributes_in(match["attributes"] or "").get("type") == "tool_call":
-                raise self._original.fault(
-                    body,
-                    match.start(),
-                    f"{line.strip()!r}: Prompty v2 has no turns of tools; make the conversation an input of the kind "
-                    "thread, and give it with them",
-                )
-            gone = {"tools": body[match.start() : end], "thread": line}.get(role, "")
-            if gone and match["attributes"]:
-                self._note(body, match.start(), f"{match['attributes']} of {role} is left out: v2 has no such section")
+                fault = "no section for the history; declare an input of the kind thread and write its slot"
+            elif role in ("tool", "function") or attributes_in(attributes).get("type") == "tool_call":
+                fault = "no turns of tools; make the conversation an input of the kind thread, and give it with them"
+            if fault:
+                raise self._original.fault(body, begin, f"{line.strip()!r}: Prompty v2 has {fault}")
+            gone = {"tools": body[begin:end], "thread": line}.get(role, "")
+            if gone and attributes:
+                self._note(body, begin, f"{attributes} of {role} is left out: v2 has no such section")
             if role == "tools":
-                self._take_tools(body, match.start(), match.end(), end)
-            kept += ("\n" * gone.count("\n"), body[match.start() + len(gone) : end])
+                self._take_tools(body, begin, match.end(), end)
+            kept += ("\n" * gone.count("\n"), body[begin + len(gone) : end])
         return "".join(kept)
 
     def _take_tools(self, body: str, line: int, begin: int, end: int) -> None:
-        """Put the tools of a section to those of the front matter."""
+        """Add the tools of a section to those of the front matter."""
         if _TAG.search(body, begin, end):
             self._note(body, line, "these tools are left out: in those of v2 there are no values; write them out")
             return
@@ -252,7 +240,7 @@ class _Making:
         self.fields["tools"] = written(tools, listed or self._place)
 
     def with_inputs(self, body: str) -> str:
-        """A body with slots where media were; the inputs for them are put to the fields."""
+        """Return a body with slots in place of media, and add the inputs for them."""
         found = [(match, medium) for match in MEDIUM.finditer(body) if (medium := medium_in(match, self._dialect))]
         names = [slot[1] for match, _ in found if (slot := _SLOT.fullmatch(match[2].strip()))]
         uses = Counter(re.findall(r"\w+", " ".join(_TAG.findall(body))))
@@ -272,7 +260,7 @@ class _Making:
         return "".join((*kept, body[end:]))
 
     def _input(self, kind: str, address: str, slots: Collection[str], used: Collection[str]) -> str | None:
-        """The input that shows a medium; None where none can."""
+        """Add the input that shows a medium, and return its name; None if none can."""
         slot = _SLOT.fullmatch(address)
         if kind not in RICH or (slot[1] not in slots if slot else "{" in address or not address):
             return None
@@ -288,29 +276,31 @@ class _Making:
         return name
 
     def _names(self) -> set[str]:
-        """The names of the inputs."""
+        """Return the names of the inputs."""
         given = self.fields.get("inputs", self._place).value
-        if isinstance(given, list):
-            named = [item.value.get("name") for item in given if isinstance(item.value, dict)]
-            return {str(name.value) for name in named if name is not None}
-        return set(given) if isinstance(given, dict) else set()
+        named = given if isinstance(given, list) else []
+        names = {
+            str(item.value["name"].value) for item in named if isinstance(item.value, dict) and "name" in item.value
+        }
+        return names | (given.keys() if isinstance(given, dict) else set())
 
 
 def _with_input(inputs: Node | None, name: str, fields: dict[str, Node], place: Node) -> Node:
-    """Inputs, as a list or by their names, with one more, or with other fields of one."""
+    """Return inputs, as a list or by their names, with one more, or with other fields of one."""
     given = None if inputs is None else inputs.value
     if isinstance(given, list):
-        called = {"name": written(name, place)}
         items = [
             item._replace(value={**item.value, **fields})
             if isinstance(item.value, dict) and "name" in item.value and item.value["name"].value == name
             else item
             for item in given
         ]
-        return written(items if items != given else [*given, written({**called, **fields}, place)], inputs or place)
+        if items == given:
+            items.append(written({"name": written(name, place), **fields}, place))
+        return written(items, inputs or place)
     by_name = given if isinstance(given, dict) else {}
     own = by_name.get(name)
-    told = {} if own is None or own.value is None else {"default": own}
+    old = {} if own is None or own.value is None else {"default": own}
     if own is not None and isinstance(own.value, dict) and own.value.keys() <= {*FIELDS_OF_PROPERTY}:
-        told = own.value
-    return written({**by_name, name: written({**told, **fields}, own or place)}, inputs or place)
+        old = own.value
+    return written({**by_name, name: written({**old, **fields}, own or place)}, inputs or place)

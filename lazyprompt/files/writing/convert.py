@@ -1,4 +1,4 @@
-"""Prompt files in other forms: notes tell what a form cannot say."""
+"""Prompt files in other forms, with notes on the parts that a form has no place for."""
 
 from __future__ import annotations
 

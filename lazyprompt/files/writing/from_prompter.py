@@ -1,7 +1,7 @@
-"""A prompter written as a prompt file, which makes the messages that the prompter makes.
+"""A prompter written as a prompt file that renders the same messages.
 
-Its slots become inputs, its texts the file's own text, what its conversations begin with turns. What in these texts
-would mean something to the file is written so that it does not.
+Its slots become inputs, its texts the file's own text, and the begin of its conversations turns. Characters of these
+texts that would mean something to the file are written so that they do not.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ class _Part(NamedTuple):
     """A part of an instruction.
 
     Attributes:
-        pieces: What it says.
-        unless_empty: What is true where it says anything; ``""`` where it always does.
+        pieces: Its text and slots.
+        unless_empty: A condition in Jinja that holds if it has any text; ``""`` if it always has.
+        setting: Jinja that sets a variable of it, in front of the turn.
     """
 
     pieces: list[Piece]
     unless_empty: str = ""
+    setting: tuple[Code, ...] = ()
 
 
 def text_of(
@@ -60,29 +62,29 @@ def text_of(
     description: str | None = None,
     model: str | Mapping[str, object] | None = None,
 ) -> str:
-    """A prompter as the text of a prompt file, in Prompty v2.
+    """Return a prompter as the text of a prompt file, in Prompty v2.
 
-    With the same values its messages are those of the prompter in OpenAI's form. Its system text is the one that the
-    prompter has now; texts that it began with are the file's own text then, and so trusted. What flat text looks like,
-    markers and safety are no part of a file.
+    With the same values its messages are those of the prompter in OpenAI's form. The system text is the prompter's
+    present one; texts that it began with become the file's own text, and so trusted. The layout of flat text, markers
+    and safety are no part of a file.
 
     Args:
         prompter: The prompter, with an instruction in slots or in Jinja.
         name: The name of the prompt.
-        description: What it is for.
+        description: Its purpose.
         model: Its model.
 
     Returns:
         The text.
 
     Raises:
-        FormatError: The prompter does what a file cannot say: it has hooks or a budget, tools that are no functions, an
+        FormatError: A file cannot do what the prompter does: it has hooks or a budget, tools that are no functions, an
             instruction of its own making; or a slot's name means something in Jinja.
     """
     made = prompter.made_of
     _check(prompter, made)
     instruction, past = made.instruction, made.history
-    system, user = map(_part, instruction.templates, ("instruction", "said"))
+    system, user = map(_part, instruction.templates, ("instruction", "user_text"))
     slots, fixed = instruction.input_form.slots, dict(instruction.input_form.fixed)
     for slot in slots:
         if not is_input(slot):
@@ -118,7 +120,7 @@ def text_of(
 
 
 def _check(prompter: Prompter, made: MadeOf) -> None:
-    """Refuse what no file can say."""
+    """Refuse a prompter that no file can replace."""
     kind = type(made.instruction)
     own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
     own = own or type(prompter).fill is not Prompter.fill
@@ -132,13 +134,13 @@ def _check(prompter: Prompter, made: MadeOf) -> None:
 
 
 def _plain_slots(instruction: InstructionTemplate) -> list[str]:
-    """The slots that take text. What Jinja goes through may be of any kind, and a file need not declare it."""
+    """Return the slots that take text; a file need not declare values for Jinja, which may be of any kind."""
     texts = [template for template in instruction.templates if isinstance(template, SlotTemplate)]
     return [slot for slot in instruction.slots if any(slot in template.slots for template in texts)]
 
 
 def _part(template: object, variable: str) -> _Part:
-    """A part of an instruction."""
+    """Return a part of an instruction."""
     if isinstance(template, SlotTemplate):
         names = template.origins(())[1::2]
         pieces: list[Piece] = [template.literals[0]]
@@ -151,41 +153,33 @@ def _part(template: object, variable: str) -> _Part:
         return _Part([])
     # All of it is one value: nothing in it can be taken for something else.
     inner = free_name(variable, (text,))
-    return _Part([Code(f"{{% set {inner} %}}{text}{{% endset %}}"), Slot(inner)], inner)
+    return _Part([Slot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
 
 
-def _system_turn(system: str, instruction: _Part) -> list[Piece]:
-    """The system turn; no turn where nothing is in it."""
-    setting = [piece for piece in instruction.pieces if isinstance(piece, Code)]
-    pieces = [piece for piece in instruction.pieces if not isinstance(piece, Code)]
-    if not system and not pieces:
-        return []
-    behind = safe(["\n", *pieces] if system and pieces else pieces)
-    if not instruction.unless_empty:
-        return turn("system", [safe([system, *(["\n", *pieces] if system and pieces else pieces)])])
-    asked: list[Piece] = [Code(f"{{% if {instruction.unless_empty} %}}")]
+def _system_turn(system: str, part: _Part) -> list[Piece]:
+    """Return the system turn; no turn if it is empty."""
+    pieces: list[Piece] = ["\n", *part.pieces] if system and part.pieces else part.pieces
+    if not part.unless_empty:
+        return turn("system", [safe([system, *pieces])]) if system or pieces else []
+    condition, end = Code(f"{{% if {part.unless_empty} %}}"), Code("{% endif %}")
     if system:
-        return [*setting, *turn("system", [safe([system]), asked, behind, [Code("{% endif %}")]])]
-    return [*setting, *asked, *turn("system", [behind]), Code("{% endif %}")]
+        return [*part.setting, *turn("system", [safe([system]), [condition], safe(pieces), [end]])]
+    return [*part.setting, condition, *turn("system", [safe(pieces)]), end]
 
 
-def _user_turn(user: _Part, *, takes_input: bool, waits: bool) -> list[Piece]:
-    """What the user says now; no turn where nothing is said and the history waits for an answer."""
-    setting = [piece for piece in user.pieces if isinstance(piece, Code)]
-    said: list[Piece] = [piece for piece in user.pieces if not isinstance(piece, Code)]
-    pieces: list[Piece] = [*said, Slot(_INPUT)] if takes_input else said
-    made = [*setting, *turn("user", [safe(pieces)])]
-    always = said and not user.unless_empty
-    if not waits or always:
-        return made
-    terms = ([user.unless_empty] if user.unless_empty else []) + ([f"{_INPUT} is defined"] if takes_input else [])
+def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[Piece]:
+    """Return the turn of the user's text; no turn if there is no text and the history awaits the assistant."""
+    made = turn("user", [safe([*part.pieces, *([Slot(_INPUT)] if takes_input else [])])])
+    if not waits or (part.pieces and not part.unless_empty):
+        return [*part.setting, *made]
+    terms = ([part.unless_empty] if part.unless_empty else []) + ([f"{_INPUT} is defined"] if takes_input else [])
     if not terms:
         return []
-    return [*setting, Code(f"{{% if {' or '.join(terms)} %}}"), *made[len(setting) :], Code("{% endif %}")]
+    return [*part.setting, Code(f"{{% if {' or '.join(terms)} %}}"), *made, Code("{% endif %}")]
 
 
 def _is_plain(message: Msg) -> bool:
-    """Whether a message is text under a role, which a section can say."""
+    """Return True if a message is text under a role, which a section can hold."""
     named = message.name == message.role or bool(_LABEL.fullmatch(message.name))
     return message.role in ROLES and isinstance(message.content, str) and not message.metadata and named
 

@@ -19,7 +19,7 @@ from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.inputs import MEDIA
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
-from lazyprompt.files.writing.portable import Shown, Syntax, Tag, portable, runs, told_sections
+from lazyprompt.files.writing.portable import Shown, Syntax, Tag, parsed_sections, portable, runs
 from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, is_input, safe, turn
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.files.writing.conversion import Original
-    from lazyprompt.files.writing.portable import Part, Told
+    from lazyprompt.files.writing.portable import ParsedSection, Part
     from lazyprompt.files.writing.turn_text import Piece
 
 
@@ -107,9 +107,16 @@ def from_langchain(data: Mapping[str, Json], name: str) -> Converted:
         known = (*_SAVED.values(), "ChatPromptTemplate")
         raise FormatError(f"LangChain's {kind} is no prompt that can be read; those are {listed(known)}")
     prompt.note_others(fields)
-    partial = _mapping(fields.get("partial_variables"))
-    optional = _strings(fields.get("optional_variables"))
-    return prompt.written(name, partial, optional)
+    partial, optional = _mapping(fields.get("partial_variables")), _items(fields.get("optional_variables"))
+    for key, each in prompt.inputs.items():
+        if key in partial or key in optional:
+            each.pop("required", None)
+        if partial.get(key) not in (None, []):
+            each["default"] = partial[key]
+        check_references(each.get("default"), f"the value of {key!r}")
+    front_matter: JsonObject = {"name": name, "inputs": [*prompt.inputs.values()]}
+    front = written({key: value for key, value in front_matter.items() if value})
+    return Converted(f"---\n{front}---\n{body_of(prompt.turns, [*prompt.inputs])}", tuple(dict.fromkeys(prompt.notes)))
 
 
 def _constructed(data: Json) -> tuple[str, JsonObject]:
@@ -128,24 +135,12 @@ def _constructed(data: Json) -> tuple[str, JsonObject]:
     return kind, _mapping(data["kwargs"]) if "kwargs" in data else {}
 
 
-def _jinja(text: str) -> JinjaTemplate:
-    """Parse a template in Jinja."""
-    try:
-        return JinjaTemplate(text)
-    except TemplateError as error:
-        raise FormatError(f"LangChain's template cannot be read: {error}") from error
-
-
 def _mapping(value: Json | None) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
 def _items(value: Json | None) -> list[Json]:
     return value if isinstance(value, list) else []
-
-
-def _strings(value: Json | None) -> list[str]:
-    return [each for each in _items(value) if isinstance(each, str)]
 
 
 @dataclass
@@ -162,9 +157,9 @@ class _Prompt:
     notes: list[str] = field(default_factory=list[str])
     _setting: list[Code] = field(default_factory=list[Code])
 
-    def add(self, role: str, pieces: Sequence[Piece], *, is_safe: bool = False) -> None:
+    def add(self, role: str, pieces: Sequence[Piece]) -> None:
         """Add a turn."""
-        self.turns.append([*self._setting, *turn(role, [pieces if is_safe else safe(pieces)])])
+        self.turns.append([*self._setting, *turn(role, [safe(pieces)])])
         self._setting = []
 
     def add_message(self, kind: str, fields: JsonObject) -> None:
@@ -242,7 +237,11 @@ class _Prompt:
         if syntax == "jinja2":
             # LangChain's Jinja takes a line break away at the end.
             text = template.removesuffix("\n")
-            for slot in _jinja(text).slots:
+            try:
+                slots = JinjaTemplate(text).slots
+            except TemplateError as error:
+                raise FormatError(f"LangChain's template cannot be read: {error}") from error
+            for slot in slots:
                 self._slot(slot)
             inner = free_name("text", (self.taken, *(each.text for each in self._setting)))
             self._setting.append(Code(f"{{% set {inner} %}}{text}{{% endset %}}\n"))
@@ -258,12 +257,10 @@ class _Prompt:
         except ValueError as error:
             raise FormatError(f"LangChain's template {template[:60]!r} is no f-string: {error}") from error
         for literal, name, spec, conversion in parsed:
-            pieces.append(literal)
-            if name is not None:
-                if spec or conversion:
-                    what = f"LangChain's {{{name}}} has the format {spec or conversion!r}, which no prompt file has"
-                    raise FormatError(f"{what}; format the value before")
-                pieces.append(self._slot(name))
+            if spec or conversion:
+                what = f"LangChain's {{{name}}} has the format {spec or conversion!r}, which no prompt file has"
+                raise FormatError(f"{what}; format the value before")
+            pieces += [literal] if name is None else [literal, self._slot(name)]
         return [piece for piece in pieces if piece]
 
     def _mustache(self, template: str) -> list[Piece]:
@@ -284,19 +281,17 @@ class _Prompt:
         example_prompt = _mapping(fields["example_prompt"])
         # The prompt of the examples is saved without its type, where LangChain wrote it itself.
         shot = _constructed(example_prompt)[1]
-        separator = fields.get("example_separator")
-        inner = _Prompt(self.taken)
-        template = inner.text("PromptTemplate", shot)
-        parts: list[list[Piece]] = [self._f_string(str(fields.get("prefix") or ""))]
+        template = _Prompt(self.taken).text("PromptTemplate", shot)
+        parts = [self._f_string(str(fields.get("prefix") or ""))]
         for index, example in enumerate(map(_mapping, examples)):
             try:
                 parts.append([str(example[each.name]) if isinstance(each, Slot) else each for each in template])
             except KeyError as error:
                 raise FormatError(f"examples[{index}] of LangChain's few-shot prompt has no {error}") from error
         parts.append(self._f_string(str(fields.get("suffix") or "")))
-        said = [part for part in parts if part]
+        separator = fields.get("example_separator")
         between = "\n\n" if separator is None else str(separator)
-        return [piece for at, part in enumerate(said) for piece in ([between, *part] if at else part)]
+        return [piece for part in parts if part for piece in (between, *part)][1:]
 
     def _picture(self, template: JsonObject, syntax: str) -> Slot:
         """Return the slot of a picture; one with an address of its own is an input with that default."""
@@ -320,24 +315,6 @@ class _Prompt:
         """Note the fields that a prompt file leaves out."""
         self.notes += [f"{key} is left out" for key in _OTHERS if fields.get(key)]
 
-    def written(self, name: str, partial: Mapping[str, Json], optional: Sequence[str]) -> Converted:
-        """Return the text of the file.
-
-        Args:
-            name: The name of the prompt.
-            partial: Values that are given already: defaults.
-            optional: The variables that need not be given.
-        """
-        for key, each in self.inputs.items():
-            if key in partial or key in optional:
-                each.pop("required", None)
-            if partial.get(key) not in (None, []):
-                each["default"] = partial[key]
-            check_references(each.get("default"), f"the value of {key!r}")
-        fields: JsonObject = {"name": name, "inputs": [*self.inputs.values()]}
-        front = written({key: value for key, value in fields.items() if value})
-        return Converted(f"---\n{front}---\n{body_of(self.turns, [*self.inputs])}", tuple(dict.fromkeys(self.notes)))
-
 
 _CHAT: Final = ("langchain", "prompts", "chat")
 _CLASSES: Final = {
@@ -347,38 +324,30 @@ _CLASSES: Final = {
     "assistant": "AIMessagePromptTemplate",
 }
 _LEFT_OUT: Final = ("displayName", "description", "metadata", "model", "outputs", "tools", "name")
-_JINJA_SIGNS: Final = ("{{", "{%", "{#")
+# A brace that Jinja would read, also with what follows the text.
+_JINJA_BRACE: Final = re.compile(r"\{(?=[{%#]|\Z)")
 
-
-def _fstring_text(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _jinja_text(text: str) -> str:
-    return "".join(
-        '{{ "{" }}' if sign == "{" and (text[at : at + 2] in _JINJA_SIGNS or at + 1 == len(text)) else sign
-        for at, sign in enumerate(text)
-    )
-
-
-# It has nothing but names.
 _F_STRING: Final = Syntax(
-    "an f-string", lambda path, scope: f"{{{path[0]}}}" if len(path) == 1 and not scope else None, _fstring_text
+    "an f-string",
+    lambda path, scope: path[0] if len(path) == 1 and not scope else None,
+    lambda text: text.replace("{", "{{").replace("}", "}}"),
+    "{$path}",
 )
-# The same as the file has, without what LangChain would not allow.
+# The file's own syntax, without the parts that LangChain refuses.
 _JINJA: Final = Syntax(
     "the LangChain templates that are written here",
-    lambda path, _: f"{{{{ {'.'.join(path)} }}}}",
-    _jinja_text,
-    lambda path, _, negated: f"{{% if {'not ' if negated else ''}{'.'.join(path)} %}}",
-    lambda variable, path, _: f"{{% for {variable} in {'.'.join(path)} %}}",
+    lambda path, _: ".".join(path),
+    lambda text: _JINJA_BRACE.sub('{{ "{" }}', text),
+    "{{ $path }}",
+    ("{% if $path %}", "{% if not $path %}"),
+    "{% for $variable in $path %}",
     "{% else %}",
     ("{% endif %}", "{% endif %}", "{% endfor %}"),
 )
 
 
 def to_langchain(original: Original) -> Converted:
-    """A prompt file as the JSON of a ``ChatPromptTemplate``.
+    """Return a prompt file as the JSON of a ``ChatPromptTemplate``.
 
     Args:
         original: The file.
@@ -387,124 +356,120 @@ def to_langchain(original: Original) -> Converted:
         FormatError: The template has what LangChain has not; the message names the line.
     """
     spec, notes = original.in_jinja("for LangChain")
-    told = spec.to_dict()
-    notes += [f"{name} is left out: a ChatPromptTemplate is messages alone" for name in _LEFT_OUT if name in told]
+    fields = spec.to_dict()
+    notes += [f"{name} is left out: a ChatPromptTemplate is messages alone" for name in _LEFT_OUT if name in fields]
+    syntax = _F_STRING  # the simplest that can say it
     try:
-        # The simplest syntax that can say it.
-        form, pieces = "f-string", portable(original.as_v2.body, _F_STRING)
+        pieces = portable(original.as_v2.body, syntax)
     except FormatError:
-        form, pieces = "jinja2", portable(original.as_v2.body, _JINJA)
+        syntax = _JINJA
+        pieces = portable(original.as_v2.body, syntax)
         notes.append("the template is Jinja: load it with init_validator=None, which says that you trust it")
     inputs = {each.name: each for each in spec.inputs}
     messages: list[Json] = []
-    used: dict[str, None] = {}
-    for section in told_sections(pieces, ROLES, "LangChain"):
-        messages += _messages(section, form, inputs, used, notes)
-    threads = [each for each in spec.inputs if each.kind == "thread" and each.name not in used]
-    messages += [_placeholder(each, used) for each in threads]
+    used: set[str] = set()
+    for section in parsed_sections(pieces, ROLES, "LangChain"):
+        notes += [
+            f"line {section.line} of the template: {section.role}[{key}=...] is left out: a message has no attributes "
+            "there"
+            for key in section.attributes
+        ]
+        messages += _messages(section, syntax, inputs, used)
+    messages += [_placeholder(each, used) for each in spec.inputs if each.kind == "thread" and each.name not in used]
     kwargs: JsonObject = {**_variables(spec.inputs, used, notes), "messages": messages}
     text = json.dumps(_constructor(_CHAT, "ChatPromptTemplate", kwargs, named=True), ensure_ascii=False, indent=2)
     return Converted(f"{text}\n", tuple(notes))
 
 
-def _variables(inputs: Sequence[Property], used: dict[str, None], notes: list[str]) -> dict[str, Json]:
-    """The variables of the prompt: what must be given, what may be, and what stands for it otherwise."""
-    partial: dict[str, Json] = {}
+def _variables(inputs: Sequence[Property], used: set[str], notes: list[str]) -> JsonObject:
+    """Return the variables of the prompt: those that are required, those that are optional, and the defaults."""
+    partial: JsonObject = {}
     optional: list[Json] = []
     for each in inputs:
+        found: list[str] = []
         if each.name not in used:
-            notes.append(f"input {each.name} is left out: the template does not name it")
+            found.append(" is left out: the template does not name it")
         elif each.kind == "thread":
-            optional += [] if each.required else [each.name]
-            partial |= {} if each.required else {each.name: []}
+            if not each.required:
+                optional.append(each.name)
+                partial[each.name] = []
             if each.default is not None:
-                notes.append(f"input {each.name}: the default is left out: a placeholder has none")
+                found.append(": the default is left out: a placeholder has none")
         else:
             if not each.required or each.default is not None:
                 partial[each.name] = "" if each.default is None else each.default
             if "${" in json.dumps(each.default):
-                notes.append(f"input {each.name}: the default has references, which LangChain does not look up")
+                found.append(": the default has references, which LangChain does not look up")
             if each.kind not in ("string", "integer", "float", "boolean"):
-                notes.append(f"input {each.name}: of the kind {each.kind}, is shown there as Python writes it")
+                found.append(f": of the kind {each.kind}, is shown there as Python writes it")
+        notes += [f"input {each.name}{note}" for note in found]
     required: list[Json] = [name for name in sorted(used) if name not in partial]
-    made: dict[str, Json] = {"input_variables": required}
-    if optional:
-        made["optional_variables"] = optional
-    if partial:
-        made["partial_variables"] = partial
-    return made
+    others: JsonObject = {"optional_variables": optional, "partial_variables": partial}
+    return {"input_variables": required, **{name: value for name, value in others.items() if value}}
 
 
 def _messages(
-    section: Told, form: str, inputs: dict[str, Property], used: dict[str, None], notes: list[str]
+    section: ParsedSection, syntax: Syntax, inputs: Mapping[str, Property], used: set[str]
 ) -> Iterator[JsonObject]:
-    """The messages of a section: a thread in it divides it."""
-    notes += [
-        f"line {section.line} of the template: {section.role}[{key}=...] is left out: a message has no attributes there"
-        for key in section.attributes
-    ]
+    """Render the messages of a section: a thread in it divides it."""
     if section.lead:
         raise _divided(section.lead[0])
-    kinds = {name: each.kind for name, each in inputs.items()}
     for piece in section.pieces:
-        if isinstance(piece, Shown) and kinds.get(piece.name) in MEDIA:
+        if isinstance(piece, Shown) and piece.name in inputs and (kind := inputs[piece.name].kind) in MEDIA:
             raise FormatError(
-                f"line {piece.line} of the template: {piece.name}, of the kind {kinds[piece.name]}, has no place in a "
-                "LangChain template of text"
+                f"line {piece.line} of the template: {piece.name}, of the kind {kind}, has no place in a LangChain "
+                "template of text"
             )
-    for run, thread in runs(section.pieces, [name for name, kind in kinds.items() if kind == "thread"]):
+    for run, thread in runs(section.pieces, [name for name, each in inputs.items() if each.kind == "thread"]):
         if run or not thread:
-            yield _message(section.role, run, form, used)
+            yield _message(section.role, run, syntax, used)
         if thread:
             yield _placeholder(inputs[thread.name], used)
 
 
-def _message(role: str, kept: Sequence[Part], form: str, used: dict[str, None]) -> JsonObject:
-    """A message of text."""
+def _message(role: str, pieces: Sequence[Part], syntax: Syntax, used: set[str]) -> JsonObject:
+    """Render a message of text."""
     opened: list[Tag] = []
-    for piece in kept:
+    for piece in pieces:
         if isinstance(piece, Tag):
-            if piece.ends and not opened:
-                raise _divided(piece)
-            if piece.ends and not piece.text.startswith("{% else"):
-                opened.pop()
-            elif not piece.ends:
+            if not piece.ends:
                 opened.append(piece)
+            elif not opened:
+                raise _divided(piece)
+            elif piece.text != syntax.otherwise:
+                opened.pop()
     if opened:
         raise _divided(opened[-1])
-    escape = _fstring_text if form == "f-string" else _jinja_text
-    template = "".join(piece.text if not isinstance(piece, str) else escape(piece) for piece in kept)
-    ends = isinstance(kept[0], Tag) or isinstance(kept[-1], Tag) if kept else False
-    if ends and any(isinstance(piece, str) and piece != piece.strip("\n") for piece in kept):
+    template = "".join(syntax.literal(piece) if isinstance(piece, str) else piece.text for piece in pieces)
+    ends = isinstance(pieces[0], Tag) or isinstance(pieces[-1], Tag) if pieces else False
+    if ends and any(isinstance(piece, str) and piece != piece.strip("\n") for piece in pieces):
         # The line breaks with which such a block begins or ends are none of the message's.
         template = f'{{% filter trim("\\n") %}}{template}{{% endfilter %}}'
-    names = sorted(_variables_of(template, form))
-    used |= dict.fromkeys(names)
-    inner: JsonObject = {"input_variables": [*names], "template": template, "template_format": form}
-    prompt = _constructor(("langchain", "prompts", "prompt"), "PromptTemplate", inner, named=True)
+    if syntax is _F_STRING:
+        form, names = "f-string", {name for _, name, _, _ in Formatter().parse(template) if name}
+    else:
+        form, names = "jinja2", meta.find_undeclared_variables(Environment().parse(template))  # noqa: S701 - only read
+    used |= names
+    inner: JsonObject = {"input_variables": [*sorted(names)], "template": template, "template_format": form}
+    fields: JsonObject = {
+        "prompt": _constructor(("langchain", "prompts", "prompt"), "PromptTemplate", inner, named=True)
+    }
     if role not in _CLASSES:
-        return _constructor(_CHAT, "ChatMessagePromptTemplate", {"prompt": prompt, "role": role})
-    return _constructor(_CHAT, _CLASSES[role], {"prompt": prompt})
+        return _constructor(_CHAT, "ChatMessagePromptTemplate", {**fields, "role": role})
+    return _constructor(_CHAT, _CLASSES[role], fields)
 
 
 def _divided(tag: Tag) -> FormatError:
     return FormatError(f"line {tag.line} of the template: in LangChain a block holds no role, and no thread")
 
 
-def _variables_of(template: str, form: str) -> set[str]:
-    """The variables of a template."""
-    if form == "f-string":
-        return {name for _, name, _, _ in Formatter().parse(template) if name}
-    return meta.find_undeclared_variables(Environment().parse(template))  # noqa: S701 - it is only read
-
-
-def _placeholder(declared: Property, used: dict[str, None]) -> JsonObject:
-    used[declared.name] = None
+def _placeholder(declared: Property, used: set[str]) -> JsonObject:
+    used.add(declared.name)
     optional: JsonObject = {} if declared.required else {"optional": True}
     return _constructor(_CHAT, "MessagesPlaceholder", {"variable_name": declared.name, **optional})
 
 
-def _constructor(room: Sequence[str], name: str, kwargs: JsonObject, *, named: bool = False) -> JsonObject:
-    """An object of LangChain, as its ``dumpd`` writes it."""
-    made: JsonObject = {"lc": 1, "type": "constructor", "id": [*room, name], "kwargs": kwargs}
+def _constructor(package: Sequence[str], name: str, kwargs: JsonObject, *, named: bool = False) -> JsonObject:
+    """Return an object of LangChain, as its ``dumpd`` writes it."""
+    made: JsonObject = {"lc": 1, "type": "constructor", "id": [*package, name], "kwargs": kwargs}
     return {**made, "name": name} if named else made

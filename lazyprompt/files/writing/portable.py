@@ -1,4 +1,4 @@
-"""The part of Jinja that other syntaxes of templates have too, taken apart and written in them.
+"""The part of Jinja that other template syntaxes share, parsed and rendered in them.
 
 It is names, names behind dots, ``if`` with ``else``, ``for``, and texts that a template sets itself. Anything else is
 an error that names its line. Sections are found as in a filled template: in its own text, each value one character.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from string import Template
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
@@ -26,9 +27,9 @@ class Shown(NamedTuple):
     """A value in its place.
 
     Attributes:
-        text: How the other syntax says it.
+        text: The value in the other syntax.
         name: The input that it is; ``""`` for anything else.
-        path: The names that it is, with dots between.
+        path: Its names, with dots between.
         line: Its line.
     """
 
@@ -39,11 +40,11 @@ class Shown(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """What begins, divides or ends a block.
+    """The begin, the ``else`` or the end of a block.
 
     Attributes:
-        text: How the other syntax says it.
-        ends: Whether it ends a block.
+        text: The tag in the other syntax.
+        ends: True if it ends a block.
         line: Its line.
     """
 
@@ -56,29 +57,27 @@ Part: TypeAlias = "str | Shown | Tag"
 Names: TypeAlias = "tuple[str, ...]"
 
 
-def _nothing(*_: object) -> None:
-    """Say nothing: there is no such tag."""
-
-
 @dataclass(frozen=True)
 class Syntax:
-    """A syntax of templates. What it cannot say is None, or ``""``.
+    """A template syntax. Tags have ``$path``, and ``each`` has ``$variable``; a tag that it lacks is ``""``.
 
     Args:
-        name: What errors call it.
-        shown: A value, of its names, and of the variables of the loops around it, the innermost last.
-        literal: Text that is a value, and not the template's own.
-        asked: What begins an ``if``, or one that is negated, of the same.
-        each: What begins a ``for``, of its variable and of the same.
+        name: Its name in errors.
+        path: Renders the names of a value within the loops of some variables, the innermost last; None if it cannot.
+        literal: Renders text that is a value, and not the template's own.
+        shown: A value.
+        asked: The begin of an ``if``, and of one that is negated.
+        each: The begin of a ``for``.
         otherwise: ``else``.
-        ends: What ends an ``if``, an ``if`` that is negated, and a ``for``.
+        ends: The end of an ``if``, of an ``if`` that is negated, and of a ``for``.
     """
 
     name: str
-    shown: Callable[[Names, Names], str | None]
+    path: Callable[[Names, Names], str | None]
     literal: Callable[[str], str]
-    asked: Callable[[Names, Names, bool], str | None] = _nothing
-    each: Callable[[str, Names, Names], str | None] = _nothing
+    shown: str
+    asked: tuple[str, str] = ("", "")
+    each: str = ""
     otherwise: str = ""
     ends: tuple[str, str, str] = ("", "", "")
 
@@ -106,7 +105,7 @@ _WHAT: Final[Mapping[type[nodes.Node], str]] = {
 
 
 def portable(template: str, syntax: Syntax) -> list[Part]:
-    """A template in Jinja, said in another syntax.
+    """Render a template in Jinja in another syntax.
 
     Args:
         template: The template.
@@ -130,105 +129,103 @@ def portable(template: str, syntax: Syntax) -> list[Part]:
 
 
 class _Walk:
-    """Goes through a template that was parsed."""
+    """Renders the nodes of a parsed template."""
 
     def __init__(self, syntax: Syntax) -> None:
         self._syntax = syntax
         self._texts: dict[str, str] = {}
 
-    def body(self, body: Sequence[nodes.Node], scope: tuple[str, ...]) -> Iterator[Part]:
+    def body(self, body: Sequence[nodes.Node], scope: Names) -> Iterator[Part]:
         for node in body:
             if isinstance(node, nodes.Output):
                 for each in node.nodes:
-                    yield from self._output(each, scope)
+                    yield self._output(each, scope)
             elif isinstance(node, nodes.If):
                 yield from self._if(node, scope)
             elif isinstance(node, nodes.For):
                 yield from self._for(node, scope)
-            elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Name) and _text_of(node.node):
-                if scope:
-                    raise self._fault(node)
-                self._texts[node.target.name] = _text_of(node.node)
+            elif (
+                isinstance(node, nodes.Assign)
+                and isinstance(node.target, nodes.Name)
+                and (text := _text_of(node.node))
+                and not scope
+            ):
+                self._texts[node.target.name] = text
             else:
                 raise self._fault(node)
 
-    def _output(self, node: nodes.Node, scope: tuple[str, ...]) -> Iterator[Part]:
+    def _output(self, node: nodes.Node, scope: Names) -> Part:
         if isinstance(node, nodes.TemplateData):
-            yield node.data
-            return
+            return node.data
         if text := _text_of(node):
-            yield text
-            return
+            return text
         if isinstance(node, nodes.Name) and node.name in self._texts and node.name not in scope:
-            yield Shown(self._said(self._syntax.literal(self._texts[node.name]), node), "", "", node.lineno)
-            return
+            return Shown(self._syntax.literal(self._texts[node.name]), "", "", node.lineno)
         path = self._path(node)
-        name = "" if path[0] in scope else path[0]
-        said = self._said(self._syntax.shown(path, scope), node)
-        yield Shown(said, name if len(path) == 1 else "", ".".join(path), node.lineno)
+        name = path[0] if len(path) == 1 and path[0] not in scope else ""
+        return Shown(self._tag(self._syntax.shown, node, path, scope), name, ".".join(path), node.lineno)
 
-    def _if(self, node: nodes.If, scope: tuple[str, ...]) -> Iterator[Part]:
+    def _if(self, node: nodes.If, scope: Names) -> Iterator[Part]:
         negated = isinstance(node.test, nodes.Not)
         path = self._path(node.test.node if isinstance(node.test, nodes.Not) else node.test)
-        yield Tag(self._said(self._syntax.asked(path, scope, negated), node), ends=False, line=node.lineno)
-        yield from self.body(node.body, scope)
         otherwise: Sequence[nodes.Node] = node.else_
         if node.elif_:
             first, *others = node.elif_
             otherwise = [nodes.If(first.test, first.body, others, node.else_, lineno=first.lineno)]
+        tag = self._tag(self._syntax.asked[negated], node, path, scope)
+        yield from self._block(node, tag, scope, otherwise, self._syntax.ends[negated])
+
+    def _for(self, node: nodes.For, scope: Names) -> Iterator[Part]:
+        if not isinstance(node.target, nodes.Name) or node.test is not None or node.recursive:
+            raise self._fault(node, "a 'for' with more than one variable, an 'if' or 'recursive'")
+        variable = node.target.name
+        tag = self._tag(self._syntax.each, node, self._path(node.iter), scope, variable)
+        yield from self._block(node, tag, scope, node.else_, self._syntax.ends[2], variable)
+
+    def _block(
+        self, node: nodes.If | nodes.For, tag: str, scope: Names, otherwise: Sequence[nodes.Node], end: str, *inner: str
+    ) -> Iterator[Part]:
+        yield Tag(tag, ends=False, line=node.lineno)
+        yield from self.body(node.body, (*scope, *inner))
         if otherwise:
             yield Tag(self._syntax.otherwise, ends=True, line=node.lineno)
             yield from self.body(otherwise, scope)
-        yield Tag(self._syntax.ends[negated], ends=True, line=node.lineno)
+        yield Tag(end, ends=True, line=node.lineno)
 
-    def _for(self, node: nodes.For, scope: tuple[str, ...]) -> Iterator[Part]:
-        if not isinstance(node.target, nodes.Name) or node.test is not None or node.recursive:
-            raise self._fault(node, "a 'for' with more than one variable, an 'if' or 'recursive'")
-        path, variable = self._path(node.iter), node.target.name
-        yield Tag(self._said(self._syntax.each(variable, path, scope), node), ends=False, line=node.lineno)
-        yield from self.body(node.body, (*scope, variable))
-        if node.else_:
-            yield Tag(self._syntax.otherwise, ends=True, line=node.lineno)
-            yield from self.body(node.else_, scope)
-        yield Tag(self._syntax.ends[2], ends=True, line=node.lineno)
-
-    def _path(self, node: nodes.Node) -> tuple[str, ...]:
-        """The names that an expression is made of."""
+    def _path(self, node: nodes.Node) -> Names:
+        """Return the names that an expression is made of."""
         if isinstance(node, nodes.Name) and node.name not in self._texts:
             return (node.name,)
         if isinstance(node, nodes.Getattr):
             return (*self._path(node.node), node.attr)
         raise self._fault(node)
 
-    def _said(self, text: str | None, node: nodes.Node) -> str:
-        if not text:
+    def _tag(self, form: str, node: nodes.Node, path: Names, scope: Names, variable: str = "") -> str:
+        names = self._syntax.path(path, scope)
+        if not form or not names:
             raise self._fault(node)
-        return text
+        return Template(form).substitute(path=names, variable=variable)
 
     def _fault(self, node: nodes.Node, what: str = "") -> FormatError:
-        said = what or _WHAT.get(type(node), f"Jinja's {type(node).__name__.lower()}")
+        what = what or _WHAT.get(type(node), f"Jinja's {type(node).__name__.lower()}")
         return FormatError(
-            f"line {node.lineno} of the template: {said} has no counterpart in {self._syntax.name}; work the value out "
+            f"line {node.lineno} of the template: {what} has no counterpart in {self._syntax.name}; work the value out "
             "before, and give it as an input"
         )
 
 
 def _text_of(node: nodes.Node) -> str:
-    """The text that an expression is; ``""`` for any other."""
+    """Return the text that an expression is; ``""`` for any other."""
     return node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else ""
 
 
-# What is around the text of a section and no part of it.
-_BREAKS: Final = "\n"
-
-
-class Told(NamedTuple):
+class ParsedSection(NamedTuple):
     """A section.
 
     Attributes:
-        role: Its role; ``""`` for what stands before the first line that names one.
-        attributes: What the line says beside it.
-        pieces: What stands below, without line breaks of its own around it.
+        role: Its role; ``""`` for text before the first line that names one.
+        attributes: The attributes of that line.
+        pieces: Its content, without line breaks of its own around it.
         lead: Tags between it and the section before.
         line: The line of the template that names the role.
     """
@@ -240,20 +237,22 @@ class Told(NamedTuple):
     line: int = 1
 
 
-def told_sections(pieces: Sequence[Part], roles: Sequence[str], target: str) -> list[Told]:
-    """Take a template apart by its roles.
+def parsed_sections(pieces: Sequence[Part], roles: Sequence[str], target: str) -> list[ParsedSection]:
+    """Divide a template by its roles.
 
     Args:
         pieces: The template.
         roles: The names of roles.
-        target: How errors call the other form.
+        target: The name of the other form in errors.
 
     Raises:
         FormatError: A value stands in the place of a role or in its attributes, or a block divides such a line.
     """
-    filled = Scanned([each for each in map(_scanned, pieces) if each is not None])
+    filled = Scanned(
+        [each if isinstance(each, str) else Value(each.text, each.path) for each in pieces if not isinstance(each, Tag)]
+    )
     placed = _Placed(pieces)
-    found: list[Told] = []
+    found: list[ParsedSection] = []
     role, attributes, begin, at = "", dict[str, "Json"](), 0, 1
     lead: tuple[Tag, ...] = ()
     for match in role_lines(filled, roles):
@@ -265,30 +264,29 @@ def told_sections(pieces: Sequence[Part], roles: Sequence[str], target: str) -> 
             )
         inside, opened = placed.between(begin, match.start())
         if role or lead or not filled.is_blank(begin, match.start()):
-            found.append(Told(role, attributes, stripped(inside), lead, at))
+            found.append(ParsedSection(role, attributes, stripped(inside), lead, at))
             inside = ()
         # What stands before the first section, and says nothing, may still open a block.
         lead = (*(each for each in inside if isinstance(each, Tag)), *opened)
         role, attributes, begin = match["role"].lower(), attributes_in(match["attributes"] or ""), match.end()
         at = placed.line(match.start())
     inside, opened = placed.between(begin, len(filled.text))
-    found.append(Told(role, attributes, stripped((*inside, *opened)), lead, at))
-    return found
+    return [*found, ParsedSection(role, attributes, stripped((*inside, *opened)), lead, at)]
 
 
 class _Placed:
-    """Pieces with their places in the text that is searched."""
+    """Pieces with their places in the text that is searched, where a value is one character and a tag none."""
 
     def __init__(self, pieces: Sequence[Part]) -> None:
-        lengths = [len(_scanned(piece) or "") if isinstance(piece, str) else _width(piece) for piece in pieces]
+        lengths = (len(piece) if isinstance(piece, str) else isinstance(piece, Shown) for piece in pieces)
         self._pieces = list(zip([0, *accumulate(lengths)], pieces, strict=False))
 
     def divides(self, begin: int, end: int) -> bool:
-        """Whether a block begins or ends between two places."""
+        """Return True if a block begins or ends between two places."""
         return any(begin < at < end for at, each in self._pieces if isinstance(each, Tag))
 
     def line(self, place: int) -> int:
-        """The line of the template that a place is in."""
+        """Return the line of the template that a place is in."""
         line = 1
         for at, piece in self._pieces:
             if at > place:
@@ -298,46 +296,34 @@ class _Placed:
         return line
 
     def between(self, begin: int, end: int) -> tuple[tuple[Part, ...], tuple[Tag, ...]]:
-        """The pieces between two places; and the tags at the end of it, from the first that begins a block."""
+        """Return the pieces between two places; and the tags at the end of it, from the first that begins a block."""
         found: list[Part] = []
         opened: list[Tag] = []
         for at, piece in self._pieces:
-            if isinstance(piece, Tag):
-                if begin <= at < end or (at == end and piece.ends and not opened and begin <= at):
+            if isinstance(piece, str):
+                found.append(piece[max(begin - at, 0) : max(end - at, 0)])
+            elif begin <= at < end:
+                found.append(piece)
+            elif isinstance(piece, Tag) and at == end:
+                if begin <= at and piece.ends and not opened:
                     found.append(piece)
-                elif at == end:
+                else:
                     opened.append(piece)
-            elif isinstance(piece, Shown):
-                if begin <= at < end:
-                    found.append(piece)
-            elif part := piece[max(begin - at, 0) : max(end - at, 0)]:
-                found.append(part)
-        return tuple(found), tuple(opened)
-
-
-def _width(piece: Shown | Tag) -> int:
-    return 0 if isinstance(piece, Tag) else 1
-
-
-def _scanned(piece: Part) -> str | None:
-    """A piece as a part of a filled template; None where it is nothing there."""
-    if isinstance(piece, Tag):
-        return None
-    return piece if isinstance(piece, str) else Value(piece.text, piece.path)
+        return tuple(each for each in found if each), tuple(opened)
 
 
 def runs(pieces: Sequence[Part], threads: Collection[str]) -> Iterator[tuple[tuple[Part, ...], Shown | None]]:
-    """What a section says, divided by its threads.
+    """Divide the content of a section by its threads.
 
     Args:
-        pieces: What stands in it.
+        pieces: The content.
         threads: The names of the inputs that are threads.
 
     Yields:
-        What stands before each thread, and the thread; then what stands behind the last one, if it says anything.
+        The pieces before each thread, and the thread; then those behind the last one, if there are any.
     """
     run: list[Part] = []
-    before: str | None = _BREAKS
+    before: str | None = "\n"
     for piece in pieces:
         if isinstance(piece, Shown) and piece.name in threads:
             yield stripped(run, before, None), piece
@@ -349,23 +335,19 @@ def runs(pieces: Sequence[Part], threads: Collection[str]) -> Iterator[tuple[tup
         yield rest, None
 
 
-def stripped(pieces: Sequence[Part], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> tuple[Part, ...]:
-    """Pieces without the template's own white space around them; what is in a block stays as it is.
+def stripped(pieces: Sequence[Part], before: str | None = "\n", behind: str | None = "\n") -> tuple[Part, ...]:
+    """Return pieces without the template's own white space around them; blocks keep theirs.
 
     Args:
         pieces: The pieces.
-        before: The signs that are taken away at the beginning: line breaks; beside a thread all white space, None.
-        behind: The same of the end.
+        before: The characters that are removed at the beginning: line breaks; beside a thread all white space, None.
+        behind: Those at the end.
     """
     found = [piece for piece in pieces if piece]
-    while found and isinstance(first := found[0], str):
-        found[0] = first.lstrip(before)
-        if found[0]:
-            break
-        del found[0]
-    while found and isinstance(last := found[-1], str):
-        found[-1] = last.rstrip(behind)
-        if found[-1]:
-            break
-        del found[-1]
+    for at in (0, -1):
+        while found and isinstance(end := found[at], str):
+            found[at] = end.rstrip(behind) if at else end.lstrip(before)
+            if found[at]:
+                break
+            del found[at]
     return tuple(found)

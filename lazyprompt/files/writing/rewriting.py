@@ -1,7 +1,7 @@
-"""A prompt file with fields changed: all else in its text stays as it is written, with comments and references.
+"""Change fields of a prompt file: the rest of its text stays as it is written, with comments and references.
 
-A field that is changed is written anew, and only there the layout is ruamel.yaml's. Where fields cannot be told apart
-by their lines, as within braces or where one is an alias of another, all of the YAML is.
+ruamel.yaml writes the lines of a changed field anew. If fields have no lines of their own, as within braces or if one
+is an alias of another, it writes all of the YAML.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Field(NamedTuple):
     """A field as it stands in a file.
 
     Attributes:
-        raw: What is written.
-        seen: The same with all references looked up.
+        raw: The value as it is written.
+        seen: The value with all references resolved.
     """
 
     raw: Node
@@ -71,16 +71,16 @@ def edited(
 
     Args:
         text: The YAML.
-        at: Where it begins in the text that the places of the fields are in.
+        at: Its begin in the text that the places of the fields refer to.
         fields: Its fields.
-        changes: What fields are to be; None takes one out.
-        safe: What a new text is written as.
+        changes: The new values of fields; None removes one.
+        safe: Replaces secrets in a new text.
 
     Returns:
-        The YAML with the changes. A reference stays one where what it led to is not changed.
+        The YAML with the changes. A reference stays one if its value is not changed.
 
     Raises:
-        PromptFileError: A change would write out what a reference led to.
+        PromptFileError: A change would write out the value of a reference.
     """
     wanted = {
         name: new
@@ -92,35 +92,33 @@ def edited(
     writer = _Writer(text, safe)
     pieces = _pieces(text, at, fields)
     if pieces is None:
-        return writer.as_written(writer.rewritten(text, fields, wanted))
+        return writer.rewritten(text, fields, wanted)
     for name, new in wanted.items():
         place = next((index for index, piece in enumerate(pieces) if piece[0] == name), None)
-        if new is None:
-            del pieces[cast("int", place)]
-        elif place is not None:
-            pieces[place] = (name, writer.as_written(writer.rewritten(pieces[place][1], fields, {name: new})))
+        if place is None:
+            pieces.insert(_place(name, pieces), (name, writer.rewritten("", fields, {name: new})))
+        elif new is None:
+            del pieces[place]
         else:
-            pieces.insert(_place(name, pieces), (name, writer.as_written(writer.rewritten("", fields, {name: new}))))
+            pieces[place] = (name, writer.rewritten(pieces[place][1], fields, {name: new}))
     return "".join(lines for _, lines in pieces)
 
 
 def written(value: JsonObject) -> str:
-    """A mapping as YAML; ``""`` where it is empty."""
+    """Render a mapping as YAML; ``""`` if it is empty."""
     return _Writer("", str).rewritten("", {}, value)
 
 
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
-    """The YAML in pieces: the lines of each field with its name, and what stands between them with none.
+    """Divide YAML into the lines of each field, with its name, and the lines between them.
 
-    None where a field does not begin a line of its own, or holds what another refers to.
+    None if a field does not begin a line of its own, or holds a value that another refers to.
     """
     if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=_LOADER)):
         return None
-    begins = [
-        max(text.rfind("\n", 0, field.raw.key_at - at), text.rfind("\r", 0, field.raw.key_at - at)) + 1
-        for field in fields.values()
-    ]
-    indents = {text[begin : field.raw.key_at - at] for begin, field in zip(begins, fields.values(), strict=True)}
+    keys = [field.raw.key_at - at for field in fields.values()]
+    begins = [max(text.rfind("\n", 0, key), text.rfind("\r", 0, key)) + 1 for key in keys]
+    indents = {text[begin:key] for begin, key in zip(begins, keys, strict=True)}
     if len(indents) > 1 or "".join(indents).strip(" "):
         return None
     if not begins:
@@ -137,13 +135,13 @@ def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str |
 
 
 def _is_between(line: str, column: int) -> bool:
-    """Whether a line behind a field is none of its own: blank, or a comment as far to the left as the field."""
+    """Return True for a line that belongs to no field: blank, or a comment as far to the left as the fields."""
     bare = line.lstrip()
     return not bare or (bare.startswith("#") and len(line) - len(bare) <= column)
 
 
 def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
-    """Where a new field goes: behind the last one that goes before it by custom."""
+    """Return the place of a new field: behind the last one that goes before it by custom."""
     order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
     before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
     return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
@@ -158,11 +156,11 @@ class _AsWritten(VersionedResolver):
 
 
 class _Writer:
-    """Writes values as the YAML around them is written: its line breaks, and how far its lists are indented.
+    """Writes values in the style of the YAML around them: its line breaks and indentation.
 
     Args:
         text: The YAML.
-        safe: What a text is written as.
+        safe: Replaces secrets in a text.
     """
 
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
@@ -178,12 +176,8 @@ class _Writer:
         mapping = max(len(nested[2]) - len(nested[1]), 2) if nested else 2
         self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
 
-    def as_written(self, lines: str) -> str:
-        """Lines with the line breaks of the file."""
-        return lines.replace("\n", self._break)
-
     def rewritten(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
-        """YAML with fields changed, its lines ended by newlines."""
+        """Return YAML with fields changed, in the line breaks of the file."""
         lines = _BREAK.sub("\n", text)
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
         try:
@@ -204,16 +198,22 @@ class _Writer:
             return ""
         out = StringIO()
         self._yaml.dump(tree, out)
-        return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE)
+        return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE).replace("\n", self._break)
 
     def _changed(self, tree: Any, field: Field, new: Json) -> Any:  # noqa: ANN401 - ruamel.yaml's own values
-        """A value as it is to be written: what is not changed stays in the tree, with its comments."""
+        """Return the tree of a changed value: unchanged parts stay in it, with their comments."""
         seen = plain(field.seen)
         if _same(seen, new):
             return tree
         raw, value = field.raw.value, field.seen.value
         if isinstance(raw, dict) and isinstance(value, dict) and isinstance(new, dict):
-            self._change_fields(tree, {key: Field(raw[key], value[key]) for key in raw}, new)
+            for key in [key for key in tree if key not in new]:
+                del tree[key]
+            for key, item in new.items():
+                known = key in raw
+                tree[key if known else _key(key)] = (
+                    self._changed(tree[key], Field(raw[key], value[key]), item) if known else self._new(item)
+                )
             return tree
         if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
             self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
@@ -225,29 +225,21 @@ class _Writer:
             )
         return self._new(new)
 
-    def _change_fields(self, tree: Any, fields: Mapping[str, Field], new: JsonObject) -> None:  # noqa: ANN401 - as above
-        for key in [key for key in tree if key not in new]:
-            del tree[key]
-        for key, value in new.items():
-            tree[key if key in fields else _key(key)] = (
-                self._changed(tree[key], fields[key], value) if key in fields else self._new(value)
-            )
-
     def _change_items(self, tree: Any, items: list[Field], new: list[Json]) -> None:  # noqa: ANN401 - as above
-        """Items with names are those of the same names; others, those at the same places."""
+        """Change a list: items with names are those of the same names; others, those at the same places."""
         names, wanted = _paired([plain(item.seen) for item in items], new)
-        by_name: dict[str | int, Field] = dict(zip(names, items, strict=True))
+        by_name = dict(zip(names, items, strict=True))
         for index in reversed(range(len(items))):
             if names[index] not in wanted:
                 del tree[index]
         for index, (name, value) in enumerate(zip(wanted, new, strict=True)):
-            if name in names:
+            if name in by_name:
                 tree[index] = self._changed(tree[index], by_name[name], value)
             else:
                 tree.insert(index, self._new(value))
 
     def _new(self, value: Json) -> Any:  # noqa: ANN401 - as above
-        """A value that was not there."""
+        """Return the tree of a new value."""
         if isinstance(value, str):
             text = self._safe(value)
             return LiteralScalarString(text) if _BLOCK.fullmatch(text) else _key(text)
@@ -260,19 +252,19 @@ class _Writer:
 
 
 def _key(text: str) -> Any:  # noqa: ANN401 - as above
-    """Text in one line, as keys are: in quotes where some reader would take it for something else without."""
+    """Return text in one line, as keys are: in quotes if some reader would take it for something else without."""
     # A text that is no more than text would get the quotes of the one before it.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
 def _is_odd(text: str) -> bool:
-    """Whether other readers take a text that is not in quotes for a date, a truth or a key."""
+    """Return True if other readers take a text without quotes for a date, a boolean or a key."""
     readings = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
     return _ESCAPED.search(text) is not None or any(pattern.match(text) for _, pattern in readings)
 
 
 def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
-    """A tree in which what is empty says so: within braces nothing would be an empty text."""
+    """Write null for empty values: within braces nothing would be an empty text."""
     items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
     for key, item in items:
         if isinstance(item, dict | list):
@@ -283,7 +275,7 @@ def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def _paired(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
-    """What old and new items are called: by their names where each has one, in one order; else by their places."""
+    """Name old and new items: by their names if each has one, in one order; else by their places."""
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
     named = len({*own}) == len(names) and len({*asked}) == len(wanted)
@@ -293,12 +285,12 @@ def _paired(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | in
 
 
 def _same(old: object, new: object) -> bool:
-    """Whether two values are the same in JSON, to which true is no 1."""
+    """Return True if two values are the same in JSON, to which true is no 1."""
     return old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _texts(value: Json) -> set[str]:
-    """All texts in a value."""
+    """Return all texts in a value."""
     if isinstance(value, str):
         return {value}
     within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -306,7 +298,7 @@ def _texts(value: Json) -> set[str]:
 
 
 class Changes(TypedDict, total=False):
-    """Which fields are changed, and to what; None takes one out."""
+    """The fields to change, with their new values; None removes one."""
 
     name: str | None
     description: str | None
@@ -318,7 +310,7 @@ class Changes(TypedDict, total=False):
 
 _NO_METADATA: Final = (*FIELDS, "inputSchema", "outputSchema")
 _OF_V2: Final = ("v2", "agentschema")
-_SAID_OTHERWISE: Final = ("model", "inputs", "metadata")
+_DIFFERS: Final = ("model", "inputs", "metadata")
 _SCHEMA: Final = "inputSchema"
 _KNOWN: Final = tuple(Changes.__annotations__)
 # Of what a shorter value is, such as a number, nobody can say that it is the same one.
@@ -326,14 +318,14 @@ _SECRET: Final = 8
 
 
 def rewritten(prompty: PromptSource, changes: Changes) -> str:
-    """The text of a prompt file with fields changed.
+    """Return the text of a prompt file with fields changed.
 
     Args:
         prompty: The prompt file.
         changes: The fields.
 
     Returns:
-        The text; what it says was not looked at yet: see :func:`checked_copy`.
+        The text, which :func:`checked_copy` checks once it is read.
 
     Raises:
         TypeError: There is no such field.
@@ -345,7 +337,7 @@ def rewritten(prompty: PromptSource, changes: Changes) -> str:
                 f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
             )
     source = Source(prompty.text, name_of(prompty))
-    foreign = [name for name in changes if name in _SAID_OTHERWISE and prompty.dialect not in _OF_V2]
+    foreign = [name for name in changes if name in _DIFFERS and prompty.dialect not in _OF_V2]
     if foreign:
         raise PromptFileError(
             f"{source.name}: {foreign[0]} is said otherwise in this file, of the dialect {prompty.dialect}; write it "
@@ -369,21 +361,21 @@ def rewritten(prompty: PromptSource, changes: Changes) -> str:
 
 
 def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
-    """A changed prompt, if it says what was asked for.
+    """Return a changed prompt, if it has the fields that were asked for.
 
     Args:
         made: The prompt, read from its changed text.
         changes: What was changed.
 
     Raises:
-        PromptFileError: It says something else: its dialect has no such field, or no way to write such a value.
+        PromptFileError: It has others: its dialect has no such field, or no way to write such a value.
     """
     got = made.to_dict()
     raw = split(Source(made.text, "")).fields or {}
     for name in changes:
         wanted = _canonical(name, changes[name])  # type: ignore[literal-required]  # as above
         own = {key: plain(node) for key, node in raw.items() if key in (name, _SCHEMA) or key not in FIELDS}
-        # What a reference leads to is another value, may be another by now, and is told nobody.
+        # The value of a reference may be another by now, and is not shown.
         if got.get(name) != wanted and "${" not in str(own):
             what = f"{name} cannot be changed so in this file, of the dialect {made.dialect}: it would say"
             raise PromptFileError(f"{name_of(made)}: {what} {got.get(name)!r}, not {wanted!r}")
@@ -393,13 +385,13 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
 def put_together(
     source: Source, parts: Parts, fields: Mapping[str, Field], wanted: Mapping[str, Json], body: str
 ) -> str:
-    """A file with fields and body changed.
+    """Return a file with fields and body changed.
 
     Args:
         source: The file.
-        parts: The same, taken apart.
+        parts: Its parts.
         fields: Its fields.
-        wanted: What fields are to be; None takes one out.
+        wanted: The new values of fields; None removes one.
         body: Its body.
     """
     begin, end = parts.yaml_at
@@ -419,7 +411,7 @@ def put_together(
 
 
 def _secrets(fields: Mapping[str, Field]) -> dict[str, str]:
-    """The texts from the environment, with the references to them; the longest first."""
+    """Return the texts from the environment, with the references to them; the longest first."""
     texts = [node.value for field in fields.values() for node in field.seen.within()]
     found = {text: text.reference for text in texts if isinstance(text, SecretText) and len(text) >= _SECRET}
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
@@ -434,7 +426,7 @@ def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Metadata; what stands beside the known fields is among it, and stays there."""
+    """Return metadata, and the unknown fields that count as metadata, which stay beside the known ones."""
     given = cast("JsonObject", _json(value, "metadata") or {})
     own = fields["metadata"].seen.value if "metadata" in fields else None
     beside = [name for name in fields if name not in _NO_METADATA and not (isinstance(own, dict) and name in own)]
@@ -443,7 +435,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Inputs, written as the file writes them; those that stay the same are as they stand there."""
+    """Return inputs in the form that the file has; unchanged ones stay as they are written."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = isinstance(schema, dict) and "properties" in schema
     node = schema["properties"] if isinstance(schema, dict) and within else None
@@ -466,24 +458,24 @@ def _listed(value: object, node: Node | None) -> Json:
     found: dict[str, Json] = {}
     for each in _properties(value):
         same = each.name in old and old[each.name][0] == each
-        told = each.to_dict()
+        fields = each.to_dict()
         if mapped:
-            del told["name"]
-        found[each.name] = old[each.name][1] if same else told
+            del fields["name"]
+        found[each.name] = old[each.name][1] if same else fields
     return found if mapped else [*found.values()]
 
 
 def _properties(value: object) -> tuple[Property, ...]:
-    """Inputs as they were given, read as those of a file are."""
+    """Read given inputs as those of a file."""
     if value is None:
         return ()
     if isinstance(value, Mapping):
-        given = cast("Mapping[str, object]", value)
-        told: object = {key: item.to_dict() if isinstance(item, Property) else item for key, item in given.items()}
+        items = cast("Mapping[str, object]", value).items()
+        given: object = {key: item.to_dict() if isinstance(item, Property) else item for key, item in items}
     else:
-        items = cast("Iterable[object]", value)
-        told = [item.to_dict() if isinstance(item, Property) else item for item in items]
-    source = Source(written({"inputs": checked(told, "inputs", PromptFileError)}), "inputs")
+        listed = cast("Iterable[object]", value)
+        given = [item.to_dict() if isinstance(item, Property) else item for item in listed]
+    source = Source(written({"inputs": checked(given, "inputs", PromptFileError)}), "inputs")
     return read_properties(source, source.mapping_of(Reader(source).read(), "inputs")["inputs"], "inputs")
 
 
@@ -497,7 +489,7 @@ _MAKERS: Final[Mapping[str, Callable[[object, Mapping[str, Field]], dict[str, Js
 
 
 def _canonical(name: str, value: object) -> Json:
-    """A value as :meth:`Prompty.to_dict` says it."""
+    """Return a value as :meth:`Prompty.to_dict` has it."""
     if value is None:
         return None
     if name == "model" and isinstance(value, str):

@@ -1,14 +1,14 @@
-"""Turns of a prompt file written so that own text means nothing to the file.
+"""Turns of a prompt file, written so that their text means nothing to the file.
 
-A value begins no section, opens no fence and keeps its line breaks. So the one character of a text that would mean
-something is written as the value of a variable, which the file sets itself.
+A value begins no section, opens no fence and keeps its line breaks. So a character that would mean something is written
+as the value of a variable, which the file sets itself.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json
 
-_SIGNS: Final[Mapping[str, str]] = {"newline": "\n", "colon": ":", "tick": "`", "tilde": "~"}
-_NAMES: Final = {sign: name for name, sign in _SIGNS.items()}
-# What may begin a section or a fence: rather too much than too little, for text that was found to do so.
+_NAMES: Final = {"\n": "newline", ":": "colon", "`": "tick", "~": "tilde"}
+# The begin of a section or a fence, in text that has one: rather too much than too little.
 _ROLE_LINE: Final = re.compile(
     rf"^([^\S\n]*+(?:#[^\S\n]*+)?(?:{'|'.join(AGENT_ROLES)}|{PLACE})[^\n]*?)(:)(?=[^\S\n]*$)",
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^([^\S\n]*)([`~])(?=\2\2)", re.MULTILINE)
-# What Jinja would read, and what YAML or a file cannot hold.
+# Characters that Jinja would read, and those that YAML or a file cannot hold.
 _SPECIAL: Final = re.compile(r"\{(?=[{%#\r\0]|\Z)|[\r\0]")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file|params):", re.IGNORECASE)
 
@@ -41,7 +40,7 @@ class Slot(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """One sign that is written as a value."""
+    """A character that is written as a value."""
 
     sign: str
 
@@ -66,7 +65,7 @@ def turn(role: str, runs: Iterable[Sequence[Piece]]) -> list[Piece]:
 
 
 def safe(pieces: Sequence[Piece]) -> list[Piece]:
-    """Join own text and slots, with what would mean something to a file written as values."""
+    """Join text and slots; characters that would mean something to a file become values."""
     joined: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, str) and joined and isinstance(joined[-1], str):
@@ -79,7 +78,7 @@ def safe(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _is_one_section(pieces: Sequence[Piece]) -> bool:
-    """Whether a file finds in it no role, in whatever dialect, and no fence that goes on."""
+    """Return True if no dialect finds a role in the pieces, or a fence that stays open."""
     parts = [piece if isinstance(piece, str) else Value("", getattr(piece, "name", "")) for piece in pieces]
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
@@ -90,7 +89,7 @@ def _is_one_section(pieces: Sequence[Piece]) -> bool:
 
 
 def _without_lines(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces in which no line begins a section or a fence."""
+    """Return pieces in which no line begins a section or a fence."""
     text = "".join(piece.replace(PLACE, " ") if isinstance(piece, str) else PLACE for piece in pieces)
     places = {match.start(2) for pattern in (_ROLE_LINE, _FENCE) for match in pattern.finditer(text)}
     found: list[Piece] = []
@@ -110,22 +109,21 @@ def _without_lines(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _with_edges(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces whose first and last line break are values, also beside slots that may be empty: a file drops its own."""
+    """Return pieces whose first and last line break are values, also beside empty slots: a file drops its own."""
     found = [*pieces]
-    first = next((index for index, piece in enumerate(found) if not isinstance(piece, Slot)), None)
-    own = "" if first is None else found[first]
-    if isinstance(own, str) and own.startswith("\n"):
-        found[first : cast("int", first) + 1] = [Sign("\n"), own[1:]]
-    found = [piece for piece in found if piece]
-    last = next((index for index in reversed(range(len(found))) if not isinstance(found[index], Slot)), None)
-    own = "" if last is None else found[last]
-    if isinstance(own, str) and own.endswith("\n"):
-        found[last : cast("int", last) + 1] = [own[:-1], Sign("\n")]
+    own = [index for index, piece in enumerate(found) if not isinstance(piece, Slot)]
+    if not own:
+        return found
+    # The last one first: its index stays, whatever becomes of the first.
+    if isinstance(last := found[own[-1]], str) and last.endswith("\n"):
+        found[own[-1] : own[-1] + 1] = [last[:-1], Sign("\n")]
+    if isinstance(first := found[own[0]], str) and first.startswith("\n"):
+        found[own[0] : own[0] + 1] = [Sign("\n"), first[1:]]
     return [piece for piece in found if piece]
 
 
 def body_of(turns: Sequence[Sequence[Piece]], slots: Sequence[str]) -> str:
-    """The template."""
+    """Return the template."""
     pieces = [piece for turn in turns for piece in turn]
     taken = (*slots, *(piece.text for piece in pieces if isinstance(piece, Code)))
     names = {sign: free_name(name, taken) for sign, name in _NAMES.items()}
@@ -143,7 +141,7 @@ def _written(piece: Piece, names: Mapping[str, str]) -> str:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """A name that is in none of some texts."""
+    """Return a name that is in none of the texts."""
     texts = [*taken]
     while any(name in text for text in texts):
         name += "_"
@@ -159,11 +157,11 @@ def is_input(name: str) -> bool:
 
 
 def check_references(value: Json, where: str) -> None:
-    """Refuse text that a front matter would look up.
+    """Refuse text that a front matter would take for a reference.
 
     Args:
         value: The value of a field.
-        where: How errors call it.
+        where: Its name in errors.
 
     Raises:
         FormatError: A text in it is a reference.

@@ -128,7 +128,7 @@ def test_the_library(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     # It is read as a check reads it, for which the environment and the params need not be set.
     made = Subject(text, str(path), path.parent, (LIBRARY,))
-    if made.spoken.name == "v2":
+    if made.dialect.name == "v2":
         VALIDATOR.validate(fields_of(text))
     else:
         # What another dialect says is right too where it is said in v2.

@@ -1,0 +1,382 @@
+"""The text that commands read and write, on terminals too; and the errors that name the option to blame."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt._base.signs import visible
+from lazyprompt.errors import LazyPromptError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterable, Sequence
+    from io import TextIOWrapper
+    from typing import TextIO
+
+# The largest file that an option may name, in bytes.
+_MOST = 268_435_456
+# A shell opens these for this process, even as pipes.
+_OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+_KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+class CommandError(click.ClickException):
+    """An error with the option, argument or stream to blame.
+
+    Args:
+        where: The option, argument or stream.
+        what: The message.
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(what)
+        self.where = where
+
+
+class WrongUseError(CommandError):
+    """Wrong use of the command line."""
+
+    exit_code = 2
+
+
+class NoAnswerError(CommandError):
+    """A model that gives no answer, although the command line is right."""
+
+
+@contextmanager
+def blaming(where: str, path: str | None = None) -> Generator[None]:
+    """Turn the library's errors, and files that cannot be read, into wrong use of an option.
+
+    Args:
+        where: The option or argument.
+        path: The file's name on the command line; None for the error's own.
+
+    Raises:
+        WrongUseError: In place of the error.
+    """
+    try:
+        yield
+    except LazyPromptError as error:
+        raise WrongUseError(where, str(error)) from error
+    except OSError as error:
+        raise WrongUseError(where, f"{path or error.filename}: {error.strerror}") from error
+
+
+def reason(error: Exception) -> object:
+    """Return the system's message of an error, without the number and the name that ``OSError`` adds."""
+    return getattr(error, "strerror", None) or error
+
+
+class Stdin:
+    """The standard input, which can be read once.
+
+    Args:
+        shared: True if two prompts read it, and get the same text.
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self._shared = shared
+        self._reader: str | None = None
+        self._text = ""
+
+    def read(self, reader: str) -> str:
+        """Read all of it.
+
+        Args:
+            reader: The option that needs it.
+
+        Raises:
+            WrongUseError: Another option has read it, or it is not UTF-8.
+        """
+        if self._reader is not None:
+            if self._shared:
+                return self._text
+            raise WrongUseError(reader, f"the standard input was read already, by {self._reader}")
+        self._reader = reader
+        stdin: TextIO | None = sys.stdin  # None if the process was started without it
+        try:
+            data = b"" if stdin is None else stdin.buffer.read()
+        except OSError as error:
+            raise WrongUseError(reader, f"the standard input: {reason(error)}") from error
+        self._text = _decode(data, reader, "the standard input")
+        return self._text
+
+    def read_if_piped(self) -> str:
+        """Read all of it, or nothing if a person sits at a terminal."""
+        stdin: TextIO | None = sys.stdin
+        return "" if stdin is None or stdin.isatty() else self.read("stdin")
+
+    def value(self, where: str, text: str) -> str:
+        """Read the value of an option: ``@file``, ``@-``, ``@@x`` for ``@x``, or the text itself.
+
+        Raises:
+            WrongUseError: The file cannot be read.
+        """
+        if not text.startswith("@"):
+            return text
+        if text.startswith("@@"):
+            return text[1:]
+        if text == "@-":
+            return self.read(where)
+        return file_text(where, text[1:], " (a text that begins with @ is written @@)")
+
+
+def json_list(where: str, path: str | None) -> list[object] | None:
+    """Read the list in the JSON file of an option; None if the option was not given.
+
+    Raises:
+        WrongUseError: The file cannot be read, or holds something else.
+    """
+    if path is None:
+        return None
+    try:
+        value: object = json.loads(file_text(where, path))
+    except (ValueError, RecursionError) as error:
+        raise WrongUseError(where, f"{path}: not JSON: {error}") from error
+    if not isinstance(value, list):
+        kind = _KINDS.get(type(value), "a number")
+        raise WrongUseError(where, f"{path}: must hold a JSON list, but holds {kind}")
+    return cast("list[object]", value)
+
+
+def json_or_text(text: str) -> object:
+    """Parse JSON; text that is not JSON stays text."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def file_text(where: str, path: str, advice: str = "") -> str:
+    """Read the text of a file.
+
+    Args:
+        where: The option or argument that names the file.
+        path: The file.
+        advice: The end of an error message.
+
+    Raises:
+        WrongUseError: The file cannot be read as UTF-8.
+    """
+    if not path:
+        raise WrongUseError(where, f"the name of the file is empty{advice}")
+    try:
+        data = _read_bytes(path)
+    except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
+        raise WrongUseError(where, f"{path}: {reason(error)}{advice}") from error
+    return _decode(data, where, path)
+
+
+def _read_bytes(path: str) -> bytes:
+    if not path.startswith(_OWN_STREAMS):
+        return read_regular(path, _MOST)
+    with Path(path).open("rb") as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise OSError(errno.EFBIG, f"it has more than {_MOST:,} bytes")
+    return data
+
+
+def _decode(data: bytes, where: str, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongUseError(where, f"{name}: byte 0x{data[error.start]:02x} at {error.start} is not UTF-8") from error
+
+
+def write_text(text: str, path: str | None = None) -> None:
+    """Write text as UTF-8, to the byte.
+
+    Args:
+        text: The text.
+        path: The file to write; None for the standard output.
+
+    Raises:
+        WrongUseError: The file cannot be written.
+        OSError: The standard output cannot be written.
+    """
+    data = text.encode()
+    if path is None:
+        stdout: TextIO | None = sys.stdout  # None if the process was started without it
+        if stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        stdout.buffer.write(data)
+        stdout.buffer.flush()
+        return
+    try:
+        write_whole(Path(path), data)
+    except (OSError, ValueError) as error:
+        raise WrongUseError("--output", f"{path}: {reason(error)}") from error
+
+
+def write_visible(text: str, path: str | None = None) -> None:
+    """Write text as :func:`write_text` does; on a terminal, control characters are shown, not obeyed."""
+    write_text(visible(text) if goes_to_terminal(path) else text, path)
+
+
+def write_json(value: object, path: str | None = None, *, indent: int | None = None) -> None:
+    """Write a value as JSON, with control characters as of :func:`write_visible`.
+
+    Args:
+        value: The value.
+        path: The file to write; None for the standard output.
+        indent: The spaces to indent by; None for one line.
+    """
+    write_visible(json_text(value, indent=indent) + "\n", path)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Render a value as JSON, in one line without an indent."""
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines to the standard output."""
+    write_text("".join(f"{line}\n" for line in lines))
+
+
+class Screen:
+    """The standard output and, line by line, the standard input.
+
+    On a terminal, control characters are shown, and there are colours unless the user turned them off; elsewhere text
+    is written to the byte.
+
+    Attributes:
+        terminal: True if the output is seen on a terminal.
+        interactive: True if a person sits there, who is asked for input.
+    """
+
+    def __init__(self) -> None:
+        self.terminal = goes_to_terminal()
+        self._stdin: TextIO | None = sys.stdin  # None where the process was started without
+        self.interactive = self.terminal and self._stdin is not None and self._stdin.isatty()
+        self._colored = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._within_line = False
+        if self.interactive:
+            if find_spec("readline") is not None:
+                import_module("readline")  # with it, input() lets lines be edited and called back
+            cast("TextIOWrapper", self._stdin).reconfigure(encoding="utf-8", errors="replace")
+
+    def write(self, text: str, style: str = "") -> None:
+        """Write text at once.
+
+        Args:
+            text: The text.
+            style: The style for a terminal with colours, as rich writes styles.
+
+        Raises:
+            OSError: The standard output cannot be written.
+        """
+        if not text:
+            return
+        self._within_line = not text.endswith("\n")
+        shown = text.encode("utf-8", "replace").decode()  # half of a surrogate pair, which no file may hold
+        if self.terminal:
+            shown = visible(shown)
+        if self._colored and style:
+            from rich.color import ColorSystem  # noqa: PLC0415 - only colour needs it
+            from rich.style import Style  # noqa: PLC0415 - as above
+
+            shown = Style.parse(style).render(shown, color_system=ColorSystem.STANDARD)
+        write_text(shown)
+
+    def line(self, text: str, style: str = "") -> None:
+        """Write a line of its own."""
+        self.end_line()
+        self.write(text, style)
+        self.end_line()
+
+    def end_line(self) -> None:
+        """Begin a new line, unless there is one."""
+        if self._within_line:
+            self.write("\n")
+
+    def read(self, prompt: str) -> str | None:
+        r"""Read the next text: a line, and while it ends with ``\``, the next one too.
+
+        Args:
+            prompt: The prompt for a person.
+
+        Returns:
+            The text without its last line end; None at the end of the input.
+
+        Raises:
+            WrongUseError: It is not UTF-8.
+            KeyboardInterrupt: The person gave up the line.
+        """
+        self.end_line()
+        lines: list[str] = []
+        line = self._line(prompt)
+        while line is not None and line.endswith("\\"):
+            lines.append(line[:-1])
+            line = self._line("... ")
+        if line is None:
+            return "\n".join(lines) if lines else None
+        return "\n".join((*lines, line))
+
+    def _line(self, prompt: str) -> str | None:
+        if not self.interactive:
+            return self._piped_line()
+        try:
+            return input(visible(prompt))
+        except EOFError:
+            write_text("\n")  # the shell's next prompt begins a line
+            return None
+
+    def _piped_line(self) -> str | None:
+        data = b"" if self._stdin is None else self._stdin.buffer.readline()
+        if not data:
+            return None
+        try:
+            return data.decode("utf-8-sig").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise WrongUseError("stdin", f"a line is not UTF-8: it has the byte 0x{data[error.start]:02x}") from error
+
+
+def note(text: str) -> None:
+    """Write a line to the standard error, beside the output."""
+    click.echo(visible(f"lazyprompt: {text}"), err=True)
+
+
+def goes_to_terminal(path: str | None = None) -> bool:
+    """Return True if output for a file, or for the standard output without one, is seen on a terminal."""
+    stdout: TextIO | None = sys.stdout
+    return path is None and stdout is not None and stdout.isatty()
+
+
+def drop_stdout() -> None:
+    """Give up the standard output after it failed: Python would write to it again at exit, and complain."""
+    stdout: TextIO | None = sys.stdout
+    if stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+
+
+def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Align the cells of rows as a terminal shows them, where a Chinese character takes two places.
+
+    Args:
+        rows: The rows, with the heading first.
+        right: The columns to align to the right.
+
+    Returns:
+        A line for each row.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 - most commands write no table
+
+    columns: list[list[str]] = []
+    for at, column in enumerate(zip(*rows, strict=True)):
+        width = max(map(cell_len, column))
+        gaps = [" " * (width - cell_len(cell)) for cell in column]
+        columns.append([gap + cell if at in right else cell + gap for cell, gap in zip(column, gaps, strict=True)])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
