@@ -98,7 +98,7 @@ def test_wrong_use_is_said(run: Callable[..., Ran], tmp_path: Path, more: list[s
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal for one process")
 def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: Clocked, tmp_path: Path) -> None:
-    server.misbehaves = lambda said: Slow(first=0.5 if int(said) > 2 else 0)
+    server.misbehaves = lambda said: Slow(first=3 if int(said) > 2 else 0)
     command = [sys.executable, "-m", "lazyprompt", *COMMAND, *at(server, "ollama"), "--concurrency", "2"]
     started = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
     while len(server.came) < 4 and started.poll() is None:
