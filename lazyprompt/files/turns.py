@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextItem:
     """Text.
 
     Args:
@@ -89,12 +89,12 @@ class Returned:
         said: The text.
     """
 
-    said: Said
+    said: TextItem
 
 
 _BREAKS = "\n"
 _DETAILS = frozenset(("low", "high", "auto"))
-Item: TypeAlias = "Said | Shown | Called | Returned"
+Item: TypeAlias = "TextItem | Shown | Called | Returned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class Turn:
     attributes: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
 
     @property
-    def only_text(self) -> Said | None:
+    def only_text(self) -> TextItem | None:
         """The turn's text, where it says nothing else."""
         if not self.items:
-            return Said(())
+            return TextItem(())
         only = self.items[0]
-        return only if len(self.items) == 1 and isinstance(only, Said) else None
+        return only if len(self.items) == 1 and isinstance(only, TextItem) else None
 
 
 Step: TypeAlias = "Turn | Thread"
@@ -145,7 +145,7 @@ def steps_of(section: Section) -> Iterator[Step]:
             run.append(part)
             continue
         is_thread = isinstance(held, Thread)
-        items += said(run, before, None if is_thread else _BREAKS)
+        items += text_items(run, before, None if is_thread else _BREAKS)
         run = []
         before = None if is_thread else _BREAKS
         if isinstance(held, Thread):
@@ -156,13 +156,13 @@ def steps_of(section: Section) -> Iterator[Step]:
             yield held
         elif isinstance(held, Medium):
             items.append(Shown(held.block))
-    items += said(run, before)
+    items += text_items(run, before)
     # An empty turn is one, too: the template has it.
     if items or not threads:
         yield Turn(role, tuple(items), section.attributes)
 
 
-def said(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[Item]:
+def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[TextItem]:
     """Parts as text, without the template's own line breaks around it; nothing where they are empty.
 
     Args:
@@ -179,7 +179,7 @@ def said(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None 
         left[0] = left[0].lstrip(before)
     if left and not isinstance(left[-1], Value):
         left[-1] = left[-1].rstrip(behind)
-    return [Said(tuple(left))] if left else []
+    return [TextItem(tuple(left))] if left else []
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:
@@ -239,7 +239,7 @@ def message_of(turn: Turn) -> Msg:
 
 
 def _block(item: Item, turn: Turn) -> Block:
-    if isinstance(item, Said):
+    if isinstance(item, TextItem):
         return TextBlock(item.text)
     if isinstance(item, Shown):
         return _shown(item)
@@ -439,7 +439,7 @@ def _part_of(block: Block) -> JsonObject:
 
 
 def _part(item: Item) -> JsonObject:
-    if isinstance(item, Said):
+    if isinstance(item, TextItem):
         return _text(item.text)
     if isinstance(item, Called):
         return _call_part(deepcopy(item.call))

@@ -168,11 +168,14 @@ class Node(NamedTuple):
     flow: bool = False
 
     @property
+    def fields(self) -> dict[str, Node]:
+        """The values of a mapping by their names; none of anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
     def parts(self) -> list[Node]:
         """The items of a list, or the values of a mapping; none of anything else."""
-        if isinstance(self.value, dict):
-            return [*self.value.values()]
-        return self.value if isinstance(self.value, list) else []
+        return self.value if isinstance(self.value, list) else [*self.fields.values()]
 
     def within(self) -> Iterator[Node]:
         """The node and all below it, found without recursion."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.files.properties import kind_of
 from lazyprompt.files.yaml_nodes import KINDS, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from lazyprompt.errors import PromptFileError
     from lazyprompt.files.references import References
@@ -157,13 +158,22 @@ def _letters(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def written(value: Value | Mapping[str, Node], place: Node) -> Node:
-    """A node for what a dialect says otherwise.
+Plain: TypeAlias = "Node | str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
+
+
+def written(value: Plain, place: Node) -> Node:
+    """Return a value of Prompty v2 as a node.
 
     Args:
-        value: What it is in Prompty v2.
-        place: Where that is said.
+        value: The value; nodes in it keep their places.
+        place: The field that says it in another dialect.
     """
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Mapping):
+        value = {name: written(item, place) for name, item in value.items()}
+    elif isinstance(value, list):
+        value = [written(item, place) for item in value]
     return Node(cast("Value", value), place.at, place.key_at)
 
 
