@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt.errors import FormatError
@@ -13,14 +12,13 @@ from lazyprompt.formatters._answers import as_dict
 from lazyprompt.messages.msg import TextBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from lazyprompt._base.json import Fields, Json
     from lazyprompt.files.targets import Target
 
 # What an item of an answer's data holds.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
-_RESPONSES_EVENTS = {"response.output_text.delta": "text", "response.refusal.delta": "refusal"}
 
 
 def read_answer(
@@ -90,63 +88,6 @@ def _items(answer: Fields, target: Target) -> Json:
     if not found or None in found:
         raise FormatError(f"this is no answer to a request of the interface {target.api!r}: there is none in its data")
     return cast("Json", found[0] if len(found) == 1 else found)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The failure of a stream.
-
-    Args:
-        outcome: ``determinate`` where the model refused: it will not say more; ``indeterminate`` where the connection
-            broke: nobody knows what the provider did.
-        message: What is told of it.
-    """
-
-    outcome: Literal["determinate", "indeterminate"]
-    message: str
-
-
-def read_stream(
-    events: Iterable[object], provider: str | None = None, api: str | None = None
-) -> tuple[str | Failure, ...]:
-    """Read a stream: pieces of text, and how it fails if it does.
-
-    Args:
-        events: The provider's events: dicts, or objects of its official client. An exception among them is a connection
-            that broke: what is behind it is not looked at.
-        provider: Who sends them; None is ``openai``.
-        api: ``chat`` or ``responses``; None is ``chat``.
-
-    Raises:
-        FormatError: Nothing is known of such streams, or something in it is no event.
-    """
-    target = target_of(provider, api)
-    if target.api not in ("chat", "responses") or target.profile in ("gemini", "ollama"):
-        raise FormatError(f"streams of {target.profile} ({target.api}) are not read here; a module reads all")
-    said: dict[str, list[str]] = {"text": [], "refusal": []}
-    failures: list[Failure] = []
-    for event in events:
-        if isinstance(event, BaseException):
-            failures.append(Failure("indeterminate", str(event) or type(event).__name__))
-            break
-        for kind, text in _deltas(as_dict(event)):
-            said[kind] += [text] if isinstance(text, str) else []
-    # A refusal comes in pieces, too: it is one.
-    if said["refusal"]:
-        failures.insert(0, Failure("determinate", f"Model refused: {''.join(said['refusal'])}"))
-    return (*said["text"], *failures)
-
-
-def _deltas(event: Fields) -> Iterator[tuple[str, object]]:
-    """Find the text that an event adds, in the chat form, of the Responses, or of Anthropic."""
-    chat, own = fields_of(_first(event.get("choices")).get("delta")), fields_of(event.get("delta"))
-    yield from (("text", chat.get("content")), ("refusal", chat.get("refusal")))
-    if own.get("type") == "text_delta":
-        yield "text", own.get("text")
-    elif own.get("stop_reason") == "refusal":
-        yield "refusal", fields_of(own.get("stop_details")).get("explanation") or "stop_reason is refusal"
-    if kind := _RESPONSES_EVENTS.get(str(event.get("type"))):
-        yield kind, event.get("delta")
 
 
 def _list(value: object) -> Sequence[object]:

@@ -134,7 +134,7 @@ def _untyped(section: Section) -> dict[str, Json]:
 
 def result_turn(section: Section) -> Turn:
     """Return the turn of a section that holds what a tool gave back."""
-    text = next(iter(text_items(section.parts)), TextItem(()))
+    text = "".join(item.text for item in text_items(section.parts))
     return Turn("tool", (Returned(text),), _untyped(section))
 
 
