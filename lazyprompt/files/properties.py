@@ -79,6 +79,11 @@ class Property:
     choices: tuple[Property, ...] = field(default=())
     one_of: bool = False
 
+    @property
+    def is_needed(self) -> bool:
+        """True if it must be given, and has no default."""
+        return self.required and self.default is None
+
     def own_default(self) -> Json:
         """The default, which whoever gets it may change."""
         return deepcopy(self.default) if isinstance(self.default, (list, dict)) else self.default

@@ -20,6 +20,7 @@ from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
+from lazyprompt.files.inputs import MediaBlock
 from lazyprompt.files.properties import schema_of
 from lazyprompt.files.turns import functions_of, named_functions, note_attributes
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
@@ -27,17 +28,7 @@ from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.profile import PDF, Media
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ToolResultBlock,
-    URLSource,
-    VideoBlock,
-)
+from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, URLSource
 from lazyprompt.messages.openai_form import write_part
 
 if TYPE_CHECKING:
@@ -391,7 +382,7 @@ def _sent_blocks(
         place, changed = f"{where}[{index}]", block
         if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
             changed = replace(block, output=_sent_blocks(block.output, f"{place}.output", target, held, notes))
-        elif isinstance(block, (ImageBlock, AudioBlock, VideoBlock, FileBlock)):
+        elif isinstance(block, MediaBlock):
             source, why = block.source, ""
             if isinstance(source, URLSource) and target.passes_on(block):
                 why = (

@@ -11,18 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.inputs import Medium, Thread
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    VideoBlock,
-)
+from lazyprompt.files.inputs import MediaBlock, Medium, Thread
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of
 from lazyprompt.templates.slots import Value
 
@@ -62,7 +52,7 @@ class Shown:
         attributes: The attributes that the template gives it.
     """
 
-    block: ImageBlock | AudioBlock | FileBlock | VideoBlock
+    block: MediaBlock
     attributes: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
 
 
@@ -362,10 +352,10 @@ def _item_of(block: Block) -> Item:
             return Returned(block.text)
         case ImageBlock(detail=str(detail)):
             return Shown(block, {"detail": detail})
-        case ImageBlock() | AudioBlock() | FileBlock() | VideoBlock():
-            return Shown(block)
         case TextBlock(text) | ThinkingBlock(text):
             return TextItem((text,))
+        case _:
+            return Shown(block)
 
 
 def _part(item: Item) -> JsonObject:
