@@ -1,4 +1,4 @@
-"""What came back for a prompt file: a text, an object, calls of tools, vectors or a picture."""
+"""Answers to prompt files: a text, an object, calls of tools, vectors or a picture."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, Json
     from lazyprompt.files.targets import Target
 
-# What an item of an answer's data holds.
+# The keys of the items of an answer's data.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 
 def read_answer(
     response: object, provider: str | None = None, api: str | None = None, *, structured: bool = False
 ) -> Json:
-    """What an answer says.
+    """Parse an answer.
 
     Args:
         response: The answer: a dict, or the object of the provider's official client.
-        provider: Who answered; None is ``openai``.
+        provider: The provider; None is ``openai``.
         api: ``chat``, ``responses``, ``embedding`` or ``image``; None is ``chat``.
-        structured: Whether the answer is JSON, as it is where a prompt file has outputs.
+        structured: True if the answer is JSON, as it is where a prompt file has outputs.
 
     Returns:
         A list of calls ``{id, name, arguments}``, the arguments as JSON text, where tools are called. Else the text, or
@@ -62,7 +62,7 @@ def read_answer(
 
 
 def _call(call: ToolUseBlock, written: object) -> Json:
-    """A call, its arguments as they were written where they were text."""
+    """Return a call, its arguments as they were written where they were text."""
     if not isinstance(written, str):
         compact = json.dumps(call.input, ensure_ascii=False, separators=(",", ":"))
         written = compact if call.raw_input is None else call.raw_input
@@ -70,14 +70,14 @@ def _call(call: ToolUseBlock, written: object) -> Json:
 
 
 def _written(answer: Fields) -> list[object]:
-    """The arguments of calls as they stand in an answer of OpenAI's; text, as a rule."""
+    """Return the arguments of calls as an answer of OpenAI's has them; text, as a rule."""
     calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
     items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
     return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
 
 
 def _items(answer: Fields, target: Target) -> Json:
-    """The vectors or pictures of an answer; one alone is not in a list."""
+    """Return the vectors or pictures of an answer; one alone is not in a list."""
     fault = answer.get("error")
     if fault:
         raise FormatError(f"{target.profile} answered with an error: {fields_of(fault).get('message') or fault}")

@@ -59,7 +59,7 @@ class Filled:
     """A prompt file with its inputs put in.
 
     Args:
-        steps: What it says: turns and threads.
+        steps: Its turns and threads.
         tools: The tools that it names in its text.
         missing: The inputs that were left out in a tool loop; only its last turn shows them.
     """
@@ -295,7 +295,7 @@ class FilePrompter(Prompter):
     turn. Where it ends with a tool's result, that turn is left out, unless its inputs ask another question.
 
     Args:
-        filling: What fills the file.
+        filling: Fills the file.
     """
 
     def __init__(self, filling: Filling) -> None:
@@ -361,7 +361,7 @@ class FilePrompter(Prompter):
 
         Args:
             input: The inputs of the file.
-            history: What stands in the place of the file's thread, or before its last turn.
+            history: The messages in the place of the file's thread, or before its last turn.
             tools: The tools that the model may call.
             label: The answer, in training data.
 

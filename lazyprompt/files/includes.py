@@ -143,7 +143,7 @@ class Piece(NamedTuple):
     Attributes:
         name: Its path, as the template has it.
         own: Its own text, without what it includes; its lines are those of the file.
-        at: Where the tag is, in the template of the prompt.
+        at: The place of the tag in the template of the prompt.
     """
 
     name: str
@@ -166,11 +166,11 @@ class Expanded:
     pieces: tuple[Piece, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Where an error of the whole text is from: lines of the whole are lines of no file.
+        """Find the file that an error of the whole text is from: lines of the whole are lines of no file.
 
         Args:
             error: The error.
-            parse: What parses a template.
+            parse: The parser of a template.
 
         Returns:
             The error with the line of its file; and the place of the tag, where it is in a file that is included.
@@ -189,9 +189,9 @@ def expanded(text: str, engine: str, references: References, source: Source, beg
     Args:
         text: The template.
         engine: Its syntax.
-        references: Where files are looked for, and may lie.
+        references: The places that files may lie in.
         source: The file that it is from, for errors.
-        begin: Where the template begins in it.
+        begin: The beginning of the template in it.
 
     Raises:
         PromptFileError: A file cannot be included; the message has the place of the tag in the prompt's file.

@@ -47,12 +47,12 @@ _HEAD = 120
 
 
 class Thread(list[dict[str, str]], Opaque):
-    """A thread in a template: a list of what was said, to go through; and the messages that stand in its place.
+    """A thread in a template: a list of messages to loop over, and the messages that stand in its place.
 
     Args:
         name: The input.
-        messages: What was said.
-        left_out: What its section says beside it, and no message can.
+        messages: The messages.
+        left_out: The parts of its section that no message has a place for.
     """
 
     __slots__ = ("left_out", "messages", "name")

@@ -153,7 +153,7 @@ class Spec:
 
     def to_dict(self) -> JsonObject:
         """Return the front matter in its canonical form, without empty fields."""
-        told: dict[str, Json] = {
+        made: dict[str, Json] = {
             "kind": "prompt",
             "name": self.name,
             "displayName": self.display_name,
@@ -166,7 +166,7 @@ class Spec:
             "template": deepcopy(dict(self.template)) or None,
             "instructions": self.instructions,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in made.items() if value is not None}
 
 
 def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:

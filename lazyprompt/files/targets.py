@@ -99,7 +99,7 @@ class Target:
         return profile_of(self.profile).but(**self.changes)
 
     def passes_on(self, block: Block) -> bool:
-        """Whether the address of a medium is sent, though the provider itself takes data only."""
+        """Return True if the address of a medium is sent, though the provider itself takes data only."""
         kind = cast("MediaKind", block.kind)
         ours, its = (profile.media.get(kind) for profile in (self.own_profile(), profile_of(self.profile)))
         return ours is not None and ours.url and (its is None or not its.url)

@@ -1,8 +1,8 @@
 """The dialect of dotprompt: ``.prompt`` files, with schemas in Picoschema and templates in Handlebars.
 
-Its roles are marks of the template, ``{{role "user"}}``, and so are the places of the history and of media. What
-stands before the first one is the user's; a section that says nothing is none; what follows ``{{history}}`` with no
-role of its own is the model's, as it is in dotprompt.
+Its roles are marks of the template, ``{{role "user"}}``, and so are the places of the history and of media. Text before
+the first one is the user's; an empty section is none; as in dotprompt, text behind ``{{history}}`` with no role of its
+own is the model's.
 Source: dotprompt's reference, sections Prompt frontmatter, Picoschema and Template content.
 """
 
@@ -190,7 +190,7 @@ def _of_type(given: dict[str, Node], reading: Reading, where: str) -> dict[str, 
 
 
 SUFFIX: Final = ".prompt"
-"""What the names of its files end with."""
+"""The suffix of its files."""
 
 ENGINE: Final = "handlebars"
 """The syntax of its templates."""
@@ -202,14 +202,14 @@ MARKED_ROLES: Final[Mapping[str, str]] = {
     "assistant": "assistant",
     "developer": "developer",
 }
-"""The roles that its marks may name, and what they are here."""
+"""The roles that its marks may name, and their names here."""
 
 _INPUT, _OUTPUT = ("default", "schema"), ("format", "schema")
 _FORMATS = ("json", "text", "jsonl", "array", "enum", "media")
 _OWN = ("model", "config", "input", "output", "tools", "toolDefs", "metadata", "name")
 _OF_V2 = {"inputs": "input", "outputs": "output", "parameters": "config", "options": "config"}
 _SECTION = re.compile(r"\{\{~?\s*+section\s")
-# What an address without a media type shows, by how it ends; anything else is taken for a picture.
+# The kinds of addresses without a media type, by their suffixes; any other is taken for a picture.
 _BY_SUFFIX = {
     "audio": (".mp3", ".wav", ".flac", ".ogg", ".m4a"),
     "video": (".mp4", ".mov", ".webm", ".mpeg"),
@@ -278,7 +278,7 @@ def _model(reading: Reading) -> dict[str, Plain]:
 
 
 def _known(reading: Reading, part: str, names: Sequence[str]) -> dict[str, Node]:
-    """The fields of ``input`` or ``output``, none of them unknown."""
+    """Return the fields of ``input`` or ``output``, none of them unknown."""
     given = reading.mapping(reading.fields.get(part), part)
     for name, node in given.items():
         if name not in names:

@@ -37,7 +37,7 @@ V1_KINDS: Final[Mapping[str, str]] = {
     "dict": "object",
     "any": "union",
 }
-"""What its types are called in Prompty v2, where that is another name."""
+"""The names of its types in Prompty v2, where they are others."""
 
 _TYPES = (*V1_KINDS, *KINDS_OF_PROPERTY)
 _PROVIDERS = {
@@ -47,7 +47,7 @@ _PROVIDERS = {
 }
 _MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
 _ID = ("azure_deployment", "deployment", "model", "name")
-# All else is said in words with a _ between them, which camelCase puts together.
+# All other names are words with a _ between them, which camelCase puts together.
 _OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
     **{re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", option): option for option in OPTIONS},
