@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.answer import read_answer
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.prompt_source import PromptSource, content_hash, name_of
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import check_strict, segments_of
-from lazyprompt.files.targets import request, sent_to
+from lazyprompt.files.targets import read_answer, request, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.history import History

@@ -1,4 +1,4 @@
-"""Whole requests of prompt files: the model, the messages, its options, its tools, and the form of the answer.
+"""Whole requests of prompt files, and the answers to them.
 
 A target is data: what an interface of a provider calls the options of a prompt file, and what else it has. Messages and
 tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's specification
@@ -13,35 +13,38 @@ from base64 import b64encode
 from binascii import a2b_base64
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, snake_names
 from lazyprompt.files.inputs import MediaBlock
 from lazyprompt.files.properties import schema_of
 from lazyprompt.files.turns import functions_of, named_functions, note_attributes
+from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.profile import PDF, Media
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, URLSource
+from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.messages.openai_form import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.json import Fields, Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.files.spec import Spec
     from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.messages.msg import Block
 
 Place: TypeAlias = tuple[str, ...]
-"""Where something stands in a request: the keys that lead to it."""
+"""A place in a request: the keys that lead to it."""
 
 APIS: Final = ("chat", "responses", "embedding", "image")
 """The kinds of interfaces."""
@@ -49,25 +52,22 @@ APIS: Final = ("chat", "responses", "embedding", "image")
 _URLSAFE = str.maketrans("-_", "+/")
 
 
-def _places(holder: str = "", /, **names: str) -> dict[str, Place]:
-    """Return the places of options, by their names in Prompty: the provider's own names, which may be paths."""
+def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
+    """Return the places of options: the provider's own names, which may be paths.
+
+    Args:
+        same: The options that have the same name there, in snake_case.
+        holder: The part of a request that holds them; ``""`` for the request itself.
+        **names: The other options.
+    """
     within = (holder,) if holder else ()
-    return {option: (*within, *name.split(".")) for option, name in names.items()}
+    return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
 
 
-_SAME = {"temperature": "temperature", "topP": "top_p"}
-_SAMPLING = {
-    **_SAME,
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
-    "seed": "seed",
-}
-_CHAT = {
-    **_SAMPLING,
-    "stopSequences": "stop",
-    "allowMultipleToolCalls": "parallel_tool_calls",
-    "reasoningEffort": "reasoning_effort",
-}
+_SAMPLING = "temperature topP frequencyPenalty presencePenalty seed"
+_CHAT = partial(
+    _places, f"{_SAMPLING} reasoningEffort", stopSequences="stop", allowMultipleToolCalls="parallel_tool_calls"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ class _FilePart(UrlPart):
     __slots__ = ()
 
     def __call__(self, block: Block) -> JsonObject:
-        """The part of a block."""
+        """Return the part of a block."""
         by_address = isinstance(block, FileBlock) and isinstance(block.source, URLSource)
         return super().__call__(block) if by_address else write_part(block)
 
 
 def _closed(schema: Json) -> Json:
-    """A schema whose objects hold nothing but what they name."""
+    """Return a schema whose objects have no other properties than theirs."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -141,11 +141,11 @@ _STRUCTURED: Final[Mapping[str, Callable[[tuple[Property, ...]], JsonObject]]] =
     },
     "format": lambda outputs: {"format": schema_of(outputs)},
 }
-_LIKE_OPENAI = Target("", options=_places(**_CHAT, maxOutputTokens="max_tokens"), structured="response_format")
+_LIKE_OPENAI = Target("", options=_CHAT(maxOutputTokens="max_tokens"), structured="response_format")
 _ROWS = (
     Target(
         "openai",
-        options=_places(**_CHAT, maxOutputTokens="max_completion_tokens"),
+        options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(parts={"file": _FilePart("file")}),
             # Which formats a model hears changes from model to model: a format is sent by its own name.
@@ -157,8 +157,7 @@ _ROWS = (
         "openai-responses",
         "responses",
         _places(
-            **_SAME,
-            maxOutputTokens="max_output_tokens",
+            "temperature topP maxOutputTokens",
             allowMultipleToolCalls="parallel_tool_calls",
             reasoningEffort="reasoning.effort",
         ),
@@ -171,7 +170,8 @@ _ROWS = (
     Target(
         "anthropic",
         options=_places(
-            **{**_SAME, "topK": "top_k", "maxOutputTokens": "max_tokens", "stopSequences": "stop_sequences"},
+            "temperature topP topK stopSequences",
+            maxOutputTokens="max_tokens",
             reasoningEffort="output_config.effort",
         ),
         defaults={"max_tokens": 4096},
@@ -182,16 +182,12 @@ _ROWS = (
     ),
     Target(
         "gemini",
-        options=_places(
-            "generation_config",
-            **{**_SAMPLING, "topK": "top_k", "maxOutputTokens": "max_output_tokens"},
-            stopSequences="stop_sequences",
-        ),
+        options=_places(f"{_SAMPLING} topK maxOutputTokens stopSequences", "generation_config"),
         structured="generation_config",
     ),
     Target(
         "ollama",
-        options=_places("options", **_SAMPLING, topK="top_k", maxOutputTokens="num_predict", stopSequences="stop"),
+        options=_places(f"{_SAMPLING} topK", "options", maxOutputTokens="num_predict", stopSequences="stop"),
         structured="format",
     ),
     # DeepSeek answers in JSON, but keeps to no schema.
@@ -435,3 +431,84 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Targ
             note(f"{OTHERS}.{name}", f"the request has {name!r} already")
         else:
             body[name] = deepcopy(value)
+
+
+# The keys of the items of an answer's data.
+_ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
+
+
+def read_answer(
+    response: object, provider: str | None = None, api: str | None = None, *, structured: bool = False
+) -> Json:
+    """Parse an answer.
+
+    Args:
+        response: The answer: a dict, or the object of the provider's official client.
+        provider: The provider; None is ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is ``chat``.
+        structured: True if the answer is JSON, as it is where a prompt file has outputs.
+
+    Returns:
+        A list of calls ``{id, name, arguments}``, the arguments as JSON text, where tools are called. Else the text, or
+        the reason of a refusal; where it is to be JSON, the value that it is, or the text if it is none. Of embeddings
+        the vector, or a list of them; of pictures the address or the base64 data, or a list of them.
+
+    Raises:
+        FormatError: It is no answer of this provider, or holds no vector or picture.
+    """
+    target = target_of(provider, api)
+    answer = dict(as_dict(response))
+    if target.api in _ITEMS:
+        return _items(answer, target)
+    if target.api == "responses" and answer.get("output") is None and isinstance(answer.get("output_text"), str):
+        answer["output"] = list[object]()
+    message = target.own_profile().form.parse(answer, target.profile)
+    calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
+    if calls:
+        written = _written(answer)
+        return [_call(call, written[at] if at < len(written) else None) for at, call in enumerate(calls)]
+    text = _joined(message.blocks)
+    if not text and target.api == "responses":
+        given = answer.get("output_text")
+        text = given if isinstance(given, str) else ""
+    try:
+        return cast("Json", json.loads(text)) if structured else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def _call(call: ToolUseBlock, written: object) -> Json:
+    """Return a call, its arguments as they were written where they were text."""
+    if not isinstance(written, str):
+        compact = json.dumps(call.input, ensure_ascii=False, separators=(",", ":"))
+        written = compact if call.raw_input is None else call.raw_input
+    return {"id": call.id, "name": call.name, "arguments": written}
+
+
+def _written(answer: Fields) -> list[object]:
+    """Return the arguments of calls as an answer of OpenAI's has them; text, as a rule."""
+    calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
+    items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
+    return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
+
+
+def _items(answer: Fields, target: Target) -> Json:
+    """Return the vectors or pictures of an answer; one alone is not in a list."""
+    fault = answer.get("error")
+    if fault:
+        raise FormatError(f"{target.profile} answered with an error: {fields_of(fault).get('message') or fault}")
+    given = [*map(fields_of, _list(answer.get("data")))]
+    # Vectors tell their place: they are put in the order of what was embedded.
+    given.sort(key=lambda item: at if isinstance(at := item.get("index"), int) else 0)
+    found = [next(filter(None, map(item.get, _ITEMS[target.api])), None) for item in given]
+    if not found or None in found:
+        raise FormatError(f"this is no answer to a request of the interface {target.api!r}: there is none in its data")
+    return cast("Json", found[0] if len(found) == 1 else found)
+
+
+def _list(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+
+
+def _first(value: object) -> Fields:
+    return fields_of(next(iter(_list(value)), None))

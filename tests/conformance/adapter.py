@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from fuzz.rendered import messages_from_text
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
 from lazyprompt.errors import SafetyError
-from lazyprompt.files.answer import read_answer
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
-from lazyprompt.files.targets import request
+from lazyprompt.files.targets import read_answer, request
 from lazyprompt.messages.openai_form import address_of, source_of
 from lazyprompt.modules.clients._openai_form import ChatCollector
 from lazyprompt.modules.clients.anthropic import AnthropicCollector

@@ -12,8 +12,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from lazyprompt.errors import FormatError
-from lazyprompt.files.answer import read_answer
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.targets import read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.dialects.agent_schema import result_turn, steps_with_media
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, Translated, fits, written
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, Translated, fits, snake_names, written
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.yaml_nodes import Node
@@ -50,7 +50,7 @@ _ID = ("azure_deployment", "deployment", "model", "name")
 # All other names are words with a _ between them, which camelCase puts together.
 _OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
-    **{re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", option): option for option in OPTIONS},
+    **{name: option for option, name in snake_names(OPTIONS).items()},
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_new_tokens"), "maxOutputTokens"),
     "stop": "stopSequences",
     "parallel_tool_calls": "allowMultipleToolCalls",

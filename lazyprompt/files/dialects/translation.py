@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
@@ -32,6 +33,12 @@ OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
 
 OTHERS: Final = "additionalProperties"
 """The option that holds all that have no name in Prompty v2."""
+
+
+def snake_names(options: Iterable[str]) -> dict[str, str]:
+    """Return the names of options in snake_case, as most other formats have them."""
+    return {name: re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name) for name in options}
+
 
 # The similarity of two names from which one is taken for a mistake.
 _ALIKE = 0.75
