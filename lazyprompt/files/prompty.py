@@ -292,13 +292,9 @@ class Prompty(PromptSource):
         """
         return [*(each.to_dict() for each in self.spec.tools), *deepcopy(self.filled(inputs).tools)]
 
-    @property
+    @cached_property
     def prompter(self) -> FilePrompter:
         """The prompt as a prompter, whose input are the inputs. It attaches to modules."""
-        return self._prompter
-
-    @cached_property
-    def _prompter(self) -> FilePrompter:
         return FilePrompter(self._filling)
 
     @overload

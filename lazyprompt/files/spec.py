@@ -112,13 +112,9 @@ class ToolSpec:
             parameters["properties"] = {name: properties[name] for name in properties if name not in self.bindings}
         if isinstance(required, list):
             parameters["required"] = [name for name in required if name not in self.bindings]
-        made = {
-            "name": self.name,
-            "description": self.description or None,
-            "parameters": parameters,
-            "strict": self.strict,
-        }
-        return {"type": "function", "function": {name: value for name, value in made.items() if value is not None}}
+        description: JsonObject = {"description": self.description} if self.description else {}
+        strict: JsonObject = {} if self.strict is None else {"strict": self.strict}
+        return {"type": "function", "function": {"name": self.name, **description, "parameters": parameters, **strict}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.dialects.translation import Translated, fits, written
 from lazyprompt.files.inputs import MEDIA, Medium, Thread
-from lazyprompt.files.properties import kind_of
+from lazyprompt.files.properties import SCALARS, kind_of
 from lazyprompt.files.roles import Section
 from lazyprompt.files.yaml_nodes import Node
 from lazyprompt.messages.msg import URLSource
@@ -29,14 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.dialects.translation import Plain, Reading
 
 
-_KINDS = {
-    "string": "string",
-    "number": "float",
-    "integer": "integer",
-    "boolean": "boolean",
-    "any": "union",
-    "null": "union",
-}
+_KINDS = {name: kind for kind, name in SCALARS.items()} | dict.fromkeys(("any", "null"), "union")
 _JSON_KINDS = {**_KINDS, "array": "array", "object": "object"}
 _PARENTHESES = ("array", "object", "enum")
 _WILDCARD = "(*)"
@@ -156,12 +149,11 @@ def _of_json(node: Node, reading: Reading, where: str) -> dict[str, Plain]:
         needed = (
             [] if required is None else [each.value for each in reading.source.list_of(required, f"{where}.required")]
         )
-        made["properties"] = {
-            name: written(
-                {**_of_json(item, reading, f"{where}.{name}"), **({"required": True} if name in needed else {})}, item
-            )
-            for name, item in reading.mapping(given["properties"], f"{where}.properties").items()
-        }
+        properties: dict[str, Plain] = {}
+        for name, item in reading.mapping(given["properties"], f"{where}.properties").items():
+            is_needed: dict[str, Plain] = {"required": True} if name in needed else {}
+            properties[name] = written({**_of_json(item, reading, f"{where}.{name}"), **is_needed}, item)
+        made["properties"] = properties
     return made
 
 
@@ -195,13 +187,7 @@ SUFFIX: Final = ".prompt"
 ENGINE: Final = "handlebars"
 """The syntax of its templates."""
 
-MARKED_ROLES: Final[Mapping[str, str]] = {
-    "user": "user",
-    "system": "system",
-    "model": "assistant",
-    "assistant": "assistant",
-    "developer": "developer",
-}
+MARKED_ROLES: Final = {**{role: role for role in ("user", "system", "assistant", "developer")}, "model": "assistant"}
 """The roles that its marks may name, and their names here."""
 
 _INPUT, _OUTPUT = ("default", "schema"), ("format", "schema")

@@ -138,11 +138,8 @@ def _named_changes(before: Mapping[str, JsonObject], behind: Mapping[str, JsonOb
         elif not old:
             yield Change("added", name, tuple(f"{key}: {_shown(value)}" for key, value in new.items() if key != "name"))
         elif old != new:
-            lines = (
-                f"{key}: {_shown(old.get(key))} → {_shown(new.get(key))}"
-                for key in {**old, **new}
-                if old.get(key) != new.get(key)
-            )
+            differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            lines = [f"{key}: {_shown(old.get(key))} → {_shown(new.get(key))}" for key in differ]
             yield Change("changed", name, tuple(lines))
 
 
