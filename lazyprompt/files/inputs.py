@@ -32,8 +32,14 @@ MEDIA: Final[Mapping[str, type[MediaBlock]]] = {
 }
 """The blocks of media, by their names."""
 
-_TYPES: dict[str, Any] = {"string": str, "integer": int, "float": int | float, "boolean": bool}
-_TYPES |= {"array": list | tuple, "object": Mapping}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "float": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (Mapping,),
+}
 _SHOWN = 60
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")
 # As much of it as tells what it is.

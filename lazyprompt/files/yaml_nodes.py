@@ -116,7 +116,8 @@ class Source:
 
     def mapping_of(self, node: Node | None, where: str) -> dict[str, Node]:
         """Return a copy of a field that is a mapping, which is empty if the field is; see :meth:`text_of`."""
-        return dict(self._of(node, dict, f"{where} is", ", and must be a mapping") or {})
+        self._of(node, dict, f"{where} is", ", and must be a mapping")
+        return {} if node is None else dict(node.fields)
 
     def _of(self, node: Node | None, kind: type[_Kind], before: str, behind: str) -> _Kind | None:
         if node is None or node.value is None:

@@ -35,8 +35,9 @@ _PARENTHESES = ("array", "object", "enum")
 _WILDCARD = "(*)"
 _KEY = re.compile(r"([^(?]+)(\??)(?:\(([^(),]*)(?:,\s*([^()]*))?\))?")
 # The keywords of JSON Schema that a property has a field for, or needs none for.
-_READ = frozenset(("$schema", "title", "type", "description", "enum", "default", "items", "properties", "required"))
-_READ |= {"anyOf", "oneOf", "examples"}
+_READ = frozenset(("$schema", "title", "type", "description", "enum", "default", "items", "properties")).union(
+    ("required", "anyOf", "oneOf", "examples")
+)
 
 
 def _is_json_schema(fields: Mapping[str, Node]) -> bool:
@@ -352,7 +353,8 @@ def marked_sections(parts: Sequence[str]) -> list[Section]:
         if isinstance(held, RoleMark):
             found.append((_role(held.role), []))
         elif isinstance(held, HistoryMark):
-            found += [("", [Value("", "history", Thread("", ()))]), ("assistant", [])]
+            place: list[str] = [Value("", "history", Thread("", ()))]
+            found += (("", place), ("assistant", []))
         elif isinstance(held, MediaMark):
             found[-1][1].append(Value("", part.source if isinstance(part, Value) else "", _medium(held)))
         elif not isinstance(held, SectionMark):
