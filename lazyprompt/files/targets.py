@@ -1,8 +1,8 @@
 """Whole requests of prompt files, and the answers to them.
 
-A target is data: what an interface of a provider calls the options of a prompt file, and what else it has. Messages and
-tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's specification
-(section 7) differs from it. What a request cannot carry is in the payload's report.
+A target is data: the places of a prompt file's options in an interface of a provider, and its other properties.
+Messages and tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's
+specification (section 7) differs from it. The payload's report lists all that a request cannot carry.
 """
 
 from __future__ import annotations
@@ -290,7 +290,8 @@ class _Asked(NamedTuple):
         self.notes.extend(made.report)
         body: dict[str, Any] = dict(made)
         if held:
-            body = json.loads(re.sub("|".join(held), lambda match: json.dumps(held[match[0]])[1:-1], json.dumps(body)))
+            places = re.compile("|".join(map(re.escape, held)))
+            body = json.loads(places.sub(lambda match: json.dumps(held[match[0]])[1:-1], json.dumps(body)))
         if not target.text_content:
             for message in body["messages"]:
                 if isinstance(message["content"], str):

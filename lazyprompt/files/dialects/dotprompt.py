@@ -41,7 +41,7 @@ _READ = frozenset(("$schema", "title", "type", "description", "enum", "default",
 
 
 def _is_json_schema(fields: Mapping[str, Node]) -> bool:
-    """True if a schema is JSON Schema: dotprompt tells it by a ``type``, or by ``properties``."""
+    """Return True if a schema is JSON Schema: dotprompt tells it by a ``type``, or by ``properties``."""
     named = "type" in fields and fields["type"].value in [*_JSON_KINDS]
     return named or ("properties" in fields and isinstance(fields["properties"].value, dict))
 
@@ -146,10 +146,8 @@ def _of_json(node: Node, reading: Reading, where: str) -> dict[str, Plain]:
     if "items" in given:
         made["items"] = written(_of_json(given["items"], reading, f"{where}.items"), given["items"])
     if "properties" in given:
-        required = given.get("required")
-        needed = (
-            [] if required is None else [each.value for each in reading.source.list_of(required, f"{where}.required")]
-        )
+        required = given.get("required", written([], node))
+        needed = [each.value for each in reading.source.list_of(required, f"{where}.required")]
         properties: dict[str, Plain] = {}
         for name, item in reading.mapping(given["properties"], f"{where}.properties").items():
             is_needed: dict[str, Plain] = {"required": True} if name in needed else {}
