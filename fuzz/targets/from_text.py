@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz.judge import require
+from fuzz.rendered import messages_from_text
 from fuzz.target import Target
 from lazyprompt.files.roles import ROLES, boundaries
-from lazyprompt.files.turns import messages_from_text
 from lazyprompt.messages.history import messages_from
 
 if TYPE_CHECKING:

@@ -13,16 +13,22 @@ from functools import cached_property
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from jinja2 import ChainableUndefined
-
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.dialects.dotprompt import shown_mark
-from lazyprompt.files.inputs import Medium, Thread, checked_inputs, ready
-from lazyprompt.files.properties import schema_of
+from lazyprompt.files.inputs import Thread, checked_inputs, rich_value
+from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import layout_of
 from lazyprompt.files.spec import ENGINES
-from lazyprompt.files.turns import as_sent, functions_of, messages_of, named_functions, place_of_history, with_history
+from lazyprompt.files.turns import (
+    Turn,
+    as_sent,
+    functions_of,
+    messages_of,
+    named_functions,
+    place_of_history,
+    with_history,
+)
 from lazyprompt.formatters.report import Notes
 from lazyprompt.messages.history import EMPTY_HISTORY, History
 from lazyprompt.messages.prompt import Source, Text, prompt_of
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.files.dialects.table import Dialect
+    from lazyprompt.files.inputs import Medium
     from lazyprompt.files.roles import Layout, Section
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
@@ -52,7 +59,7 @@ class Filled:
     """A prompt file with its inputs put in.
 
     Args:
-        steps: What it says: turns and threads.
+        steps: Its turns and threads.
         tools: The tools that it names in its text.
         missing: The inputs that were left out in a tool loop; only its last turn shows them.
     """
@@ -64,13 +71,13 @@ class Filled:
 
 @dataclass(frozen=True)
 class Filling:
-    """What fills a prompt file.
+    """Fills a prompt file.
 
     Args:
-        spec: What its front matter says.
+        spec: Its front matter.
         template: Its template.
         dialect: Its dialect.
-        called: How errors call it.
+        called: Its name in errors.
     """
 
     spec: Spec
@@ -105,7 +112,7 @@ class Filling:
             SlotError: It would not be the user's text: the input is not called ``input`` and stands in no user turn.
         """
         given = {**values, name: text}
-        if name != INPUT and not self._is_said_by_user(name, given):
+        if name != INPUT and not self._is_of_user(name, given):
             raise SlotError(
                 f"a {type(text).__name__} alone is the user's text, and the input {name!r} of {self.called} stands in "
                 f"no user turn; give a dict, {dict_form(self.names)}"
@@ -122,29 +129,31 @@ class Filling:
             SlotError: There are several, or there is none.
         """
         declared = [each.name for each in self.spec.inputs]
-        needed = [each.name for each in self.spec.inputs if each.required and each.default is None]
+        needed = [each.name for each in self.spec.inputs if each.is_needed]
         for names in (needed, [name for name in self.template.slots if name not in declared], declared):
             left = [name for name in names if name not in given and name not in self._threads]
             if len(left) == 1 or (names is declared and INPUT in left):
                 return left[0] if len(left) == 1 else INPUT
             if left:
-                raise SlotError(
-                    f"a text alone could be the value of {listed(left)} of {self.called}; give a dict, "
-                    f"{dict_form(left)}"
-                )
+                could = f"a text alone could be the value of {listed(left)} of {self.called}"
+                raise SlotError(f"{could}; give a dict, {dict_form(left)}")
         has = "a value for each input already" if self.names else "no input"
         raise SlotError(f"{self.called} has {has}, so a text alone has no place")
 
-    def _is_said_by_user(self, name: str, given: Mapping[str, object]) -> bool:
-        """True if the value of an input stands in a user turn, as far as its expressions tell."""
+    def _is_of_user(self, name: str, given: Mapping[str, object]) -> bool:
+        """Return True if the value of an input stands in a user turn, as far as its expressions tell."""
         others = {*self.names} - {name}
         declared = [each for each in self.spec.inputs if each.kind != "thread"]
-        parts = self._put_in(self._ready(checked_inputs(given, declared)))
-        asked = [part for section in self._sections(parts) if section.role == "user" for part in section.parts]
-        return any(isinstance(part, Value) and part.root not in others for part in asked)
+        sections = self._sections(self.template.fill(self._ready(checked_inputs(given, declared))))
+        return any(
+            isinstance(part, Value) and part.root not in others
+            for section in sections
+            if section.role == "user"
+            for part in section.parts
+        )
 
     def parts(self, inputs: object) -> Sequence[str]:
-        """The filled template: its own text, and values, in turn.
+        """Return the filled template: its own text, and values, in turn.
 
         Args:
             inputs: As of :meth:`inputs_of`.
@@ -153,32 +162,35 @@ class Filling:
             SlotError: Some are missing, or not of their kind; or a variable is nowhere.
             TemplateError: The template fails.
         """
-        return self._put_in(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
+        return self.template.fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
 
     def filled(self, inputs: object, history: HistoryLike | None = None, *, in_loop: bool = False) -> Filled:
-        """The filled template as turns.
+        """Return the filled template as turns.
 
         Args:
             inputs: As of :meth:`parts`.
-            history: What was said before: it stands in the place of the first thread that is not among the inputs, or
+            history: The messages before: they stand in the place of the first thread that is not among the inputs, or
                 where the template has the history; else before the last turn, if that is the user's.
             in_loop: True if the inputs of the last turn alone may be left out where the history ends with a tool's
                 result.
 
         Raises:
-            PromptFileError: What it says is wrong in its dialect, as a call without a name.
+            PromptFileError: Something is wrong in its dialect, as a call without a name.
         """
         given = self.inputs_of(inputs)
         open_thread = None if history is None else next((one for one in self._threads if given.get(one) is None), None)
         if open_thread is not None:
             given = {**given, open_thread: history}
         missing: frozenset[str] = frozenset()
-        if in_loop and _ends_with_result(history, given, self._threads):
-            missing = self._left_out(given)
+        pasts = cast("list[HistoryLike | None]", [history, *map(given.get, self._threads)])
+        if in_loop and any(map(_ends_with_result, pasts)):
+            needed = {each.name: each.is_needed for each in self.spec.inputs}
+            left = (name for name in self.names if given.get(name) is None and needed.get(name, True))
+            missing = frozenset(left) - {*self._threads}
         values = checked_inputs(given, [each for each in self.spec.inputs if each.name not in missing])
-        held = {**self._ready(values), **{name: ENGINES[self.spec.engine].absent(name) for name in missing}}
+        held = self._ready(values, missing)
         try:
-            found = self._sections(self._put_in(held))
+            found = self._sections(self.template.fill(held))
             steps = [*self.dialect.steps(found)]
             tools = tuple(self.dialect.tools(found))
         except PromptFileError as error:
@@ -186,30 +198,18 @@ class Filling:
         # A thread that the template does not name stands in the history's place, or at the end.
         slots, place = self.template.slots, place_of_history(steps)
         at = len(steps) if place is None else place
-        steps[at:at] = [
-            cast("Thread", held[name]) for name in self._threads if name not in slots and values.get(name) is not None
-        ]
+        steps[at:at] = [held[name] for name in self._threads if name not in slots and values.get(name) is not None]
         if history is not None and open_thread is None:
             steps = with_history(steps, History.of(history).messages)
         last = next((index for index in reversed(range(len(found))) if found[index].role == "user"), len(found))
-        if missing and _shows((*found[:last], *found[last + 1 :]), missing):
+        others = (*found[:last], *found[last + 1 :]) if missing else ()
+        if any(isinstance(part, Value) and part.root in missing for section in others for part in section.parts):
             checked_inputs(given, self.spec.inputs)
             raise SlotError(f"{self.called}: no value for {listed(sorted(missing))}")
         return Filled(tuple(steps), tools, missing)
 
-    def _left_out(self, given: Mapping[str, object]) -> frozenset[str]:
-        """The inputs without a value or a default."""
-        declared = {each.name: each for each in self.spec.inputs}
-        return frozenset(
-            name
-            for name in self.names
-            if given.get(name) is None
-            and name not in self._threads
-            and (name not in declared or (declared[name].required and declared[name].default is None))
-        )
-
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: not what was made on first use."""
+        """Return what a pickle holds: nothing that was made on first use."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -218,7 +218,7 @@ class Filling:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What the file declares, and what its template names beside that."""
+        """The inputs that the file declares, and those that its template names beside them."""
         return tuple(dict.fromkeys((*(each.name for each in self.spec.inputs), *self.template.slots)))
 
     @cached_property
@@ -227,49 +227,36 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None and self.dialect.roles else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        """The sections; they are looked for once, where they cannot differ by what is put in."""
+        # They are looked for once, where they cannot differ by what is put in.
         return self.dialect.sections(parts) if self._layout is None else self._layout.filled(parts)
 
-    def _ready(self, values: Mapping[str, object]) -> Mapping[str, Any]:
-        return ready(values, self.spec.inputs, ENGINES[self.spec.engine].absent)
-
-    def _put_in(self, values: Mapping[str, Any]) -> Sequence[str]:
-        return self.template.fill({name: _coerced(self.template, value, name) for name, value in values.items()})
-
-
-def _ends_with_result(history: HistoryLike | None, given: Mapping[str, object], threads: Sequence[str]) -> bool:
-    """True if a history, or else a thread, ends with a tool's result."""
-    pasts = [history, *(given.get(name) for name in threads)]
-    return any(
-        History.of(cast("HistoryLike", past)).question_before_results is not None for past in pasts if past is not None
-    )
-
-
-def _shows(found: Sequence[Section], names: Container[str]) -> bool:
-    """True if a section shows the value of one of some inputs."""
-    return any(isinstance(part, Value) and part.root in names for section in found for part in section.parts)
+    def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
+        """Return checked inputs as the template may have them; threads and media keep their place."""
+        kinds = {each.name: each.kind for each in self.spec.inputs}
+        absent = ENGINES[self.spec.engine].absent
+        # An input that is declared and not given is empty, and no error.
+        made: dict[str, Any] = {name: absent(name) for name in (*kinds, *missing) if name not in values}
+        for name, value in values.items():
+            if kinds.get(name) in RICH:
+                made[name] = rich_value(name, kinds[name], value)
+                continue
+            try:
+                made[name] = self.template.coerce(value, name)
+            except LazyPromptError as error:
+                raise SlotError(f"input {name}: {error}") from error
+        return made
 
 
-def _coerced(template: Template, value: object, name: str) -> object:
-    """A value as a template may see it."""
-    if isinstance(value, (Thread, Medium, ChainableUndefined)):
-        return value
-    try:
-        return template.coerce(value, name)
-    except LazyPromptError as error:
-        raise SlotError(f"input {name}: {error}") from error
+def _ends_with_result(past: HistoryLike | None) -> bool:
+    """Return True if a history ends with a tool's result."""
+    return past is not None and History.of(past).question_before_results is not None
 
 
 def shown(part: str) -> str:
-    """A part of a filled template as it is looked at: a thread or a medium is a mark, which is another each time."""
-    if not isinstance(part, Value):
-        return part
-    if part.held is None:
+    """Return a part of a filled template to be looked at: a thread or a medium is a mark, different each time."""
+    if not isinstance(part, Value) or part.held is None:
         return str.__str__(part)
-    if mark := shown_mark(part.held):
-        return mark
-    held = cast("Thread | Medium", part.held)
-    return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
+    return shown_mark(part.held) or f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | Medium', part.held).name}__"
 
 
 # The parts of a text that is not there.
@@ -279,7 +266,7 @@ _TEMPLATE = ChatPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):
-    """What a prompter tells of the instruction of a file, which the file's own template fills."""
+    """The instruction of a file, which the file's own template fills."""
 
     accepts_input: ClassVar[bool] = False
 
@@ -291,7 +278,7 @@ class _FileInstruction(InstructionTemplate):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The template's own text, in pieces: what values beside it could be made a control sequence with."""
+        """The template's own text, in pieces: values beside it could make a control sequence with it."""
         return self._literals
 
     @property
@@ -308,7 +295,7 @@ class FilePrompter(Prompter):
     turn. Where it ends with a tool's result, that turn is left out, unless its inputs ask another question.
 
     Args:
-        filling: What fills the file.
+        filling: Fills the file.
     """
 
     def __init__(self, filling: Filling) -> None:
@@ -349,7 +336,6 @@ class FilePrompter(Prompter):
         return self._filling.open_input({*given, *dict(self._fixed)})
 
     def _inputs(self, given: object) -> object:
-        """Return the inputs of a call with the fixed ones."""
         if not self._fixed:
             return given
         if given is None or isinstance(given, Mapping):
@@ -375,7 +361,7 @@ class FilePrompter(Prompter):
 
         Args:
             input: The inputs of the file.
-            history: What stands in the place of the file's thread, or before its last turn.
+            history: The messages in the place of the file's thread, or before its last turn.
             tools: The tools that the model may call.
             label: The answer, in training data.
 
@@ -413,17 +399,13 @@ class FilePrompter(Prompter):
         """Return the tools of a call: the file's own, and behind them those that its text names."""
         if not functions:
             return self._all_tools(tools)
-        given = ToolSet.of(tools)
-        if given:
-            raise ToolsError(
-                f"{self._filling.called} names tools in its text, so none may be given at the call; given were "
-                f"{', '.join(given.names)}"
-            )
+        if given := ToolSet.of(tools):
+            names, called = ", ".join(given.names), self._filling.called
+            raise ToolsError(f"{called} names tools in its text, so none may be given at the call; given were {names}")
         return ToolSet.of([*self._tools, *functions])
 
 
 def _with_history(prompt: Prompt, _: Mapping[str, object], history: History) -> Prompt:
-    """Return the prompt with another history."""
     return prompt.evolve(history=history)
 
 
@@ -432,12 +414,10 @@ def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], lis
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING
-    first = left[0] if left else None
-    if first is not None and not isinstance(first, Thread) and first.role == "system" and first.only_text is not None:
+    if left and isinstance(first := left[0], Turn) and first.role == "system" and first.only_text is not None:
         system = _in_turn(first.only_text.parts)
         del left[0]
-    last = left[-1] if left else None
-    if last is not None and not isinstance(last, Thread) and last.role == "user" and not last.attributes:
+    if left and isinstance(last := left[-1], Turn) and last.role == "user" and not last.attributes:
         only = last.only_text
         if only is not None and only.text:
             user = _in_turn(only.parts)
@@ -446,7 +426,7 @@ def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], lis
 
 
 def _in_turn(parts: Sequence[str]) -> tuple[str, ...]:
-    """The template's own text and values in turn: own text stands at the even places."""
+    """Return own text and values in turn: own text stands at the even places."""
     found = [""]
     for part in parts:
         if isinstance(part, Value):
@@ -457,5 +437,5 @@ def _in_turn(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
-    """The input that each part is from; the template's own text, and what an expression made, count as its own."""
+    """Return the input of each part; the template's own text, and what an expression made, count as its own."""
     return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

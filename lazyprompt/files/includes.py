@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -32,23 +31,18 @@ MAX_INCLUDES: Final = 1000
 
 _MAX_CHAIN = 50
 _TEXTS = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'"
-_JINJA = re.compile(
-    # What is raw and never ends goes on to the end of the text: to look for its end from each place would take long.
+# What is raw and never ends goes on to the end of the text: to look for its end from each place would take long.
+_JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+)%\}}"
-    rf"|\{{%(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+%\}}|\{{\{{(?:{_TEXTS}|[^\"'}}]|\}}(?!\}}))*+\}}\}}",
-    re.DOTALL,
+    rf"|\{{%(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+%\}}|\{{\{{(?:{_TEXTS}|[^\"'}}]|\}}(?!\}}))*+\}}\}}"
 )
-_JINJA_OPENS = re.compile(r"\{[{%#]")
-_LITERAL = re.compile(r"\s*(?:\"([^\"\\\n]+)\"|'([^'\\\n]+)')\s*")
-_MUSTACHE = r"\{\{~?!.*?\}\}|\{\{(?P<open>~?)[#*]?>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}"
-_CURLY = {
-    "mustache": re.compile(_MUSTACHE, re.DOTALL),
-    "handlebars": re.compile(rf"\{{\{{~?!--(?:.*?--~?\}}\}}|.*+)|{_MUSTACHE}", re.DOTALL),
-}
-_MUSTACHE_OPENS = re.compile(r"\{\{")
-_NAME = re.compile(r"\s*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s{}()|=\"'@]+))\s*")
+_MUSTACHE = r"\{\{~?!.*?\}\}|(?P<open>\{\{~?)(?P<kind>[#*]?)>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}"
+_HANDLEBARS = rf"\{{\{{~?!--(?:.*?--~?\}}\}}|.*+)|{_MUSTACHE}"
+_LITERAL = r"\s*(?:\"([^\"\\\n]+)\"|'([^'\\\n]+)')\s*"
+_NAME = r"\s*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s{}()|=\"'@]+))\s*"
 _SPACE = re.compile(r"\s*+")
+_REST_IS_BLANK = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 _PROMPTS = (".prompty", ".prompt")
 _DELIMITER = re.compile(r"\s*(?:---|\+\+\+)[^\S\n]*\n")
 
@@ -57,77 +51,89 @@ class _Tag(NamedTuple):
     """A tag that includes a file.
 
     Attributes:
-        begin: Where it begins, with the white space that goes with it.
-        end: Where it ends.
-        at: Where the tag itself begins.
-        path: The path; None where it is none.
-        indent: What each line of the file is indented by.
+        begin: Its beginning, with the white space that goes with it.
+        end: Its end, likewise.
+        at: The beginning of the tag itself.
+        path: The path; None where there is none.
+        indent: The indentation of each line of the file.
     """
 
     begin: int
     end: int
     at: int
     path: str | None
-    indent: str = ""
+    indent: str
 
 
-def _jinja_tags(text: str) -> Iterator[_Tag]:
-    """The tags of a Jinja template; those in comments, raw blocks and texts in quotes are none."""
-    end = 0
-    while opens := _JINJA_OPENS.search(text, end):
-        found = _JINJA.match(text, opens.start())
-        if found is None:
-            return  # It is not closed: what parses the template says so.
-        end = found.end()
-        if found["what"] is not None:
+@dataclass(frozen=True)
+class _Syntax:
+    """Tags that include a file, in one syntax.
+
+    Args:
+        sign: A part of each tag that includes a file.
+        usage: A tag as it is written.
+        opens: The beginning of a tag.
+        tag: A tag, comment or raw text, which has a group ``what`` where it includes a file.
+        path: The path within such a tag.
+        marks: The characters that may end a tag; the first takes white space away, also at the beginning.
+        is_curly: True if a backslash makes text of a tag, and one alone on its line indents all lines of its file.
+    """
+
+    sign: str
+    usage: str
+    opens: re.Pattern[str]
+    tag: re.Pattern[str]
+    path: re.Pattern[str]
+    marks: tuple[str, ...]
+    is_curly: bool
+
+    def tags(self, text: str) -> Iterator[_Tag]:
+        """Find the tags that include a file; those in comments, raw text and texts in quotes do not."""
+        end = 0
+        while opens := self.opens.search(text, end):
+            at = opens.start()
+            found = self.tag.match(text, at)
+            if found is None or text.startswith("{{=", at):
+                return  # it is not closed, or other delimiters follow; the template's parser says so
+            end = found.end()
             what = found["what"]
-            closes = what[-1:] if what[-1:] in ("-", "+") else ""
-            literal = _LITERAL.fullmatch(what.removesuffix(closes))
-            begin = _space_before(text, opens.start()) if found["open"].endswith("-") else opens.start()
-            end = cast("re.Match[str]", _SPACE.match(text, end)).end() if closes == "-" else end
-            yield _Tag(begin, end, opens.start(), None if literal is None else literal[1] or literal[2])
+            is_escaped = self.is_curly and (at - _begin_of(text, at, "\\".__eq__)) % 2 == 1
+            if what is None or is_escaped:
+                continue
+            named = self.path.fullmatch(what[:-1] if what.endswith(self.marks) else what)
+            path = None if named is None or found.groupdict().get("kind") else next(filter(None, named.groups()))
+            begin = _begin_of(text, at, str.isspace) if found["open"].endswith(self.marks[0]) else at
+            if what.endswith(self.marks[0]):
+                end = cast("re.Match[str]", _SPACE.match(text, end)).end()
+            before = text[text.rfind("\n", 0, at) + 1 : at]
+            alone = self.is_curly and not before.strip() and _REST_IS_BLANK.match(text, end)
+            yield _Tag(begin, end, at, path, before if alone else "")
 
 
-def _curly_tags(text: str, engine: str) -> Iterator[_Tag]:
-    """The tags of a Mustache or Handlebars template; one alone on its line indents all lines of its file."""
-    end = 0
-    while opens := _MUSTACHE_OPENS.search(text, end):
-        at = opens.start()
-        found = _CURLY[engine].match(text, at)
-        if found is None or text.startswith("{{=", at):
-            return  # It is not closed; or other delimiters follow, in which nothing can be included.
-        end = found.end()
-        if found["what"] is None or _is_escaped(text, at):
-            continue
-        what = found["what"]
-        name = _NAME.fullmatch(what.removesuffix("~"))
-        path = None if name is None or "{{#" in found[0] or "{{*" in found[0] else name[1] or name[2] or name[3]
-        begin = _space_before(text, at) if found["open"] else at
-        end = cast("re.Match[str]", _SPACE.match(text, end)).end() if what.endswith("~") else end
-        before = text[text.rfind("\n", 0, at) + 1 : at]
-        alone = not before.strip() and not text[end : (text.find("\n", end) + 1 or len(text) + 1) - 1].strip()
-        yield _Tag(begin, end, at, path, before if alone else "")
-
-
-def _space_before(text: str, at: int) -> int:
-    """Where the white space before a place begins."""
-    while at and text[at - 1].isspace():
+def _begin_of(text: str, at: int, is_part: Callable[[str], bool]) -> int:
+    """Return the beginning of a run of characters that ends at a place."""
+    while at and is_part(text[at - 1]):
         at -= 1
     return at
 
 
-def _is_escaped(text: str, at: int) -> bool:
-    """Whether a backslash makes text of the tag at a place; two of them are one that does not."""
-    begin = at
-    while begin and text[begin - 1] == "\\":
-        begin -= 1
-    return (at - begin) % 2 == 1
+def _curly(tag: str) -> _Syntax:
+    opens, tags, name = re.compile(r"\{\{"), re.compile(tag, re.DOTALL), re.compile(_NAME)
+    return _Syntax(">", "{{> shared/tone.md}}", opens, tags, name, ("~",), is_curly=True)
 
 
-_SYNTAXES: dict[str, tuple[str, Callable[[str], Iterator[_Tag]], str]] = {
-    "jinja2": ("include", _jinja_tags, '{% include "shared/tone.md" %}'),
-    "mustache": (">", partial(_curly_tags, engine="mustache"), "{{> shared/tone.md}}"),
-    "handlebars": (">", partial(_curly_tags, engine="handlebars"), "{{> shared/tone.md}}"),
+_SYNTAXES = {
+    "jinja2": _Syntax(
+        "include",
+        '{% include "shared/tone.md" %}',
+        re.compile(r"\{[{%#]"),
+        re.compile(_JINJA, re.DOTALL),
+        re.compile(_LITERAL),
+        ("-", "+"),
+        is_curly=False,
+    ),
+    "mustache": _curly(_MUSTACHE),
+    "handlebars": _curly(_HANDLEBARS),
 }
 
 
@@ -137,7 +143,7 @@ class Piece(NamedTuple):
     Attributes:
         name: Its path, as the template has it.
         own: Its own text, without what it includes; its lines are those of the file.
-        at: Where the tag is, in the template of the prompt.
+        at: The place of the tag in the template of the prompt.
     """
 
     name: str
@@ -160,11 +166,11 @@ class Expanded:
     pieces: tuple[Piece, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Where an error of the whole text is from: lines of the whole are lines of no file.
+        """Find the file that an error of the whole text is from: lines of the whole are lines of no file.
 
         Args:
             error: The error.
-            parse: What parses a template.
+            parse: The parser of a template.
 
         Returns:
             The error with the line of its file; and the place of the tag, where it is in a file that is included.
@@ -183,83 +189,69 @@ def expanded(text: str, engine: str, references: References, source: Source, beg
     Args:
         text: The template.
         engine: Its syntax.
-        references: Where files are looked for, and may lie.
+        references: The places that files may lie in.
         source: The file that it is from, for errors.
-        begin: Where the template begins in it.
+        begin: The beginning of the template in it.
 
     Raises:
         PromptFileError: A file cannot be included; the message has the place of the tag in the prompt's file.
     """
-    sign, tags, usage = _SYNTAXES[engine]
-    if sign not in text:
+    syntax = _SYNTAXES[engine]
+    if syntax.sign not in text:
         return Expanded(text, text)
-    including = _Including(references, tags, usage)
-    own = [text]
+    including = _Including(references, syntax)
     try:
-        whole = including.within(text, [], references.base, own)
+        whole, own = including.within(text, [], references.base)
     except (ValueError, FileNotFoundError) as error:
         kind = PromptFileMissingError if isinstance(error, FileNotFoundError) else PromptFileError
         raise kind(str(source.pointed(place_in(source, begin, including.at), str(error)))) from error
-    return Expanded(whole, own[0], tuple(including.pieces.values()))
+    return Expanded(whole, own, tuple(including.pieces.values()))
 
 
 @dataclass
 class _Including:
-    """Puts files into one template, within bounds.
-
-    Args:
-        references: Where files may lie.
-        tags: What finds the tags.
-        usage: How a tag is written.
-    """
+    """Puts files into one template, within bounds."""
 
     references: References
-    tags: Callable[[str], Iterator[_Tag]]
-    usage: str
+    syntax: _Syntax
     at: int = 0
     left: int = MAX_BYTES
     count: int = 0
     pieces: dict[Path, Piece] = field(default_factory=dict[Path, Piece])
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
-    def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None, own: list[str]) -> str:
-        """A text with all files in their places; ``own`` is given the text without them."""
+    def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
+        """Return a text with all files in their places, and the same without them."""
         parts: list[str] = []
         bare: list[str] = []
         end = 0
-        for tag in self.tags(text):
+        for tag in self.syntax.tags(text):
             if not chain:
                 self.at = tag.at
-            parts += (text[end : tag.begin], self._of(tag, chain, directory))
+            try:
+                found = self._of(tag, chain, directory)
+            except (FileNotFoundError, ValueError) as error:
+                raise type(error)(f"{chain[-1][1]}: {error}" if chain else str(error)) from error
+            parts += (text[end : tag.begin], found)
             # The tags go, their lines stay: so lines are those of the file.
             bare += (text[end : tag.begin], "\n" * text.count("\n", tag.begin, tag.end))
             end = tag.end
-        own[0] = "".join([*bare, text[end:]])
-        return "".join([*parts, text[end:]])
+        return "".join([*parts, text[end:]]), "".join([*bare, text[end:]])
 
     def _of(self, tag: _Tag, chain: list[tuple[Path, str]], directory: Path | None) -> str:
-        """What a tag includes."""
+        """Return the text that a tag includes."""
         self.count += 1
-        where = f"{chain[-1][1]}: " if chain else ""
         if self.count > MAX_INCLUDES:
-            raise ValueError(f"{where}more than {MAX_INCLUDES} files are included")
+            raise ValueError(f"more than {MAX_INCLUDES} files are included")
         if tag.path is None:
             raise ValueError(
-                f"{where}an included file is named by its path in full, as {self.usage}, with nothing else in the tag: "
+                f"an included file is named by its path in full, as {self.syntax.usage}, with nothing else in the tag: "
                 "files are put in before there are values; to choose by a value, put it under an if"
             )
-        try:
-            path = self._path(tag.path, directory)
-            found = self._text(path, tag.path, chain)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{where}{error}") from error
-        except ValueError as error:
-            # What a file within says has the chain in it already.
-            raise ValueError(f"{where}{error}") from error
-        found = found.replace("\n", "\n" + tag.indent) if tag.indent else found
+        found = self._text(self._path(tag.path, directory), tag.path, chain).replace("\n", "\n" + tag.indent)
         self.left -= len(found)
         if self.left < 0:
-            raise ValueError(f"{where}the included files make more than {MAX_BYTES} characters")
+            raise ValueError(f"the included files make more than {MAX_BYTES} characters")
         return found
 
     def _path(self, given: str, directory: Path | None) -> Path:
@@ -295,24 +287,21 @@ class _Including:
             )
         if "\0" in text:
             raise ValueError(f"{given!r} holds the character U+0000, which no text has")
-        own = [text]
-        whole = self.within(text, [*chain, (path, given)], path.parent, own)
-        self.pieces[path] = Piece(given, own[0], self.at)
+        whole, own = self.within(text, [*chain, (path, given)], path.parent)
+        self.pieces[path] = Piece(given, own, self.at)
         self.texts[path] = whole
         return whole
 
 
 def place_in(source: Source, begin: int, at: int) -> int:
-    """Where a place of a template is in its file, where lines may end in two characters.
+    """Return the place in a file of a place in its template, which has no lines that end in two characters.
 
     Args:
         source: The file.
-        begin: Where the template begins in it.
+        begin: The beginning of the template in it.
         at: The place in the template.
     """
-    pairs = 0
-    for found in re.finditer("\r\n", source.text[begin:]):
+    for pairs, found in enumerate(re.finditer("\r\n", source.text[begin:])):
         if found.start() - pairs >= at:
-            break
-        pairs += 1
-    return begin + at + pairs
+            return begin + at + pairs
+    return begin + at + source.text.count("\r\n", begin)

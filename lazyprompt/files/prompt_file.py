@@ -41,8 +41,8 @@ class PromptFile:
     Args:
         prompter: The prompter; with the model's markers, where the file names a model.
         model: The model the file names.
-        name: How errors call the file.
-        path: Where the file is; ``None`` if it was given as text.
+        name: The name of the file in errors.
+        path: The path; None for text.
     """
 
     prompter: Prompter
@@ -57,9 +57,6 @@ class PromptFile:
         Args:
             path: The file, in UTF-8.
 
-        Returns:
-            The prompter and what the file says about it.
-
         Raises:
             PromptFileError: The file cannot be read or is no prompt file; the message begins ``path:line:column:``.
         """
@@ -68,14 +65,11 @@ class PromptFile:
 
     @classmethod
     def loads(cls, text: str, name: str = "<string>") -> PromptFile:
-        """Read a prompt file that is at hand as text.
+        """Read the text of a prompt file.
 
         Args:
-            text: What stands in the file.
-            name: How errors call it.
-
-        Returns:
-            The prompter and what the text says about it.
+            text: The text.
+            name: Its name in errors.
 
         Raises:
             PromptFileError: The text is no prompt file; the message begins ``name:line:column:``.
@@ -97,7 +91,7 @@ class PromptFile:
 
 
 def _fields(source: Source) -> dict[str, Node]:
-    """The fields of a file, with right names."""
+    """Return the fields of a file, with right names."""
     node = Reader(source).read()
     known = f"the fields are {', '.join(FIELDS)}"
     if node is None or node.value is None:
@@ -111,7 +105,7 @@ def _fields(source: Source) -> dict[str, Node]:
 
 
 def _prompter(source: Source, fields: dict[str, Node]) -> Prompter:
-    """The prompter that the fields describe."""
+    """Return the prompter that the fields describe."""
     kind = _text_of(source, fields["type"], "type") if "type" in fields else TYPES[0]
     if kind not in TYPES:
         known = f"{did_you_mean(kind, TYPES)}; known are {', '.join(TYPES)}"
@@ -122,7 +116,7 @@ def _prompter(source: Source, fields: dict[str, Node]) -> Prompter:
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
     history = _history(source, fields["history"]) if "history" in fields else ()
-    # The parts were checked one by one; what can still be wrong is the extra keys, or how they go with the instruction.
+    # The parts were checked one by one; the extra keys, or their place in the instruction, can still be wrong.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
     with _placed(source, at):
         if kind == "chat":
@@ -135,7 +129,7 @@ def _prompter(source: Source, fields: dict[str, Node]) -> Prompter:
 
 @contextmanager
 def _placed(source: Source, node: Node) -> Generator[None]:
-    """Errors of the prompter as errors of the field that they come from."""
+    """Give errors of the prompter the place of the field that they come from."""
     try:
         yield
     except PromptFileError:
@@ -149,11 +143,8 @@ def _text_of(source: Source, node: Node, where: str) -> str:
         return node.value
     if node.value is None:
         raise source.pointed(node.key_at, f"{where} is empty; give it text, or leave it out")
-    advice = ""
-    if node.flow:
-        advice = "; text that begins with { or [ goes into quotes"
-    elif not isinstance(node.value, list | dict):
-        advice = "; put it in quotes"
+    advice = "" if isinstance(node.value, list | dict) else "; put it in quotes"
+    advice = "; text that begins with { or [ goes into quotes" if node.flow else advice
     raise source.refused(node, f"{where} is", f", but must be text{advice}")
 
 
@@ -171,10 +162,8 @@ def _instruction(source: Source, node: Node) -> str | dict[str, str]:
     for level, part in node.value.items():
         if level not in levels:
             advice = "; text that begins with { goes into quotes" if node.flow else ""
-            what = (
-                f"the instruction has the key {level!r}{did_you_mean(level, levels)}; it takes system and user{advice}"
-            )
-            raise source.pointed(part.key_at, what)
+            what = f"the instruction has the key {level!r}{did_you_mean(level, levels)}; it takes system and user"
+            raise source.pointed(part.key_at, what + advice)
     return {level: _text_of(source, part, f"instruction.{level}") for level, part in node.value.items()}
 
 
@@ -200,29 +189,26 @@ def _history(source: Source, node: Node) -> HistoryLike:
 
 
 def _examples(source: Source, node: Node) -> list[tuple[str, str]]:
-    """The examples as pairs of input and output."""
+    """Return the examples as pairs of input and output."""
     parts = ("input", "output")
     pairs: list[tuple[str, str]] = []
     for index, item in enumerate(_items_of(source, node, "examples", "pairs or of {input, output}")):
         where = f"examples[{index}]"
         if isinstance(item.value, dict) and item.value.keys() == set(parts):
-            input_node, output_node = (item.value[part] for part in parts)
+            pair = [item.value[part] for part in parts]
         elif isinstance(item.value, list) and len(item.value) == len(parts):
-            input_node, output_node = item.value
+            pair = item.value
         else:
-            has = ""
-            if isinstance(item.value, dict):
-                has = f" with the keys {', '.join(map(repr, item.value))}"
-            elif isinstance(item.value, list):
-                has = f" of {len(item.value)}"
+            has = f" with the keys {', '.join(map(repr, item.fields))}" if isinstance(item.value, dict) else ""
+            has = f" of {len(item.value)}" if isinstance(item.value, list) else has
             form = "an example is {input: ..., output: ...} or [input, output]"
             raise source.refused(item, f"{where} is", f"{has}; {form}")
-        pairs.append((_text_of(source, input_node, f"{where} input"), _text_of(source, output_node, f"{where} output")))
+        pairs.append((_text_of(source, pair[0], f"{where} input"), _text_of(source, pair[1], f"{where} output")))
     return pairs
 
 
 def _with_examples(instruction: str | dict[str, str] | None, examples: list[tuple[str, str]]) -> str | dict[str, str]:
-    """An Alpaca instruction with its examples behind it; their braces are text."""
+    """Return an Alpaca instruction with its examples behind it; their braces are text."""
     if isinstance(instruction, dict):
         level = "system" if instruction.get("system") or "user" not in instruction else "user"
         text = cast("str", _with_examples(instruction.get(level), examples))

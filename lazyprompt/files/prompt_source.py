@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError
 from lazyprompt.files.dialects.dotprompt import check_marks
@@ -13,8 +15,9 @@ from lazyprompt.files.dialects.table import dialect_named, dialect_of
 from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.includes import expanded, place_in
 from lazyprompt.files.inputs import checked_inputs
+from lazyprompt.files.references import References
 from lazyprompt.files.spec import ENGINES, read_spec
-from lazyprompt.files.yaml_nodes import split
+from lazyprompt.files.yaml_nodes import Source, split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 
 if TYPE_CHECKING:
@@ -25,52 +28,88 @@ if TYPE_CHECKING:
     from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.includes import Expanded
     from lazyprompt.files.properties import Property
-    from lazyprompt.files.references import References
     from lazyprompt.files.spec import Spec, Template
-    from lazyprompt.files.yaml_nodes import Node, Source
+    from lazyprompt.files.yaml_nodes import Node
+
+Undefined: TypeAlias = Literal["error", "empty"]
+"""The value of a variable that is nowhere."""
+
+_LINE = re.compile(r"\w+, line ([0-9]+): ")
+_BREAK = re.compile(r"\r\n|[\r\n]")
 
 
-class PromptSource(Protocol):
-    """A prompt file, as :class:`lazyprompt.Prompty` is one; its docstring describes the attributes."""
+@dataclass(frozen=True, repr=False)
+class PromptSource:
+    """A prompt file that was read.
+
+    Args:
+        spec: Its front matter.
+        instructions: Its template, with the files that it includes.
+        dialect: Its dialect.
+        text: The file as it is written.
+        path: The path; None for text.
+        undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
+        references: The places that its references lead to.
+        seen: The fields of its front matter, with all references looked up.
+        notes: Fields that another dialect writes otherwise, or that were not carried over, by line and column.
+    """
+
+    spec: Spec
+    instructions: str
+    dialect: str
+    text: str
+    path: Path | None = None
+    undefined: Undefined = "error"
+    references: References = field(default_factory=References)
+    seen: Mapping[str, Node] = field(default_factory=dict[str, "Node"], compare=False)
+    notes: tuple[Note, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def _read(
+        cls, text: str, name: str, path: Path | None, references: References, dialect: str | None, undefined: Undefined
+    ) -> Self:
+        source = Source(text, name)
+        parts = split(source)
+        written = parts.fields or {}
+        try:
+            spoken = dialect_of(written, parts.body, name) if dialect is None else dialect_named(dialect)
+        except TemplateError as error:
+            raise PromptFileError(f"{name}:1:1: {error}") from error
+        seen = references.resolved(written, source)
+        translated = spoken.translate(Reading(source, seen, parts.body, references))
+        spec, body = read_spec(translated.fields, source), translated.body
+        begin = written["instructions"].at if not body and "instructions" in written else parts.body_at
+        whole = expanded(body or spec.instructions or "", spec.engine, references, source, begin)
+        template = _parsed(whole, spec.engine, source, begin, lenient=undefined == "empty")
+        _check_defaults(spec.inputs, translated.fields.get("inputs"), source)
+        made = cls(spec, whole.text, spoken.name, text, path, undefined, references, seen, translated.notes)
+        # It was parsed to find its faults.
+        vars(made)["template"] = template
+        return made
 
     @property
     def name(self) -> str | None:
-        """The name of the prompt."""
-        ...
+        """The name."""
+        return self.spec.name
 
-    @property
-    def text(self) -> str:
-        """The file as it is written."""
-        ...
-
-    @property
-    def path(self) -> Path | None:
-        """The path; None for text."""
-        ...
-
-    @property
-    def dialect(self) -> str:
-        """The dialect."""
-        ...
-
-    @property
-    def references(self) -> References:
-        """The places that references lead to."""
-        ...
-
-    @property
-    def seen(self) -> Mapping[str, Node]:
-        """The fields, with references looked up."""
-        ...
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """The notes of reading."""
-        ...
+    @cached_property
+    def template(self) -> Template:
+        """Its template, parsed once."""
+        return ENGINES[self.spec.engine].parse(self.instructions, lenient=self.undefined == "empty")
 
     def to_dict(self) -> JsonObject:
-        """Return the file in the canonical form of Prompty v2."""
-        ...
+        """Return the file in the canonical form of Prompty v2, with its template as ``instructions``."""
+        return {**self.spec.to_dict(), "instructions": self.instructions}
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: nothing that was made of the rest."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({name_of(self)!r}, dialect={self.dialect!r})"
 
 
 def name_of(file: PromptSource) -> str:
@@ -78,65 +117,8 @@ def name_of(file: PromptSource) -> str:
     return str(file.path or file.name or "<string>")
 
 
-Undefined: TypeAlias = Literal["error", "empty"]
-"""What a variable is that is nowhere."""
-
-_LINE = re.compile(r"\w+, line ([0-9]+): ")
-_BREAK = re.compile(r"\r\n|[\r\n]")
-
-
-class Read(NamedTuple):
-    """A prompt file that was read.
-
-    Attributes:
-        spec: What its front matter says.
-        instructions: Its template, with all that it includes.
-        template: The same, parsed.
-        dialect: The name of its dialect.
-        seen: The fields of its front matter, with all references looked up.
-        notes: What its dialect says otherwise.
-    """
-
-    spec: Spec
-    instructions: str
-    template: Template
-    dialect: str
-    seen: Mapping[str, Node]
-    notes: tuple[Note, ...]
-
-
-def read(source: Source, references: References, dialect: str | None, undefined: Undefined) -> Read:
-    """Read a prompt file.
-
-    Args:
-        source: The file.
-        references: Where its references lead.
-        dialect: Its dialect; None finds it out.
-        undefined: What a variable is that is nowhere.
-
-    Raises:
-        PromptFileError: It is wrong; the message has the place.
-    """
-    parts = split(source)
-    fields = parts.fields or {}
-    try:
-        spoken = dialect_of(fields, parts.body, source.name) if dialect is None else dialect_named(dialect)
-    except TemplateError as error:
-        raise PromptFileError(f"{source.name}:1:1: {error}") from error
-    seen = references.resolved(fields, source)
-    said = spoken.translate(Reading(source, seen, parts.body, references))
-    spec = read_spec(said.fields, source)
-    template, begin = said.body or spec.instructions or "", parts.body_at
-    if not said.body and "instructions" in fields:
-        begin = fields["instructions"].at
-    whole = expanded(template, spec.engine, references, source, begin)
-    parsed = _parsed(whole, spec.engine, source, begin, lenient=undefined == "empty")
-    _check_defaults(spec.inputs, said.fields.get("inputs"), source)
-    return Read(spec, whole.text, parsed, spoken.name, seen, said.notes)
-
-
 def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient: bool) -> Template:
-    """The template, parsed; an error in it has its place in the file."""
+    """Return the template, parsed; an error in it has its place in the file."""
     parse = ENGINES[engine].parse
     try:
         made = parse(whole.text, lenient=lenient)
@@ -150,7 +132,7 @@ def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient
 
 
 def _place_of(error: TemplateError, source: Source, begin: int) -> int:
-    """Where the line of a template begins in its file that an error names."""
+    """Return the place in a file of the line of its template that an error names."""
     named = _LINE.match(str(error))
     for line, found in enumerate(_BREAK.finditer(source.text, begin), 2):
         if named and line == int(named[1]):
@@ -171,18 +153,15 @@ def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: 
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:
-    """The hash of a prompt.
+    """Return the hash of a prompt: SHA-256 in hexadecimal, over its canonical JSON.
 
     Args:
-        dialect: What it is written in: the same text says something else in another one.
-        content: Its front matter, with what it refers to, and its template, with what it includes. How the model is
-            reached (``model.connection``) is not counted: it differs from place to place, and may hold keys.
-
-    Returns:
-        SHA-256 in hexadecimal, over its canonical JSON.
+        dialect: Its dialect: the same text has another meaning in another one.
+        content: Its front matter, with what it refers to, and its template, with what it includes. The connection of
+            the model (``model.connection``) is left out: it differs from place to place, and may hold keys.
     """
     model = content.get("model")
     if isinstance(model, dict):
         content = {**content, "model": {name: value for name, value in model.items() if name != "connection"}}
-    told: Json = [dialect, content]
-    return sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    hashed: Json = [dialect, content]
+    return sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.answer import read_answer
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.inputs import checked_inputs
-from lazyprompt.files.prompt_source import content_hash, read
+from lazyprompt.files.prompt_source import PromptSource, content_hash, name_of
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import check_strict, segments_of
-from lazyprompt.files.spec import ENGINES
-from lazyprompt.files.targets import request, sent_to
+from lazyprompt.files.targets import read_answer, request, sent_to
 from lazyprompt.files.turns import messages_of, neutral
-from lazyprompt.files.yaml_nodes import Source, text_of_file
+from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.history import History
 
 if TYPE_CHECKING:
@@ -30,14 +28,12 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.filling import Filled
     from lazyprompt.files.prompt_source import Undefined
     from lazyprompt.files.properties import Property
     from lazyprompt.files.roles import TemplateSegment
-    from lazyprompt.files.spec import Spec, Template, ToolSpec
+    from lazyprompt.files.spec import ToolSpec
     from lazyprompt.files.writing.rewriting import Changes
-    from lazyprompt.files.yaml_nodes import Node
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.history import HistoryLike
@@ -49,42 +45,16 @@ if TYPE_CHECKING:
 
 
 class More(TypedDict, total=False):
-    """What else :meth:`lazyprompt.Prompter.generate_prompt` takes, and means the same."""
+    """Further parameters of :meth:`lazyprompt.Prompter.generate_prompt`."""
 
     show: bool
     model: str | None
     chat_template: ChatTemplate | None
 
 
-# What is made of the rest, and does not travel.
-_MADE = frozenset(("template", "_prompter", "_filling", "hash"))
-
-
-@dataclass(frozen=True, repr=False)
-class Prompty:
-    """A prompt in a file; made by :meth:`load` or :meth:`loads`.
-
-    Args:
-        spec: What its front matter says.
-        instructions: Its template.
-        dialect: The dialect that it is written in.
-        text: The file as it is written.
-        path: Where it is; None where it was given as text.
-        undefined: Whether a variable that is nowhere is an ``error``, or ``empty``.
-        references: Where its references lead.
-        seen: The fields of its front matter, with all references looked up.
-        notes: What another dialect says otherwise, or could not be carried over; each with its line and column.
-    """
-
-    spec: Spec
-    instructions: str
-    dialect: str
-    text: str
-    path: Path | None = None
-    undefined: Undefined = "error"
-    references: References = field(default_factory=References)
-    seen: Mapping[str, Node] = field(default_factory=dict[str, "Node"], compare=False)
-    notes: tuple[Note, ...] = field(default=(), compare=False)
+@dataclass(frozen=True, repr=False, eq=False)
+class Prompty(PromptSource):
+    """A prompt in a file; made by :meth:`load` or :meth:`loads`."""
 
     @classmethod
     def load(
@@ -103,17 +73,14 @@ class Prompty:
             params: The values of ``${params:name}``.
             allowed_roots: Directories that ``${file:...}`` may lead to, beside the file's own.
             dialect: ``v2``, ``agentschema``, ``v1`` or ``dotprompt``; None finds it out.
-            undefined: What a variable is that is nowhere: an ``error``, or ``empty``.
-
-        Returns:
-            The prompt.
+            undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
 
         Raises:
             PromptFileError: The file cannot be read, or is wrong; the message begins ``path:line:column:``.
         """
-        name = os.fspath(path)
-        references = References(Path(name).parent, tuple(map(Path, allowed_roots)), dict(params or {}))
-        return cls._made(text_of_file(name), name, Path(name), references, dialect, undefined)
+        file = Path(path)
+        references = References(file.parent, tuple(map(Path, allowed_roots)), dict(params or {}))
+        return cls._read(text_of_file(os.fspath(path)), os.fspath(path), file, references, dialect, undefined)
 
     @classmethod
     async def aload(
@@ -125,7 +92,7 @@ class Prompty:
         dialect: str | None = None,
         undefined: Undefined = "error",
     ) -> Self:
-        """The same as :meth:`load`, in a thread: files are read there."""
+        """Async version of :meth:`load`: files are read in a thread."""
         return await asyncio.to_thread(cls.load, path, params, allowed_roots, dialect=dialect, undefined=undefined)
 
     @classmethod
@@ -140,19 +107,16 @@ class Prompty:
         allowed_roots: Iterable[str | os.PathLike[str]] = (),
         undefined: Undefined = "error",
     ) -> Self:
-        """Read a prompt file that is at hand as text.
+        """Read the text of a prompt file.
 
         Args:
-            text: What stands in the file.
+            text: The text.
             base_dir: The directory that ``${file:...}`` is relative to, and stays in; None allows none.
             params: As of :meth:`load` (so with all others).
             dialect: The dialect.
-            name: How errors call the text.
+            name: The name of the text in errors.
             allowed_roots: Further directories.
-            undefined: What a variable is that is nowhere.
-
-        Returns:
-            The prompt.
+            undefined: The value of a variable that is nowhere.
 
         Raises:
             PromptFileError: The text is wrong; the message begins ``name:line:column:``.
@@ -161,19 +125,7 @@ class Prompty:
             raise PromptFileError(f"{name}:1:1: a prompt is text, not {type(text).__name__}; see Prompty.load")
         base = None if base_dir is None else Path(base_dir)
         references = References(base, tuple(map(Path, allowed_roots)), dict(params or {}))
-        return cls._made(text, name, None, references, dialect, undefined)
-
-    @classmethod
-    def _made(
-        cls, text: str, name: str, path: Path | None, references: References, dialect: str | None, undefined: Undefined
-    ) -> Self:
-        found = read(Source(text, name), references, dialect, undefined)
-        made = cls(
-            found.spec, found.instructions, found.dialect, text, path, undefined, references, found.seen, found.notes
-        )
-        # It was parsed to find its faults.
-        vars(made)["template"] = found.template
-        return made
+        return cls._read(text, name, None, references, dialect, undefined)
 
     @classmethod
     def of_file(
@@ -183,29 +135,24 @@ class Prompty:
 
         Args:
             path: The file.
-            references: Where its references lead.
+            references: The places that its references lead to.
             undefined: As of :meth:`load`.
-            text: What it is to hold, as in an editor; None is what it holds on the disk.
+            text: The text to read in its place, as of an editor; None reads the file.
 
         Raises:
             PromptFileError: As of :meth:`load`.
         """
         held = text_of_file(str(path)) if text is None else text
-        return cls._made(held, str(path), path, references, None, undefined)
-
-    @property
-    def name(self) -> str | None:
-        """Its name."""
-        return self.spec.name
+        return cls._read(held, str(path), path, references, None, undefined)
 
     @property
     def description(self) -> str | None:
-        """What it is for."""
+        """The description."""
         return self.spec.description
 
     @property
     def metadata(self) -> JsonObject:
-        """What else is said of it."""
+        """The metadata."""
         return deepcopy(dict(self.spec.metadata))
 
     @property
@@ -215,12 +162,12 @@ class Prompty:
 
     @property
     def inputs(self) -> tuple[Property, ...]:
-        """What it takes."""
+        """The inputs."""
         return self.spec.inputs
 
     @property
     def outputs(self) -> tuple[Property, ...]:
-        """What it gives."""
+        """The outputs."""
         return self.spec.outputs
 
     @property
@@ -230,25 +177,16 @@ class Prompty:
 
     @cached_property
     def hash(self) -> str:
-        """What it says as SHA-256, in every process the same; its first 12 signs will do for logs.
+        """The SHA-256 of its contents, the same in every process; its first 12 characters will do for logs.
 
         Counted are the values of its front matter (but for ``model.connection``), its template and what it includes;
         not where the file is, or when it was written.
         """
         return content_hash(self.dialect, self.to_dict())
 
-    def to_dict(self) -> JsonObject:
-        """What the file says, in the canonical form of Prompty v2, with its template as ``instructions``."""
-        return {**self.spec.to_dict(), "instructions": self.instructions}
-
-    @cached_property
-    def template(self) -> Template:
-        """Its template, parsed once."""
-        return ENGINES[self.spec.engine].parse(self.instructions, lenient=self.undefined == "empty")
-
     @cached_property
     def _filling(self) -> Filling:
-        return Filling(self.spec, self.template, dialect_named(self.dialect), self._called)
+        return Filling(self.spec, self.template, dialect_named(self.dialect), name_of(self))
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -284,7 +222,7 @@ class Prompty:
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """The filled template: its own text, and values (:class:`~lazyprompt.templates.slots.Value`), in turn.
+        """Return the filled template: its own text, and values (:class:`~lazyprompt.templates.slots.Value`), in turn.
 
         Args:
             inputs: As of :meth:`validate`.
@@ -296,18 +234,18 @@ class Prompty:
         return self._filling.parts(inputs)
 
     def render(self, inputs: object = None) -> str:
-        """The filled template as text; for looking at: nothing finds roles in it again.
+        """Return the filled template as text, for looking at: nothing finds roles in it again.
 
         Args:
             inputs: As of :meth:`validate`.
 
         Returns:
-            The text. Threads and media are marks, which are others each time.
+            The text. Threads and media are marks, different each time.
         """
         return "".join(map(shown, self.parts(inputs)))
 
     def render_segments(self, inputs: object = None, strict: Collection[str] = ()) -> list[TemplateSegment]:
-        """The filled template as segments: its own text, and what is from inputs.
+        """Return the filled template as segments: its own text, and the text from inputs.
 
         Args:
             inputs: As of :meth:`validate`.
@@ -321,22 +259,22 @@ class Prompty:
         return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, shown)
 
     def filled(self, inputs: object = None, history: HistoryLike | None = None) -> Filled:
-        """The prompt as turns and threads: what all its forms are made of.
+        """Return the prompt as turns and threads, which all its forms are made of.
 
         Args:
             inputs: As of :meth:`validate`.
-            history: What was said before: it stands in the place of the first thread that is not among the inputs, or
+            history: The messages before: they stand in the place of the first thread that is not among the inputs, or
                 where the template has the history; else before the last turn, if that is the user's.
 
         Raises:
             SlotError: As of :meth:`parts`.
             TemplateError: As of :meth:`parts`.
-            PromptFileError: What it says is wrong in its dialect, as a call without a name.
+            PromptFileError: Something is wrong in its dialect, as a call without a name.
         """
         return self._filling.filled(inputs, history)
 
     def messages(self, inputs: object = None) -> list[Msg]:
-        """The prompt as messages.
+        """Return the prompt as messages.
 
         Args:
             inputs: As of :meth:`validate`.
@@ -347,20 +285,16 @@ class Prompty:
         return messages_of(self.filled(inputs).steps)
 
     def tools_for(self, inputs: object = None) -> list[JsonObject]:
-        """All tools: those of the front matter, and those that the text names, filled.
+        """Return all tools: those of the front matter, and those that the text names, filled.
 
         Args:
             inputs: As of :meth:`validate`.
         """
         return [*(each.to_dict() for each in self.spec.tools), *deepcopy(self.filled(inputs).tools)]
 
-    @property
-    def prompter(self) -> FilePrompter:
-        """The prompt as a prompter: its input are the inputs. It attaches to modules."""
-        return self._prompter
-
     @cached_property
-    def _prompter(self) -> FilePrompter:
+    def prompter(self) -> FilePrompter:
+        """The prompt as a prompter, whose input are the inputs. It attaches to modules."""
         return FilePrompter(self._filling)
 
     @overload
@@ -396,19 +330,7 @@ class Prompty:
         label: str | None = ...,
         *,
         return_dict: bool = ...,
-        format: Literal["openai"],
-        **more: Unpack[More],
-    ) -> Payload: ...
-    @overload
-    def generate_prompt(
-        self,
-        inputs: object = ...,
-        history: HistoryLike | None = ...,
-        tools: ToolsLike = ...,
-        label: str | None = ...,
-        *,
-        return_dict: Literal[False] = ...,
-        format: OtherProvider,
+        format: Literal["openai"] | OtherProvider,
         **more: Unpack[More],
     ) -> Payload: ...
     @overload
@@ -446,11 +368,11 @@ class Prompty:
         format: str | None = None,  # noqa: A002 - the name of the documents
         **more: Unpack[More],
     ) -> str | OpenAIPrompt | Payload:
-        """The prompt in a form; see :meth:`lazyprompt.Prompter.generate_prompt`.
+        """Return the prompt in a form; see :meth:`lazyprompt.Prompter.generate_prompt`.
 
         Args:
             inputs: As of :meth:`validate`.
-            history: What was said before: it stands in the place of the thread, or before the last turn of the user.
+            history: The messages before: they stand in the place of the thread, or before the last turn of the user.
             tools: Tools of this call.
             label: The answer, in training data.
             return_dict: As there.
@@ -475,17 +397,17 @@ class Prompty:
         provider: str | None = None,
         api: str | None = None,
     ) -> Payload:
-        """The whole request: model, messages, options, tools and the form of the answer.
+        """Return the whole request: model, messages, options, tools and the form of the answer.
 
         Args:
             inputs: As of :meth:`validate`.
             messages: Messages in the place of those of the template.
-            history: What was said before: it stands in the place of the thread.
-            provider: Who it goes to; None is who the file names, or else ``openai``.
-            api: ``chat``, ``responses``, ``embedding`` or ``image``; None is what the file names, or else ``chat``.
+            history: The messages before: they stand in the place of the thread.
+            provider: The provider; None is the one of the file, or else ``openai``.
+            api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the one of the file, or else ``chat``.
 
         Returns:
-            The body, with a report of what it cannot carry.
+            The body, with a report of the content that it cannot carry.
 
         Raises:
             FormatError: There is no such provider or interface; or the messages have no form there.
@@ -496,7 +418,7 @@ class Prompty:
         return request(self.spec, messages_of(made.steps), provider, api, tools=made.tools)
 
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:  # noqa: ANN401 - those of render_batch
-        """The prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
+        """Render the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
         In the forms of whole requests the model and the options are those of the file.
 
@@ -509,11 +431,11 @@ class Prompty:
         return render_batch(self, rows, **more)
 
     def read(self, response: object, provider: str | None = None, api: str | None = None) -> Json:
-        """What an answer says: text, an object where the file has outputs, calls, vectors or a picture.
+        """Parse an answer: text, an object where the file has outputs, calls, vectors or a picture.
 
         Args:
             response: The answer: a dict, or the object of the provider's official client.
-            provider: Who answered; None is who the file names, or else ``openai``.
+            provider: The provider; None is the one of the file, or else ``openai``.
             api: As of :meth:`request`.
 
         Raises:
@@ -530,12 +452,12 @@ class Prompty:
         description: str | None = None,
         model: str | Mapping[str, object] | None = None,
     ) -> Self:
-        """A prompt file that says what a prompter says; see :func:`lazyprompt.files.writing.from_prompter.text_of`.
+        """Return the prompt file of a prompter; see :func:`lazyprompt.files.writing.from_prompter.text_of`.
 
         Args:
             prompter: The prompter.
             name: The name of the prompt.
-            description: What it is for.
+            description: Its description.
             model: Its model.
 
         Raises:
@@ -546,7 +468,7 @@ class Prompty:
         return cls.loads(text_of(prompter, name=name, description=description, model=model), dialect="v2")
 
     def with_fields(self, **changes: Unpack[Changes]) -> Self:
-        """A copy with fields changed; in its text all else stays as it is written.
+        """Return a copy with fields changed; in its text all else stays as it is written.
 
         Args:
             changes: ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``, each whole;
@@ -560,13 +482,13 @@ class Prompty:
         """
         from lazyprompt.files.writing.rewriting import checked_copy, rewritten  # noqa: PLC0415 - it is seldom asked for
 
-        made = self._made(
-            rewritten(self, changes), self._called, self.path, self.references, self.dialect, self.undefined
+        made = self._read(
+            rewritten(self, changes), name_of(self), self.path, self.references, self.dialect, self.undefined
         )
         return checked_copy(made, changes)
 
     def dumps(self, to: str | None = None) -> str:
-        """The text of the file.
+        """Return the text of the file.
 
         Args:
             to: The form that it is to have, as of :func:`lazyprompt.files.writing.convert`; None is its own, in which
@@ -585,7 +507,7 @@ class Prompty:
         """Write the file.
 
         Args:
-            path: Where to.
+            path: The path to write to.
             to: As of :meth:`dumps`.
 
         Raises:
@@ -593,16 +515,3 @@ class Prompty:
             OSError: It cannot be written.
         """
         write_whole(Path(path), self.dumps(to).encode())
-
-    @property
-    def _called(self) -> str:
-        return str(self.path or self.name or "<string>")
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in _MADE}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._called!r}, dialect={self.dialect!r})"

@@ -1,4 +1,4 @@
-"""Properties: what a prompt takes and gives, and the parameters of its tools, each of a kind.
+"""Properties: the inputs and outputs of a prompt, and the parameters of its tools, each of a kind.
 
 The kinds and their JSON Schema are those of Prompty v2 (its specification, sections 2.5, 2.9 and 7.1).
 """
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from lazyprompt.files.yaml_nodes import Source, Value
 
 SCALARS: Final[Mapping[str, str]] = {"string": "string", "integer": "integer", "float": "number", "boolean": "boolean"}
-"""The kinds of plain values, and what JSON Schema calls them."""
+"""The kinds of plain values, and their names in JSON Schema."""
 
 RICH: Final = ("thread", "image", "file", "audio")
-"""The kinds of what has no text."""
+"""The kinds of values that have no text."""
 
 KINDS_OF_PROPERTY: Final = (*SCALARS, "array", "object", "union", *RICH)
 """All kinds."""
@@ -54,16 +54,16 @@ class Property:
     Args:
         name: Its name; ``""`` for the items of an array and the choices of a union.
         kind: One of :data:`KINDS_OF_PROPERTY`.
-        description: What it is.
-        required: Whether it must be given.
-        default: What it is where it is not given; None is no default. Not to be changed: see :meth:`own_default`.
-        example: What it may be like; never used as a value.
+        description: Its description.
+        required: True if it must be given.
+        default: The value where none is given; None is no default. Not to be changed: see :meth:`own_default`.
+        example: An example, never used as a value.
         enum_values: The values that it may have; none are all.
-        nullable: Whether it may be null.
-        items: What an array holds.
-        properties: What an object holds.
-        choices: What a union may be.
-        one_of: Whether just one of the choices fits, and not several: it is written as ``oneOf``, else ``anyOf``.
+        nullable: True if it may be null.
+        items: The items of an array.
+        properties: The properties of an object.
+        choices: The choices of a union.
+        one_of: True if just one of the choices fits, and not several: it is written as ``oneOf``, else ``anyOf``.
     """
 
     name: str
@@ -79,13 +79,18 @@ class Property:
     choices: tuple[Property, ...] = field(default=())
     one_of: bool = False
 
+    @property
+    def is_needed(self) -> bool:
+        """True if it must be given, and has no default."""
+        return self.required and self.default is None
+
     def own_default(self) -> Json:
-        """The default, which whoever gets it may change."""
+        """Return a copy of the default."""
         return deepcopy(self.default) if isinstance(self.default, (list, dict)) else self.default
 
     def to_dict(self) -> JsonObject:
-        """The property as a front matter says it."""
-        told: dict[str, Json | None] = {
+        """Return the property as a front matter has it."""
+        made: dict[str, Json | None] = {
             "name": self.name or None,
             "kind": self.kind,
             "description": self.description,
@@ -98,20 +103,27 @@ class Property:
             "properties": [each.to_dict() for each in self.properties] or None,
             "oneOf" if self.one_of else "anyOf": [each.to_dict() for each in self.choices] or None,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in made.items() if value is not None}
 
     def schema(self, *, strict: bool = False) -> JsonObject:
-        """The property as a JSON Schema.
+        """Return the property as a JSON Schema.
 
         Args:
-            strict: Whether it keeps the rules of strict schemas: everything is required, and may be null where it is
+            strict: True if it keeps the rules of strict schemas: everything is required, and may be null where it is
                 not; nothing else may be there.
         """
         made = self._bare_schema(strict=strict)
         if self.enum_values:
             made["enum"] = [*self.enum_values]
         if self.nullable or (strict and not self.required and self.name):
-            _let_be_null(made)
+            # Null is let in wherever the schema lists what may be.
+            kind, choices, enum = made.get("type"), made.get("anyOf"), made.get("enum")
+            if isinstance(kind, str):
+                made["type"] = [kind, "null"]
+            if isinstance(choices, list):
+                choices.append({"type": "null"})
+            if isinstance(enum, list) and None not in enum:
+                enum.append(None)
         if self.description:
             made["description"] = self.description
         return made
@@ -120,37 +132,23 @@ class Property:
         if self.kind == "array":
             items: JsonObject = {"type": "string"} if self.items is None else self.items.schema(strict=strict)
             return {"type": "array", "items": items}
-        if self.kind == "object":
-            # In a strict schema, an object without properties must say so.
-            return schema_of(self.properties, strict=strict) if self.properties or strict else {"type": "object"}
+        if self.kind == "object" and (self.properties or strict):
+            return schema_of(self.properties, strict=strict)  # where it is strict, one without properties must say so
         if self.kind == "union":
             # One without choices may be anything. oneOf is anyOf here: not every provider knows it in a schema.
             return {"anyOf": [each.schema(strict=strict) for each in self.choices]} if self.choices else {}
-        return {"type": SCALARS.get(self.kind, "string")}
-
-
-def _let_be_null(schema: JsonObject) -> None:
-    """Let null be a value of a schema, in all the ways in which it says what may be one."""
-    kind, choices, enum = schema.get("type"), schema.get("anyOf"), schema.get("enum")
-    if isinstance(kind, str):
-        schema["type"] = [kind, "null"]
-    if isinstance(choices, list):
-        schema["anyOf"] = [*choices, {"type": "null"}]
-    if isinstance(enum, list) and None not in enum:
-        schema["enum"] = [*enum, None]
+        return {"type": SCALARS.get(self.kind, "object" if self.kind == "object" else "string")}
 
 
 def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> JsonObject:
-    """The JSON Schema of an object with some properties.
+    """Return the JSON Schema of an object with some properties.
 
     Args:
         properties: The properties.
         strict: As of :meth:`Property.schema`.
     """
-    made: JsonObject = {
-        "type": "object",
-        "properties": {each.name: each.schema(strict=strict) for each in properties},
-    }
+    shown: JsonObject = {each.name: each.schema(strict=strict) for each in properties}
+    made: JsonObject = {"type": "object", "properties": shown}
     required: list[Json] = [each.name for each in properties if each.required or strict]
     if required:
         made["required"] = required
@@ -160,14 +158,14 @@ def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> Json
 
 
 def read_named(source: Source, node: Node, where: str, read: _ReadOne[Named], of_name: _ReadOne[Named]) -> list[Named]:
-    """Read what is written as a list of mappings with names, or as a mapping by names.
+    """Read a list of mappings with names, or a mapping by names.
 
     Args:
         source: The file.
-        node: What is written.
-        where: How errors call it.
-        read: Reads an item of the list, given how errors call it and no name.
-        of_name: Reads an item of the mapping, given how errors call it and its name.
+        node: The list or mapping.
+        where: Its name in errors.
+        read: Reads an item of the list, given its name in errors and no name.
+        of_name: Reads an item of the mapping, given its name in errors and its name.
 
     Raises:
         PromptFileError: It is neither, an item has no name, or two have the same.
@@ -190,21 +188,11 @@ def read_named(source: Source, node: Node, where: str, read: _ReadOne[Named], of
 
 
 def read_properties(source: Source, node: Node | None, where: str) -> tuple[Property, ...]:
-    """Read properties; none where nothing is written.
-
-    Args:
-        source: The file.
-        node: What is written.
-        where: How errors call it.
-
-    Raises:
-        PromptFileError: They are wrong; see :func:`read_named`.
-    """
+    """Read properties; none where nothing is written; see :func:`read_named`."""
     return () if node is None else tuple(read_named(source, node, where, _property, _of_name))
 
 
 def _property(source: Source, node: Node, where: str, name: str) -> Property:
-    """A property that is written as a mapping."""
     if not isinstance(node.value, dict):
         raise source.refused(node, f"{where} is", "; a property is a mapping")
     fields = node.value
@@ -236,26 +224,26 @@ def _property(source: Source, node: Node, where: str, name: str) -> Property:
 
 
 def _of_name(source: Source, node: Node, where: str, name: str) -> Property:
-    """A property under its name: a mapping with fields of one, or a value, which is its default."""
+    """Read a property under its name: a mapping with fields of one, or a value, which is its default."""
     if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
         return _property(source, node, where, name)
     return Property(name, kind_of(node.value), default=plain(node))
 
 
 def kind_of(value: Value) -> str:
-    """The kind of a property that a value has."""
+    """Return the kind of a property that a value has."""
     return _OF_VALUE.get(type(value), "string")
 
 
 def _kind_or_property(source: Source, node: Node, where: str) -> Property:
-    """A property without a name; its kind alone will do."""
+    """Read a property without a name; its kind alone will do."""
     if isinstance(node.value, str):
         node = Node({"kind": node}, node.at, node.key_at)
     return _property(source, node, where, "")
 
 
 def _choices(source: Source, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
-    """What a union may be: a list, or a mapping by names that tell the choices apart."""
+    """Read the choices of a union: a list, or a mapping by names that tell them apart."""
     if "oneOf" in fields and "anyOf" in fields:
         what = f"{where} has oneOf and anyOf; take out oneOf, or anyOf if never more than one choice fits"
         raise source.pointed(fields["anyOf"].key_at, what)

@@ -1,6 +1,6 @@
-"""What the strings of a front matter refer to: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
+"""References in the strings of a front matter: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
 
-A string that is one reference becomes what is referred to, whatever kind that has; references within text become text.
+A string that is one reference becomes its value, of whatever kind; references within text become text.
 They are looked up once, when a file is loaded: nothing that is put into a template later is looked at.
 """
 
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
 
 # Other protocols are text: they are those of whoever runs the prompt.
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
-_YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Where references lead.
+    """The places that references lead to.
 
     Args:
         base: The directory that paths are relative to, and stay in; None where there is none.
         roots: Further directories that files may lie in.
         params: The values of ``${params:name}``.
         environment: The values of ``${env:NAME}``; None are those of the process.
-        layers: Directories that are as one tree, in which files are looked for that a template includes.
-        trace: Where it is noted what was looked at.
+        layers: Directories that are as one tree, in which included files are looked for.
+        trace: Notes the files and variables that were looked at.
     """
 
     base: Path | None = None
@@ -52,7 +51,7 @@ class References:
     trace: Trace | None = field(default=None, compare=False, repr=False)
 
     def resolved(self, fields: dict[str, Node], source: Source) -> dict[str, Node]:
-        """The fields of a front matter with all references looked up.
+        """Return the fields of a front matter with all references looked up.
 
         Args:
             fields: The fields.
@@ -65,13 +64,13 @@ class References:
         return {name: looking.resolved(node) for name, node in fields.items()}
 
     def starts(self, directory: Path | None) -> Iterator[Path | None]:
-        """Where an included file is looked for, in turn.
+        """Find the directories in which an included file is looked for, in turn.
 
         Args:
             directory: The directory of the file that includes it.
         """
         place = None if directory is None else Path(os.path.realpath(directory))
-        real = [os.path.realpath(each) for each in self.layers]
+        real = (os.path.realpath(each) for each in self.layers)
         holding = next((each for each in real if place is not None and place.is_relative_to(each)), None)
         if holding is None or place is None:
             yield directory
@@ -80,7 +79,7 @@ class References:
         yield from (*self.layers, self.base, *self.roots)
 
     def path_of(self, given: str, start: Path | None = None) -> Path:
-        """The file of a path, if it may be read.
+        """Return the file of a path, if it may be read.
 
         Args:
             given: The path.
@@ -95,8 +94,7 @@ class References:
             raise ValueError(f"{given!r} is no path of a file")
         # Symbolic links are followed first: what counts is where the file is.
         path = Path(os.path.realpath((start or self.base) / given))
-        roots = [Path(os.path.realpath(root)) for root in (self.base, *self.layers, *self.roots)]
-        if not any(path.is_relative_to(root) for root in roots):
+        if not any(path.is_relative_to(os.path.realpath(root)) for root in (self.base, *self.layers, *self.roots)):
             raise ValueError(
                 f"{given!r} lies outside allowed roots: files are read from the directory of the prompt file, and from "
                 "allowed_roots="
@@ -118,7 +116,7 @@ class _Looking:
         self._depth = 0
 
     def resolved(self, node: Node) -> Node:
-        """A node with all references in it looked up."""
+        """Return a node with all references in it looked up."""
         value = node.value
         if isinstance(value, list | dict):
             self._depth += 1
@@ -129,17 +127,16 @@ class _Looking:
         if not isinstance(value, str) or "${" not in value:
             return node
         try:
-            return node._replace(value=_at(self._text(value), node.at))
+            # What it leads to has its places in another file.
+            return _moved(node._replace(value=self._text(value)), node.at, node.key_at)
         except PromptFileError:
             raise
-        except ValueError as error:
-            raise self._source.pointed(node.at, str(error)) from error
-        except FileNotFoundError as error:
-            told = self._source.pointed(node.at, str(error))
-            raise PromptFileMissingError(str(told)) from error
+        except (ValueError, FileNotFoundError) as error:
+            kind = PromptFileMissingError if isinstance(error, FileNotFoundError) else PromptFileError
+            raise kind(str(self._source.pointed(node.at, str(error)))) from error
 
     def _text(self, text: str) -> Value:
-        """What a string becomes."""
+        """Return the value of a string that holds references."""
         whole = _REFERENCE.fullmatch(text)
         if whole is not None:
             return self._found(whole)
@@ -159,7 +156,7 @@ class _Looking:
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
-        # What is referred to often counts as often: files that hold each other ten times over would fill the memory.
+        # A file that is referred to often counts as often: such that hold each other ten times would fill the memory.
         weight, depth = _measured(found)
         self._left -= weight
         if self._left < 0:
@@ -214,24 +211,22 @@ _BY_PROTOCOL: Final[Mapping[str, Callable[[_Looking, str], Value]]] = {
 
 
 def file_text(path: Path, given: str) -> str:
-    """The text of a file that is referred to.
+    """Return the text of a file that is referred to.
 
     Args:
-        path: Where it is.
-        given: Its path as it is written.
+        path: The path, resolved.
+        given: The path as it is written.
 
     Raises:
         FileNotFoundError: There is none.
         ValueError: It is too large, or no UTF-8, or cannot be read.
     """
     try:
-        data = read_resolved(path)
+        return read_resolved(path).decode("utf-8-sig")
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {given!r}") from None
     except OSError as error:
         raise ValueError(f"{given!r} cannot be read: {error.strerror}") from error
-    try:
-        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
 
@@ -249,7 +244,7 @@ def read_resolved(path: Path) -> bytes:
 
 
 def _content(path: Path, given: str) -> tuple[Node, Source]:
-    """What a file holds: JSON and YAML by their suffixes, else text."""
+    """Return the content of a file: JSON and YAML by their suffixes, else text."""
     text = file_text(path, given)
     suffix, source = path.suffix.lower(), Source(text, path.name)
     if suffix == ".json":
@@ -257,30 +252,31 @@ def _content(path: Path, given: str) -> tuple[Node, Source]:
             return _nodes(checked(json.loads(text), f"the content of {given!r}", PromptFileError)), source
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{given!r} is no JSON: {error}") from error
-    if suffix in _YAML:
+    if suffix in (".yaml", ".yml"):
         return Reader(source).read() or Node(None, 0, 0), source
     return Node(text, 0, 0), source
 
 
 def _measured(value: Value) -> tuple[int, int]:
-    """The size of a value, in characters and values, and its depth."""
+    """Return the size of a value, in characters and values, and its depth."""
     if isinstance(value, list | dict):
         items = [_measured(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(weight for weight, _ in items), 1 + max((depth for _, depth in items), default=0)
     return len(value) if isinstance(value, str) else 1, 0
 
 
-def _at(value: Value, at: int) -> Value:
-    """What a reference leads to, at the place of the reference: its own places are those of another file."""
+def _moved(node: Node, at: int, key_at: int) -> Node:
+    """Return a node with one place for all in it."""
+    value = node.value
     if isinstance(value, list):
-        return [Node(_at(item.value, at), at, at) for item in value]
-    if isinstance(value, dict):
-        return {name: Node(_at(item.value, at), at, at) for name, item in value.items()}
-    return value
+        value = [_moved(item, at, at) for item in value]
+    elif isinstance(value, dict):
+        value = {name: _moved(item, at, at) for name, item in value.items()}
+    return Node(value, at, key_at)
 
 
 def _nodes(value: Json) -> Node:
-    """A JSON value as nodes, which have no places of their own."""
+    """Return a JSON value as nodes, which have no places of their own."""
     if isinstance(value, list):
         return Node([*map(_nodes, value)], 0, 0)
     if isinstance(value, dict):

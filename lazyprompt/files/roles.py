@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 PLACE: Final = "\ufdd0"
-"""What stands for a value: a code point that is no character."""
+"""The code point that stands for a value, which is no character."""
 
 
 class Scanned:
@@ -46,21 +46,21 @@ class Scanned:
 
     def __init__(self, parts: Sequence[str]) -> None:
         self._parts = [part for part in parts if part or isinstance(part, Value)]
-        self.text = "".join(PLACE if isinstance(part, Value) else part.replace(PLACE, " ") for part in self._parts)
-        lengths = (1 if isinstance(part, Value) else len(part) for part in self._parts)
-        self._begins = [0, *accumulate(lengths)]
+        texts = [PLACE if isinstance(part, Value) else part.replace(PLACE, " ") for part in self._parts]
+        self.text = "".join(texts)
+        self._begins = [0, *accumulate(map(len, texts))]
 
     def is_blank(self, begin: int, end: int) -> bool:
-        """Whether nothing but white space is between two places."""
+        """Return True if nothing but white space is between two places."""
         return not self.text[begin:end].strip()
 
     def value_at(self, at: int) -> Value:
-        """The value at a place."""
+        """Return the value at a place."""
         part = self._parts[bisect_right(self._begins, at) - 1]
         return part if isinstance(part, Value) else Value(part)
 
     def between(self, begin: int, end: int) -> tuple[str, ...]:
-        """The parts between two places."""
+        """Return the parts between two places."""
         found: list[str] = []
         index = bisect_right(self._begins, begin) - 1
         while begin < end:
@@ -78,7 +78,7 @@ _ATTRIBUTES = r"\[(?:\w++\s*+=\s*+(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\"',\]\n]*+)\s*+
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\"',\]]*))")
 _FENCE = re.compile(r"^[^\S\n]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# What anybody may take for the end of a line.
+# The characters that any reader may take for the end of a line.
 _LINE_ENDS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _WORDS = {"true": True, "false": False}
 
@@ -87,9 +87,9 @@ class Section(NamedTuple):
     """A part of a filled template under one role.
 
     Attributes:
-        role: The role, in lower case; ``""`` for what stands before the first line that names one.
-        attributes: What the line says beside it.
-        parts: What stands below: the template's own text, and values.
+        role: The role, in lower case; ``""`` before the first line that names one.
+        attributes: The attributes in that line.
+        parts: The contents: the template's own text, and values.
     """
 
     role: str
@@ -103,8 +103,8 @@ class Boundary(NamedTuple):
     Attributes:
         role: The role.
         line: The line, without white space around it.
-        begin: Where the line begins in the text.
-        end: Where the name and the colon end.
+        begin: The beginning of the line in the text.
+        end: The end of the name and the colon.
     """
 
     role: str
@@ -114,7 +114,7 @@ class Boundary(NamedTuple):
 
 
 def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
-    """The places in text where any reader could see a section begin.
+    """Find the places in text where any reader could see a section begin.
 
     They are more than those where one begins here: text may follow the colon, and a line ends at all that Unicode calls
     an end.
@@ -123,12 +123,12 @@ def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
         text: Text of anybody.
         roles: The names of roles.
     """
-    pattern = _boundary(tuple(roles))
-    # Readers take the sign that stands for a value for a blank.
+    _, pattern = _patterns(tuple(roles))
+    # Readers take the character that stands for a value for a blank.
     plain = text.replace(PLACE, " ")
     begin = 0
     for line in plain.splitlines(keepends=True):
-        # What ends a line to one reader is a blank to another: the rest of a boundary may stand behind it.
+        # The end of a line to one reader is a blank to another: the rest of a boundary may stand behind it.
         match = pattern.match(plain, begin)
         if match is not None:
             yield Boundary(match["role"].lower(), line.strip(), begin, match.end())
@@ -136,14 +136,11 @@ def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
 
 
 def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section]:
-    """Take a filled template apart by its roles.
+    """Take a filled template apart by its roles; blank text before the first one is left out.
 
     Args:
         parts: The template's own text, and values.
         roles: The names of roles.
-
-    Returns:
-        The sections; what stands before the first one is left out if it is blank.
 
     Raises:
         SlotError: A value stands in the place of a role, and is none.
@@ -151,19 +148,22 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
     filled = Scanned(parts)
     found: list[Section] = []
     role, attributes, begin, calls = "", dict[str, "Json"](), 0, False
+
+    def end_section(end: int) -> None:
+        if role or not filled.is_blank(begin, end):
+            found.append(Section(role, attributes, filled.between(begin, end)))
+
     for match in role_lines(filled, roles):
-        # Within the YAML of a call, this is a key. A value says of no section that it is a call.
+        # Within the YAML of a call, this is a key. A value makes no section one of calls.
         if calls and match[0].strip() == "function:":
             continue
-        if role or not filled.is_blank(begin, match.start()):
-            found.append(Section(role, attributes, filled.between(begin, match.start())))
+        end_section(match.start())
         role = _role(filled, match, roles)
         attributes = _attributes(filled, *match.span("attributes")) if match["attributes"] else {}
         calls = attributes.get("type") == "tool_call" and PLACE not in match["attributes"]
         begin = match.end()
-    if role or not filled.is_blank(begin, len(filled.text)) or not found:
-        found.append(Section(role, attributes, filled.between(begin, len(filled.text))))
-    return found
+    end_section(len(filled.text))
+    return found or [Section("", {}, filled.between(0, len(filled.text)))]
 
 
 class Layout(NamedTuple):
@@ -176,7 +176,7 @@ class Layout(NamedTuple):
     sections: tuple[tuple[str, dict[str, Json], tuple[str | int, ...]], ...]
 
     def filled(self, parts: Sequence[str]) -> list[Section]:
-        """The sections of a filled template.
+        """Return the sections of a filled template.
 
         Args:
             parts: The template's own text, and values, in as many places as it always has.
@@ -188,41 +188,35 @@ class Layout(NamedTuple):
 
 
 def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> Layout | None:
-    """Where the sections of a template are, if that is the same whatever is put in.
+    """Return the sections of a template, or None if a value in a line that names a role could change them.
 
     Args:
-        outline: What the template gives, with each value's place in it as the value.
+        outline: The template with each value's place in it as the value.
         roles: The names of roles.
-
-    Returns:
-        The layout; None where a value stands in a line that names a role.
     """
     if any(PLACE in match[0] for match in role_lines(Scanned(outline), roles)):
         return None
-    return Layout(
-        tuple(
-            (role, attributes, tuple(int(part) if isinstance(part, Value) else part for part in parts))
-            for role, attributes, parts in sections(outline, roles)
-        )
-    )
+    found = sections(outline, roles)
+    placed = [tuple([int(part) if isinstance(part, Value) else part for part in each.parts]) for each in found]
+    return Layout(tuple((each.role, each.attributes, parts) for each, parts in zip(found, placed, strict=True)))
 
 
 def attributes_in(text: str) -> dict[str, Json]:
-    """Attributes in text that holds no values, as ``name="Ada", age=7``: in quotes they are text."""
+    """Return the attributes in text that holds no values, as ``name="Ada", age=7``: in quotes they are text."""
     return _attributes(Scanned([text]), 0, len(text))
 
 
 def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -> Iterator[re.Match[str]]:
-    """The lines that name a role.
+    """Find the lines that name a role.
 
     Args:
         filled: A filled template.
         roles: The names of roles.
-        fenced: Whether those are meant that stand within a fence, and so are text.
+        fenced: True for those that stand within a fence, and so are text.
     """
     fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     begins = [begin for begin, _ in fences]
-    for match in _line(tuple(roles)).finditer(filled.text):
+    for match in _patterns(tuple(roles))[0].finditer(filled.text):
         if match["role"] == PLACE and not names_role(filled.value_at(match.start("role")).source):
             continue
         before = bisect_left(begins, match.start()) - 1
@@ -231,26 +225,23 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
 
 
 def names_role(source: str) -> bool:
-    """Whether a value is meant to be a role: its name says so. Any other is text, as in ``{{ title }}:``."""
+    """Return True if the name of a value says that it is a role. Any other is text, as in ``{{ title }}:``."""
     return source.rpartition(".")[2].lower().endswith("role")
 
 
 def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
-    """The role that a line names."""
     if match["role"] != PLACE:
         return match["role"].lower()
     value = filled.value_at(match.start("role"))
     role = value.strip().lower()
     if role not in roles:
-        known = ", ".join(roles)
-        raise SlotError(
-            f"{value.source} stands in the place of a role, and is {str.__str__(value)!r}; roles are {known}"
-        )
+        given = f"{value.source} stands in the place of a role, and is {str.__str__(value)!r}"
+        raise SlotError(f"{given}; roles are {', '.join(roles)}")
     return role
 
 
 def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
-    """The attributes between two places: in quotes they are text, without them also numbers, true and false."""
+    """Return the attributes between two places: in quotes they are text, else also numbers, true and false."""
     found: dict[str, Json] = {}
     for each in _ATTRIBUTE.finditer(filled.text, begin, end):
         group = next(number for number in (2, 3, 4) if each[number] is not None)
@@ -269,35 +260,26 @@ def _typed(text: str) -> Json:
 
 
 def closed_fences(text: str) -> Iterator[tuple[int, int]]:
-    """Where fenced blocks begin and end; one that is not closed is none."""
-    opened = ""
-    begin = 0
+    """Find the beginnings and ends of fenced blocks; one that is not closed is none."""
+    opened, begin = "", 0
     for match in _FENCE.finditer(text):
         fence, behind = match[1], match[2]
-        if not opened:
-            # What stands behind the signs is the language; there is none of the signs in it.
-            if fence[0] not in behind:
-                opened, begin = fence, match.start()
-        elif fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():
+        if not opened and fence[0] not in behind:  # the language stands behind the characters, and has none of them
+            opened, begin = fence, match.start()
+        elif opened and fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():
             yield begin, match.end()
             opened = ""
 
 
 @lru_cache(maxsize=8)
-def _line(roles: tuple[str, ...]) -> re.Pattern[str]:
+def _patterns(roles: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of a line that names a role, and of one that any reader could take for such."""
     names = "|".join(sorted(roles, key=len, reverse=True))
-    return re.compile(
-        rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)",
-        re.IGNORECASE | re.MULTILINE,
-    )
-
-
-@lru_cache(maxsize=8)
-def _boundary(roles: tuple[str, ...]) -> re.Pattern[str]:
-    names = "|".join(sorted(roles, key=len, reverse=True))
-    # What begins as attributes do counts, wherever they end.
+    line = rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)"
+    # The beginning of attributes counts, wherever they end.
     rest = r":|\[\w++\s*+=|\[[^\]\n]*+\][^\S\n]*+:"
-    return re.compile(rf"[^\S{_LINE_ENDS}]*+#?[^\S\n]*+(?P<role>{names})[^\S\n]*+(?:{rest})", re.IGNORECASE)
+    boundary = rf"[^\S{_LINE_ENDS}]*+#?[^\S\n]*+(?P<role>{names})[^\S\n]*+(?:{rest})"
+    return re.compile(line, re.IGNORECASE | re.MULTILINE), re.compile(boundary, re.IGNORECASE)
 
 
 @read_only
@@ -306,10 +288,10 @@ class TemplateSegment:
     """A piece of a filled template.
 
     Args:
-        kind: ``literal`` for the template's own text, ``interp`` for what an expression gave.
+        kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
         text: The text.
         source: The input, or the variable, that the expression is; None for any other expression, and for own text.
-        strict: Whether it is of an input that may hold no line that names a role.
+        strict: True if it is of an input that may hold no line that names a role.
     """
 
     kind: Literal["literal", "interp"]
@@ -323,7 +305,7 @@ def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
 
     Args:
         inputs: All inputs.
-        strict: The names of those that are looked at, with all that is in them.
+        strict: The names of those that are looked at, at any depth.
 
     Raises:
         SafetyError: One does.
@@ -338,59 +320,51 @@ def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
 def segments_of(
     parts: Sequence[str], strict: Collection[str], inputs: Collection[str], marked: Callable[[Value], str]
 ) -> list[TemplateSegment]:
-    """A filled template as segments.
+    """Return a filled template as segments.
 
     Args:
         parts: The template's own text, and values.
         strict: The inputs that may hold no line that names a role.
         inputs: The names of all inputs.
-        marked: What stands for a value that holds something without text.
+        marked: Gives the text of a value that holds something without text.
 
     Raises:
         SafetyError: A strict value and the text around it are such a line.
     """
     found: list[TemplateSegment] = []
+    # The values that are looked at, in the whole text; and the text with words in their place.
+    spans: list[tuple[int, int, str]] = []
+    calm: list[str] = []
+    at = 0
     for part in parts:
         if isinstance(part, Value):
-            root = part.root
-            text = marked(part) if part.held is not None else str.__str__(part)
-            found.append(TemplateSegment("interp", text, root or None, root in strict))
-        elif part and found and found[-1].kind == "literal":
-            found[-1] = TemplateSegment("literal", found[-1].text + part)
-        elif part:
-            found.append(TemplateSegment("literal", str(part)))
-    if strict:
-        _check_joints(found, parts, inputs)
+            text = shown = marked(part) if part.held is not None else str.__str__(part)
+            found.append(TemplateSegment("interp", text, part.root or None, part.root in strict))
+            # A filter or a loop takes the name of an input away.
+            unknown = part.root not in inputs and not names_role(part.source) and part.held is None
+            if part.root in strict or unknown:
+                spans.append((at, at + len(text), part.root or "an expression"))
+                shown = "x" * len(text) or "x"
+        else:
+            text = shown = str(part)
+            if found and found[-1].kind == "literal":
+                found[-1] = TemplateSegment("literal", found[-1].text + text)
+            elif text:
+                found.append(TemplateSegment("literal", text))
+        calm.append(shown)
+        at += len(text)
+    if strict and spans:
+        _check_joints("".join(each.text for each in found), "".join(calm), spans)
     return found
 
 
-def _check_joints(segments: Sequence[TemplateSegment], parts: Sequence[str], inputs: Collection[str]) -> None:
+def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) -> None:
     """Refuse a line that names a role where a part of it is of a strict input, or may be."""
-    values = [part for part in parts if isinstance(part, Value)]
-    spans: list[tuple[int, int, str]] = []
-    # The text with words in the place of what is looked at.
-    calm: list[str] = []
-    at = seen = 0
-    for segment in segments:
-        text = segment.text
-        if segment.kind == "interp":
-            value = values[seen]
-            seen += 1
-            # What a filter or a loop made of an input has lost its name.
-            unknown = segment.source not in inputs and not names_role(value.source)
-            if segment.strict or (unknown and value.held is None):
-                spans.append((at, at + len(text), segment.source or "an expression"))
-                text = "x" * len(text) or "x"
-        calm.append(text)
-        at += len(segment.text)
-    if not spans:
-        return
-    whole = "".join(each.text for each in segments)
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:
             raise _refused(f"{whose}, with what stands around it,", line)
-    if _roles(whole) != _roles("".join(calm)):
+    if _roles(whole) != _roles(calm):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
             f"{names}: a strict input opens or ends a fence, or leaves a line empty, so other lines begin a section"
@@ -398,7 +372,7 @@ def _check_joints(segments: Sequence[TemplateSegment], parts: Sequence[str], inp
 
 
 def _roles(text: str) -> list[str]:
-    """The roles of the sections that a reader finds in text."""
+    """Return the roles of the sections that a reader finds in text."""
     return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 
@@ -409,7 +383,7 @@ def _refused(where: str, line: Boundary) -> SafetyError:
 
 
 def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:
-    """All texts in a value, each with its place."""
+    """Find all texts in a value, each with its place."""
     if isinstance(value, str):
         yield value, where
     elif isinstance(value, Mapping):

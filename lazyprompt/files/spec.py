@@ -1,4 +1,4 @@
-"""What the front matter of a prompt file says, read field by field.
+"""The front matter of a prompt file, read field by field.
 
 The fields are those of Prompty v2 (its specification, sections 2.3 to 2.9). A field that is not known is no
 fault: it is kept among the metadata.
@@ -35,8 +35,8 @@ class Engine:
     """A syntax of templates.
 
     Args:
-        parse: What reads a template.
-        absent: What stands for an input, by its name, that is declared and not given.
+        parse: The parser of a template.
+        absent: Makes the value of an input that is declared and not given, by its name.
     """
 
     parse: Callable[..., Template]
@@ -71,12 +71,12 @@ class ToolSpec:
     Args:
         name: Its name.
         kind: ``function``, ``mcp``, ``openapi``, or a kind of the runtime's own.
-        description: What it does.
-        parameters: What it takes.
-        strict: Whether its schema keeps the rules of strict schemas.
-        bindings: Parameters that are filled from inputs, by the inputs' names: the model does not see them.
-        fields: What else is said of it.
-        schema: The JSON Schema of what it takes, where the file gives one in the place of parameters.
+        description: Its description.
+        parameters: Its parameters.
+        strict: True if its schema keeps the rules of strict schemas; None if the file does not say.
+        bindings: The inputs that fill parameters, by the parameters' names: the model does not see these.
+        fields: Its other fields.
+        schema: The JSON Schema of its parameters, where the file gives one in their place.
     """
 
     name: str
@@ -89,56 +89,46 @@ class ToolSpec:
     schema: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
-        """The tool as a front matter says it."""
-        parameters: Json = deepcopy(self.schema) or [each.to_dict() for each in self.parameters] or None
-        bindings: Json = {name: {"input": source} for name, source in self.bindings.items()} or None
-        told: dict[str, Json] = {
+        """Return the tool as a front matter has it."""
+        made: dict[str, Json] = {
             "name": self.name,
             "kind": self.kind,
             "description": self.description,
-            "parameters": parameters,
+            "parameters": deepcopy(self.schema) or [each.to_dict() for each in self.parameters] or None,
             "strict": self.strict,
-            "bindings": bindings,
+            "bindings": {name: {"input": source} for name, source in self.bindings.items()} or None,
             **deepcopy(dict(self.fields)),
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in made.items() if value is not None}
 
     def function(self) -> JsonObject:
-        """The tool in OpenAI's form, without what inputs fill."""
-        shown = tuple(each for each in self.parameters if each.name not in self.bindings)
-        made: JsonObject = {"name": self.name}
-        if self.description:
-            made["description"] = self.description
-        made["parameters"] = self._own_schema() or schema_of(shown, strict=bool(self.strict))
-        if self.strict is not None:
-            made["strict"] = self.strict
-        return {"type": "function", "function": made}
-
-    def _own_schema(self) -> JsonObject | None:
-        """The schema that the file gives, without what inputs fill."""
-        made = deepcopy(self.schema)
-        if made is None or not self.bindings:
-            return made
-        properties, required = made.get("properties"), made.get("required")
+        """Return the tool in OpenAI's form, without the parameters that inputs fill."""
+        parameters = deepcopy(self.schema)
+        if parameters is None:
+            shown = tuple(each for each in self.parameters if each.name not in self.bindings)
+            parameters = schema_of(shown, strict=bool(self.strict))
+        properties, required = parameters.get("properties"), parameters.get("required")
         if isinstance(properties, dict):
-            made["properties"] = {name: value for name, value in properties.items() if name not in self.bindings}
+            parameters["properties"] = {name: properties[name] for name in properties if name not in self.bindings}
         if isinstance(required, list):
-            made["required"] = [name for name in required if name not in self.bindings]
-        return made
+            parameters["required"] = [name for name in required if name not in self.bindings]
+        description: JsonObject = {"description": self.description} if self.description else {}
+        strict: JsonObject = {} if self.strict is None else {"strict": self.strict}
+        return {"type": "function", "function": {"name": self.name, **description, "parameters": parameters, **strict}}
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a front matter says.
+    """A front matter.
 
     Args:
         name: The prompt's name.
         display_name: Its name for people.
-        description: What it is for.
-        metadata: What else is said of it.
+        description: Its description.
+        metadata: Its metadata, and fields that are not known.
         model: The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty where none is named.
-        inputs: What it takes.
-        outputs: What it gives.
+        inputs: Its inputs.
+        outputs: Its outputs.
         tools: The tools that the model may call.
         engine: The syntax of its template, one of :data:`ENGINES`.
         template: The field ``template``.
@@ -158,8 +148,8 @@ class Spec:
     instructions: str | None = None
 
     def to_dict(self) -> JsonObject:
-        """The front matter in its canonical form; what is not said is not in it."""
-        told: dict[str, Json] = {
+        """Return the front matter in its canonical form, without empty fields."""
+        made: dict[str, Json] = {
             "kind": "prompt",
             "name": self.name,
             "displayName": self.display_name,
@@ -172,7 +162,7 @@ class Spec:
             "template": deepcopy(dict(self.template)) or None,
             "instructions": self.instructions,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in made.items() if value is not None}
 
 
 def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:
@@ -185,28 +175,30 @@ def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:
     Raises:
         PromptFileError: A field is not what it must be; the message has its place.
     """
-    texts = {name: _text(source, fields.get(name), name) for name in (*_TEXTS, "instructions")}
-    others = {name: plain(node) for name, node in fields.items() if name not in FIELDS}
+    name, display_name, description, instructions = (
+        _text(source, fields.get(each), each) for each in (*_TEXTS, "instructions")
+    )
+    others = {each: plain(node) for each, node in fields.items() if each not in FIELDS}
     template, tools = fields.get("template"), fields.get("tools")
     if template is not None and not isinstance(template.value, dict | None):
         raise source.refused(template, "Invalid template format: template is", ", and must be a mapping")
     return Spec(
-        texts["name"],
-        texts["displayName"],
-        texts["description"],
+        name,
+        display_name,
+        description,
         {**others, **_values(source, fields.get("metadata"), "metadata")},
         _model(source, fields.get("model")),
         read_properties(source, fields.get("inputs"), "inputs"),
         read_properties(source, fields.get("outputs"), "outputs"),
         () if tools is None else tuple(read_named(source, tools, "tools", _tool, _tool)),
         _engine(source, template),
-        {name: _of_kind(each) for name, each in _values(source, template, "template").items()},
-        texts["instructions"],
+        {each: _of_kind(value) for each, value in _values(source, template, "template").items()},
+        instructions,
     )
 
 
 def _text(source: Source, node: Node | None, where: str) -> str | None:
-    """A field that is text, or a number or word, which counts as the text that it is written as."""
+    """Return a field that is text, or a number or word, which counts as the text that it is written as."""
     if node is not None and isinstance(node.value, int | float):
         return str(node.value)
     return source.text_of(node, where)
@@ -217,9 +209,8 @@ def _values(source: Source, node: Node | None, where: str) -> dict[str, Json]:
 
 
 def _model(source: Source, node: Node | None) -> dict[str, Json]:
-    """The model; a name alone is its ``id``."""
     if node is not None and isinstance(node.value, str):
-        return {"id": node.value}
+        return {"id": node.value}  # a name alone
     fields = source.mapping_of(node, "model")
     for part in ("connection", "options"):
         source.mapping_of(fields.get(part), f"model.{part}")
@@ -228,14 +219,14 @@ def _model(source: Source, node: Node | None) -> dict[str, Json]:
 
 
 def _engine(source: Source, template: Node | None) -> str:
-    """The syntax of the template: ``template.format``, as text or as a mapping with ``kind``."""
+    """Return the syntax of the template: ``template.format``, as text or as a mapping with ``kind``."""
     form = source.mapping_of(template, "template").get("format")
-    kind = form.value.get("kind") if form is not None and isinstance(form.value, dict) else form
+    kind = form.fields.get("kind") if form is not None and isinstance(form.value, dict) else form
     name = None if kind is None else kind.value
-    if form is not None and name is not None and (not isinstance(name, str) or name not in ENGINES):
+    if form is not None and name is not None and name not in [*ENGINES]:
         known = f"{did_you_mean(str(name), ENGINES)}; the formats are {', '.join(ENGINES)}"
         raise source.pointed(form.at, f"Invalid template format: {name!r} is none{known}")
-    return name if isinstance(name, str) else "jinja2"
+    return str(name or "jinja2")
 
 
 def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
@@ -243,9 +234,12 @@ def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
         raise source.refused(node, f"{where} is", "; a tool is a mapping")
     fields = node.value
     parameters, strict = fields.get("parameters"), fields.get("strict")
-    schema = parameters is not None and _is_schema(parameters)
+    # JSON Schema, and no mapping by names.
+    type_ = None if parameters is None else parameters.fields.get("type")
+    schema = parameters is not None and ("properties" in parameters.fields or (type_ and type_.value == "object"))
     if strict is not None and not isinstance(strict.value, bool):
         raise source.pointed(strict.at, f"{where}.strict is true or false")
+    others = {key: plain(item) for key, item in fields.items() if key not in FIELDS_OF_TOOL}
     return ToolSpec(
         name or _text(source, fields.get("name"), f"{where}.name") or "",
         _text(source, fields.get("kind"), f"{where}.kind") or "function",
@@ -253,23 +247,17 @@ def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
         () if schema else read_properties(source, parameters, f"{where}.parameters"),
         None if strict is None else bool(strict.value),
         _bindings(source, fields.get("bindings"), f"{where}.bindings"),
-        {
-            key: _of_kind(plain(item)) if key == "approvalMode" else plain(item)
-            for key, item in fields.items()
-            if key not in FIELDS_OF_TOOL
-        },
+        {key: _of_kind(value) if key == "approvalMode" else value for key, value in others.items()},
         _values(source, parameters, f"{where}.parameters") if schema else None,
     )
 
 
 def _bindings(source: Source, node: Node | None, where: str) -> dict[str, str]:
-    """Which parameters are filled from which inputs: ``param: input``, or ``param: {input: name}``."""
-    if node is None or node.value is None:
-        return {}
-    if not isinstance(node.value, dict):
+    """Return the inputs of parameters: ``param: input``, or ``param: {input: name}``."""
+    if node is not None and node.value is not None and not isinstance(node.value, dict):
         raise source.pointed(node.at, f"{where} are a mapping of parameters to inputs")
     found: dict[str, str] = {}
-    for name, item in node.value.items():
+    for name, item in (node.fields if node is not None else {}).items():
         given = item.value.get("input") if isinstance(item.value, dict) else item
         if given is None or not isinstance(given.value, str):
             raise source.pointed(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
@@ -277,12 +265,6 @@ def _bindings(source: Source, node: Node | None, where: str) -> dict[str, str]:
     return found
 
 
-def _is_schema(node: Node) -> bool:
-    """True if parameters are JSON Schema, and not a mapping by their names."""
-    fields = node.value if isinstance(node.value, dict) else {}
-    return "properties" in fields or ("type" in fields and fields["type"].value == "object")
-
-
 def _of_kind(value: Json) -> Json:
-    """A mapping with a ``kind``, where its kind alone is written."""
+    """Return a mapping with a ``kind``, where its kind alone is written."""
     return {"kind": value} if isinstance(value, str) else value

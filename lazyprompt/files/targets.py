@@ -1,54 +1,50 @@
-"""Whole requests of prompt files: the model, the messages, its options, its tools, and the form of the answer.
+"""Whole requests of prompt files, and the answers to them.
 
-A target is data: what an interface of a provider calls the options of a prompt file, and what else it has. Messages and
-tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's specification
-(section 7) differs from it. What a request cannot carry is in the payload's report.
+A target is data: the places of a prompt file's options in an interface of a provider, and its other properties.
+Messages and tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's
+specification (section 7) differs from it. The payload's report lists all that a request cannot carry.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from base64 import b64encode
 from binascii import a2b_base64
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, snake_names
+from lazyprompt.files.inputs import MediaBlock
 from lazyprompt.files.properties import schema_of
 from lazyprompt.files.turns import functions_of, named_functions, note_attributes
+from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.profile import PDF, Media
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ToolResultBlock,
-    URLSource,
-    VideoBlock,
-)
+from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.messages.openai_form import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.json import Fields, Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.files.spec import Spec
     from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.messages.msg import Block
 
 Place: TypeAlias = tuple[str, ...]
-"""Where something stands in a request: the keys that lead to it."""
+"""A place in a request: the keys that lead to it."""
 
 APIS: Final = ("chat", "responses", "embedding", "image")
 """The kinds of interfaces."""
@@ -56,16 +52,22 @@ APIS: Final = ("chat", "responses", "embedding", "image")
 _URLSAFE = str.maketrans("-_", "+/")
 
 
-def _places(holder: str = "", /, **names: str) -> dict[str, Place]:
-    """Where options stand, by their names in Prompty: under what the provider calls them, which may be a path."""
+def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
+    """Return the places of options: the provider's own names, which may be paths.
+
+    Args:
+        same: The options that have the same name there, in snake_case.
+        holder: The part of a request that holds them; ``""`` for the request itself.
+        **names: The other options.
+    """
     within = (holder,) if holder else ()
-    return {option: (*within, *name.split(".")) for option, name in names.items()}
+    return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
 
 
-_SAME = {"temperature": "temperature", "topP": "top_p"}
-_PENALTIES = {"frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty"}
-_SAMPLING = {**_SAME, **_PENALTIES, "seed": "seed", "stopSequences": "stop"}
-_CHAT = {**_SAMPLING, "allowMultipleToolCalls": "parallel_tool_calls", "reasoningEffort": "reasoning_effort"}
+_SAMPLING = "temperature topP frequencyPenalty presencePenalty seed"
+_CHAT = partial(
+    _places, f"{_SAMPLING} reasoningEffort", stopSequences="stop", allowMultipleToolCalls="parallel_tool_calls"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,12 @@ class Target:
     Args:
         profile: The rules of its messages, by the name of a formatter.
         api: One of :data:`APIS`.
-        options: Where the options of a prompt file stand in a request; one that is not named has no place.
-        defaults: What a request must have, where the file does not say it.
+        options: The places of the options of a prompt file in a request; one that is not named has no place.
+        defaults: The fields that a request must have, where the file does not say them.
         changes: The rules of the profile that are others here.
         structured: The part of a request that asks for an answer of some properties; ``""`` where there is none.
-        text_content: Whether a content that is text alone is one text; else all content is a list of blocks.
-        strict_tools: Whether tools are asked to keep strict schemas, where the provider can.
+        text_content: True if a content that is text alone is one text; else all content is a list of blocks.
+        strict_tools: True if tools are asked to keep strict schemas, where the provider can.
     """
 
     profile: str
@@ -97,7 +99,7 @@ class Target:
         return profile_of(self.profile).but(**self.changes)
 
     def passes_on(self, block: Block) -> bool:
-        """Whether the address of a medium is sent, though the provider itself takes data only."""
+        """Return True if the address of a medium is sent, though the provider itself takes data only."""
         kind = cast("MediaKind", block.kind)
         ours, its = (profile.media.get(kind) for profile in (self.own_profile(), profile_of(self.profile)))
         return ours is not None and ours.url and (its is None or not its.url)
@@ -109,13 +111,13 @@ class _FilePart(UrlPart):
     __slots__ = ()
 
     def __call__(self, block: Block) -> JsonObject:
-        """The part of a block."""
+        """Return the part of a block."""
         by_address = isinstance(block, FileBlock) and isinstance(block.source, URLSource)
         return super().__call__(block) if by_address else write_part(block)
 
 
 def _closed(schema: Json) -> Json:
-    """A schema whose objects hold nothing but what they name."""
+    """Return a schema whose objects have no other properties than theirs."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -139,45 +141,37 @@ _STRUCTURED: Final[Mapping[str, Callable[[tuple[Property, ...]], JsonObject]]] =
     },
     "format": lambda outputs: {"format": schema_of(outputs)},
 }
-_LIKE_OPENAI = Target("", options=_places(**_CHAT, maxOutputTokens="max_tokens"), structured="response_format")
-
-_TARGETS: Final[Mapping[tuple[str, str], Target]] = {
-    ("openai", "chat"): Target(
+_LIKE_OPENAI = Target("", options=_CHAT(maxOutputTokens="max_tokens"), structured="response_format")
+_ROWS = (
+    Target(
         "openai",
-        options=_places(**_CHAT, maxOutputTokens="max_completion_tokens"),
+        options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(parts={"file": _FilePart("file")}),
-            "media": {
-                "image": Media(("image/*",)),
-                # Which formats a model hears changes from model to model: the format is told by its own name.
-                "audio": Media(("audio/*",), url=False),
-                "file": Media(PDF),
-            },
+            # Which formats a model hears changes from model to model: a format is sent by its own name.
+            "media": {"image": Media(("image/*",)), "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
     ),
-    ("openai", "responses"): Target(
+    Target(
         "openai-responses",
         "responses",
-        options=_places(
-            **_SAME,
-            maxOutputTokens="max_output_tokens",
+        _places(
+            "temperature topP maxOutputTokens",
             allowMultipleToolCalls="parallel_tool_calls",
             reasoningEffort="reasoning.effort",
         ),
-        # All that the developer says is one text: the instructions.
+        # The developer's texts are one: the instructions.
         changes={"system": "first", "developer": False},
         structured="text",
     ),
-    ("openai", "embedding"): Target("openai", "embedding"),
-    ("openai", "image"): Target("openai", "image"),
-    ("anthropic", "chat"): Target(
+    Target("openai", "embedding"),
+    Target("openai", "image"),
+    Target(
         "anthropic",
         options=_places(
-            **_SAME,
-            topK="top_k",
+            "temperature topP topK stopSequences",
             maxOutputTokens="max_tokens",
-            stopSequences="stop_sequences",
             reasoningEffort="output_config.effort",
         ),
         defaults={"max_tokens": 4096},
@@ -186,72 +180,51 @@ _TARGETS: Final[Mapping[tuple[str, str], Target]] = {
         # Anthropic takes them, but Prompty's specification has none there.
         strict_tools=False,
     ),
-    ("gemini", "chat"): Target(
+    Target(
         "gemini",
-        options=_places(
-            "generation_config",
-            **{**_SAMPLING, "stopSequences": "stop_sequences"},
-            topK="top_k",
-            maxOutputTokens="max_output_tokens",
-        ),
+        options=_places(f"{_SAMPLING} topK maxOutputTokens stopSequences", "generation_config"),
         structured="generation_config",
     ),
-    ("ollama", "chat"): Target(
+    Target(
         "ollama",
-        options=_places("options", **_SAMPLING, topK="top_k", maxOutputTokens="num_predict"),
+        options=_places(f"{_SAMPLING} topK", "options", maxOutputTokens="num_predict", stopSequences="stop"),
         structured="format",
     ),
     # DeepSeek answers in JSON, but keeps to no schema.
-    ("deepseek", "chat"): replace(_LIKE_OPENAI, profile="deepseek", structured=""),
-    **{
-        (name, "chat"): replace(_LIKE_OPENAI, profile=name)
-        for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")
-    },
-}
-# What serves the models of another provider through that one's own interface.
+    replace(_LIKE_OPENAI, profile="deepseek", structured=""),
+    *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
+)
+_TARGETS: Final = {(row.profile.removesuffix("-responses"), row.api): row for row in _ROWS}
+# Services that have the interface of another provider.
 _OTHER_NAMES = {
     **dict.fromkeys(("azure", "azure_openai", "foundry", "openai-responses"), "openai"),
     **dict.fromkeys(("googleai", "vertexai"), "gemini"),
 }
 
 
-def takes(provider: str, api: str) -> bool:
-    """Whether a provider has an interface.
-
-    Args:
-        provider: The provider, as a prompt file names it.
-        api: One of :data:`APIS`.
-    """
-    return (_OTHER_NAMES.get(provider, provider), api) in _TARGETS
-
-
 def target_of(provider: str | None = None, api: str | None = None) -> Target:
-    """Where a request goes.
+    """Return the target of a request.
 
     Args:
         provider: The provider, as a prompt file names it; None is ``openai``.
         api: One of :data:`APIS`; None is ``chat``.
 
-    Returns:
-        The target.
-
     Raises:
         FormatError: There is no such provider, or it has no such interface.
     """
-    name = provider or "openai"
-    kind = api or "chat"
+    name, kind = provider or "openai", api or "chat"
     if name == "openai-responses" and kind == "chat":
         kind = "responses"
     family = _OTHER_NAMES.get(name, name)
     if (family, kind) in _TARGETS:
         return _TARGETS[family, kind]
-    known = sorted({each for each, _ in _TARGETS})
-    if family not in known:
-        what = "is sent no whole requests" if family in PROVIDERS else "is unknown"
-        near = did_you_mean(family, known)
-        raise FormatError(f"provider {name!r} {what}{near}; prompt files are sent to {', '.join(known)}")
     kinds = [each for owner, each in _TARGETS if owner == family]
-    raise FormatError(f"{name} has no interface {kind!r}{did_you_mean(kind, kinds)}; it has {', '.join(kinds)}")
+    if kinds:
+        raise FormatError(f"{name} has no interface {kind!r}{did_you_mean(kind, kinds)}; it has {', '.join(kinds)}")
+    known = sorted({each for each, _ in _TARGETS})
+    what = "is sent no whole requests" if family in PROVIDERS else "is unknown"
+    near = did_you_mean(family, known)
+    raise FormatError(f"provider {name!r} {what}{near}; prompt files are sent to {', '.join(known)}")
 
 
 def request(
@@ -262,18 +235,14 @@ def request(
     *,
     tools: Sequence[Mapping[str, Json]] = (),
 ) -> Payload:
-    """The request of a prompt file.
+    """Return the request of a prompt file, with a report of the options, tools and blocks that have no place in it.
 
     Args:
-        spec: What the file says.
+        spec: Its front matter.
         messages: Its messages.
-        provider: Who it goes to; None is the provider of the file, or else ``openai``.
-        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is what the file says, or else ``chat``.
+        provider: The provider; None is the one of the file, or else ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the one of the file, or else ``chat``.
         tools: Tools beside those of the front matter.
-
-    Returns:
-        The body of the request, with a report of what is not in it: options and tools that have no place there, and
-        what the formatter could not carry.
 
     Raises:
         FormatError: The provider is unknown or has no such interface; or the messages have no form there.
@@ -295,21 +264,16 @@ def request(
 
 
 def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
-    """The provider and the interface of a prompt file.
-
-    Args:
-        spec: What the file says.
-        provider: The provider that goes before the file's.
-        api: The interface that goes before the file's.
-    """
+    """Return the provider and the interface of a prompt file, or those that are given in their place."""
     own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
     # Only OpenAI has a second interface for chats: a file that names it can be sent to others all the same.
-    own = None if own == "responses" and provider and not takes(provider, own) else own
+    if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
+        own = None
     return provider or named, api or own
 
 
 class _Asked(NamedTuple):
-    """What a request asks for, and where what it cannot carry is written down."""
+    """The contents of a request, and the report of what it cannot carry."""
 
     spec: Spec
     messages: Sequence[Msg]
@@ -318,32 +282,32 @@ class _Asked(NamedTuple):
     notes: Notes
 
     def talk(self) -> dict[str, Any]:
-        """The messages, the tools and the form of the answer."""
-        spec, target, notes = self.spec, self.target, self.notes
+        """Return the messages, the tools and the form of the answer."""
+        spec, target = self.spec, self.target
         held: dict[str, str] = {}
-        shown = [_as_sent(message, at, target, held, notes) for at, message in enumerate(self.messages)]
+        shown = [_as_sent(message, at, target, held, self.notes) for at, message in enumerate(self.messages)]
         made = ChatFormatter(target.own_profile()).format(shown, tools=self._functions() or None)
-        notes += made.report
+        self.notes.extend(made.report)
         body: dict[str, Any] = dict(made)
         if held:
-            body = cast("dict[str, Any]", _put_back(body, held))
+            places = re.compile("|".join(map(re.escape, held)))
+            body = json.loads(places.sub(lambda match: json.dumps(held[match[0]])[1:-1], json.dumps(body)))
         if not target.text_content:
             for message in body["messages"]:
                 if isinstance(message["content"], str):
                     message["content"] = [{"type": "text", "text": message["content"]}]
         silent = {each.name for each in spec.tools if each.strict is None}
         for tool in body.get("tools", ()):
-            # The Responses formatter says strict for all; here the file's silence stays silence.
+            # The Responses formatter writes strict for all; here the file's silence stays silence.
             if tool.get("strict") is False and tool.get("name") in silent:
                 del tool["strict"]
         if spec.outputs and not target.structured:
-            notes.add("outputs", "outputs", "left out", f"{target.profile} takes no schema of an answer")
+            self.notes.add("outputs", "outputs", "left out", f"{target.profile} takes no schema of an answer")
         elif spec.outputs:
             body |= _STRUCTURED[target.structured](spec.outputs)
         return body
 
     def _functions(self) -> list[JsonObject]:
-        """The tools that are functions."""
         specs = self.spec.tools
         if not self.target.strict_tools:
             for index, each in enumerate(specs):
@@ -352,21 +316,21 @@ class _Asked(NamedTuple):
                     self.notes.add(f"tools[{index}]", "strict", "left out", why)
             specs = tuple(replace(each, strict=None) for each in specs)
         elif self.target.api == "chat":
-            # There, what asks for nothing is not strict; the Responses API takes it for strict.
+            # There, a tool that asks for nothing is not strict; to the Responses API it is.
             specs = tuple(replace(each, strict=each.strict or None) for each in specs)
         return [*functions_of(specs, self.notes), *named_functions(self.tools, self.notes)]
 
     def embed(self) -> dict[str, Any]:
-        """What is to be embedded: a text, or the texts of several messages."""
+        """Return the text to embed, or the texts of several messages."""
         self._note_unused()
         texts = self._texts(range(len(self.messages)))
         return {"input": texts[0] if len(texts) == 1 else texts}
 
     def draw(self) -> dict[str, Any]:
-        """What is to be drawn: what the user says last; the last message where the user says nothing."""
-        self._note_unused()
+        """Return the prompt of an image: the user's last message, or the last one where the user has none."""
         users = [at for at, message in enumerate(self.messages) if message.role == "user"]
         last = users[-1] if users else len(self.messages) - 1
+        self._note_unused()
         for at, message in enumerate(self.messages):
             if at != last:
                 why = "an image has one prompt: the last message"
@@ -374,13 +338,12 @@ class _Asked(NamedTuple):
         return {"prompt": "".join(self._texts([last] if self.messages else []))}
 
     def _note_unused(self) -> None:
-        """Note tools and outputs for an interface that has neither."""
         for name, has in (("tools", self.spec.tools or self.tools), ("outputs", self.spec.outputs)):
             if has:
                 self.notes.add(name, name, "left out", f"the interface {self.target.api!r} knows no {name}")
 
     def _texts(self, places: Sequence[int]) -> list[str]:
-        """The texts of some messages, for an interface that takes text alone."""
+        """Return the texts of some messages, for an interface that takes text alone."""
         for at in places:
             for index, block in enumerate(self.messages[at].blocks):
                 if not isinstance(block, TextBlock):
@@ -394,43 +357,42 @@ def _joined(blocks: Sequence[Block]) -> str:
 
 
 def _as_sent(message: Msg, at: int, target: Target, held: dict[str, str], notes: Notes) -> Msg:
-    """A message as a formatter is to see it: a name that is only the role is none, texts alone are one."""
+    """Return a message as a formatter is to see it: a name that is only the role is none, texts alone are one."""
     content = message.content
     if not isinstance(content, str):
         joins = target.text_content or message.role in SYSTEM_ROLES
         if joins and all(isinstance(block, TextBlock) and not block.signature for block in content):
             content = _joined(content)
         else:
-            content = tuple(
-                _sent_block(block, f"messages[{at}].content[{index}]", target, held, notes)
-                for index, block in enumerate(content)
-            )
+            content = _sent_blocks(content, f"messages[{at}].content", target, held, notes)
     note_attributes(message.metadata, at, notes)
     name = "" if message.name == message.role else message.name
     return Msg(name, content, message.role, url=message.url)
 
 
-def _sent_block(block: Block, where: str, target: Target, held: dict[str, str], notes: Notes) -> Block:
-    """A block; data that is no base64 is sent as the caller gave it, so something holds its place until then."""
-    if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
-        inner = [
-            _sent_block(each, f"{where}.output[{at}]", target, held, notes) for at, each in enumerate(block.output)
-        ]
-        return replace(block, output=tuple(inner))
-    if not isinstance(block, (ImageBlock, AudioBlock, VideoBlock, FileBlock)):
-        return block
-    source = block.source
-    if not isinstance(source, Base64Source):
-        if target.passes_on(block):
-            why = f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
-            notes.add(where, block.kind, "changed", why, source.url)
-        return block
-    if _is_base64(source.data):
-        return block
-    place = b64encode(blake2s(f"{where}\0{source.data}".encode()).hexdigest().encode()).decode()
-    held[place] = source.data
-    notes.add(where, block.kind, "changed", "its data is no base64, and is sent as it was given")
-    return replace(block, source=Base64Source(source.media_type, place))
+def _sent_blocks(
+    blocks: Sequence[Block], where: str, target: Target, held: dict[str, str], notes: Notes
+) -> tuple[Any, ...]:
+    """Return blocks; data that is no base64 is sent as it was given, so a placeholder stands for it until then."""
+    made: list[Block] = []
+    for index, block in enumerate(blocks):
+        place, changed = f"{where}[{index}]", block
+        if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
+            changed = replace(block, output=_sent_blocks(block.output, f"{place}.output", target, held, notes))
+        elif isinstance(block, MediaBlock):
+            source, why = block.source, ""
+            if isinstance(source, URLSource) and target.passes_on(block):
+                why = (
+                    f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
+                )
+                notes.add(place, block.kind, "changed", why, source.url)
+            elif isinstance(source, Base64Source) and not _is_base64(source.data):
+                notes.add(place, block.kind, "changed", "its data is no base64, and is sent as it was given")
+                data = b64encode(blake2s(f"{place}\0{source.data}".encode()).hexdigest().encode()).decode()
+                held[data] = source.data
+                changed = replace(block, source=Base64Source(source.media_type, data))
+        made.append(changed)
+    return tuple(made)
 
 
 def _is_base64(data: str) -> bool:
@@ -443,18 +405,6 @@ def _is_base64(data: str) -> bool:
     return True
 
 
-def _put_back(value: Json, held: Mapping[str, str]) -> Json:
-    """A body with the data that something held the place of."""
-    if isinstance(value, list):
-        return [_put_back(each, held) for each in value]
-    if isinstance(value, dict):
-        return {name: _put_back(each, held) for name, each in value.items()}
-    if isinstance(value, str):
-        for place, data in held.items():
-            value = value.replace(place, data)
-    return value
-
-
 def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Target, notes: Notes) -> None:
     """Put options where the target has them; those of the provider's own never take the place of anything."""
 
@@ -464,11 +414,15 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Targ
     for name, value in options.items():
         if name == OTHERS or value is None or value == []:
             continue
-        if name in target.options:
-            _put(body, target.options[name], deepcopy(value))
-        else:
+        if name not in target.options:
             known = "" if name in OPTIONS else f" and is no option{did_you_mean(name, OPTIONS)}"
             note(name, f"a request to {target.profile} ({target.api}) has no place for it{known}; see {OTHERS}")
+            continue
+        *above, last = target.options[name]
+        holder = body
+        for key in above:
+            holder = holder.setdefault(key, {})
+        holder[last] = deepcopy(value)
     others = options.get(OTHERS) or {}
     if not isinstance(others, dict):
         note(OTHERS, "it is to be a mapping: the provider's own options, by their names")
@@ -480,8 +434,82 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Targ
             body[name] = deepcopy(value)
 
 
-def _put(body: dict[str, Any], place: Place, value: Json) -> None:
-    *above, last = place
-    for key in above:
-        body = body.setdefault(key, {})
-    body[last] = value
+# The keys of the items of an answer's data.
+_ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
+
+
+def read_answer(
+    response: object, provider: str | None = None, api: str | None = None, *, structured: bool = False
+) -> Json:
+    """Parse an answer.
+
+    Args:
+        response: The answer: a dict, or the object of the provider's official client.
+        provider: The provider; None is ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is ``chat``.
+        structured: True if the answer is JSON, as it is where a prompt file has outputs.
+
+    Returns:
+        A list of calls ``{id, name, arguments}``, the arguments as JSON text, where tools are called. Else the text, or
+        the reason of a refusal; where it is to be JSON, the value that it is, or the text if it is none. Of embeddings
+        the vector, or a list of them; of pictures the address or the base64 data, or a list of them.
+
+    Raises:
+        FormatError: It is no answer of this provider, or holds no vector or picture.
+    """
+    target = target_of(provider, api)
+    answer = dict(as_dict(response))
+    if target.api in _ITEMS:
+        return _items(answer, target)
+    if target.api == "responses" and answer.get("output") is None and isinstance(answer.get("output_text"), str):
+        answer["output"] = list[object]()
+    message = target.own_profile().form.parse(answer, target.profile)
+    calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
+    if calls:
+        written = _written(answer)
+        return [_call(call, written[at] if at < len(written) else None) for at, call in enumerate(calls)]
+    text = _joined(message.blocks)
+    if not text and target.api == "responses":
+        given = answer.get("output_text")
+        text = given if isinstance(given, str) else ""
+    try:
+        return cast("Json", json.loads(text)) if structured else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def _call(call: ToolUseBlock, written: object) -> Json:
+    """Return a call, its arguments as they were written where they were text."""
+    if not isinstance(written, str):
+        compact = json.dumps(call.input, ensure_ascii=False, separators=(",", ":"))
+        written = compact if call.raw_input is None else call.raw_input
+    return {"id": call.id, "name": call.name, "arguments": written}
+
+
+def _written(answer: Fields) -> list[object]:
+    """Return the arguments of calls as an answer of OpenAI's has them; text, as a rule."""
+    calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
+    items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
+    return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
+
+
+def _items(answer: Fields, target: Target) -> Json:
+    """Return the vectors or pictures of an answer; one alone is not in a list."""
+    fault = answer.get("error")
+    if fault:
+        raise FormatError(f"{target.profile} answered with an error: {fields_of(fault).get('message') or fault}")
+    given = [*map(fields_of, _list(answer.get("data")))]
+    # Vectors tell their place: they are put in the order of what was embedded.
+    given.sort(key=lambda item: at if isinstance(at := item.get("index"), int) else 0)
+    found = [next(filter(None, map(item.get, _ITEMS[target.api])), None) for item in given]
+    if not found or None in found:
+        raise FormatError(f"this is no answer to a request of the interface {target.api!r}: there is none in its data")
+    return cast("Json", found[0] if len(found) == 1 else found)
+
+
+def _list(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+
+
+def _first(value: object) -> Fields:
+    return fields_of(next(iter(_list(value)), None))

@@ -10,7 +10,7 @@ file that does not begin with one is all body, and none of it is ever read as YA
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
 
 MAX_BYTES = 5_000_000
-"""The largest file, and the most text it may hold once its aliases are written out."""
+"""The largest size of a file in bytes, and of its text once its aliases are written out."""
 
 MAX_NODES = 100_000
 """The most values a file may hold once its aliases are written out."""
@@ -43,13 +43,16 @@ _NOT_IN_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 _SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
 
 
+_Kind = TypeVar("_Kind")
+
+
 class Source:
     """The text of a file, in which each place has a line and a column.
 
     Args:
         text: The text; a byte order mark before it is no part of it.
-        name: How errors call the file.
-        whole: Whether it is the whole text, and so to be checked.
+        name: The name of the file in errors.
+        whole: True if it is the whole text, and so to be checked.
 
     Raises:
         PromptFileError: The text is too long, or cannot be written as UTF-8.
@@ -67,17 +70,17 @@ class Source:
             raise self.error(0, TOO_LARGE)
 
     def place(self, at: int) -> tuple[int, int]:
-        """The line and column of an index, both from 1, as editors count them."""
+        """Return the line and column of an index, both from 1, as editors count them."""
         breaks = [match.end() for match in _LINE_BREAK.finditer(self.text, 0, at)]
         return len(breaks) + 1, at - (breaks[-1] if breaks else 0) + 1
 
     def error(self, at: int, what: str) -> PromptFileError:
-        """An error at an index."""
+        """Return an error at an index."""
         line, column = self.place(at)
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
     def pointed(self, at: int, what: str) -> PromptFileError:
-        """An error at an index, with its line and a caret below."""
+        """Return an error at an index, with its line and a caret below."""
         column = self.place(at)[1]
         line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
         line = _SURROGATE.sub("\ufffd", line)  # which nothing could write
@@ -86,58 +89,54 @@ class Source:
         return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
 
     def refused(self, node: Node, before: str, behind: str) -> PromptFileError:
-        """The error for a value of a wrong kind, which stands between two texts."""
+        """Return the error for a value of a wrong kind, which stands between two texts."""
         return self.pointed(node.at, f"{before} {KINDS[type(node.value)]}{behind}")
 
     def text_of(self, node: Node | None, where: str) -> str | None:
-        """A field that is text; None where it is empty or not there.
+        """Return a field that is text, or None if it is empty or not there.
 
         Args:
             node: The field.
-            where: How errors call it.
+            where: Its name in errors.
 
         Raises:
-            PromptFileError: It is something else.
+            PromptFileError: It is of another kind.
         """
-        if node is None or node.value is None:
-            return None
-        if not isinstance(node.value, str):
-            raise self.refused(node, f"{where} is", ", and must be text")
-        return node.value
+        return self._of(node, str, f"{where} is", ", and must be text")
 
     def flag_of(self, node: Node | None, where: str) -> bool | None:
-        """A field that is true or false, as :meth:`text_of` reads it."""
-        if node is None or node.value is None:
-            return None
-        if not isinstance(node.value, bool):
-            raise self.refused(node, f"{where} is true or false, not", "")
-        return node.value
+        """Return a field that is true or false; see :meth:`text_of`."""
+        return self._of(node, bool, f"{where} is true or false, not", "")
 
     def list_of(self, node: Node, where: str, verb: str = "is") -> list[Node]:
-        """A field that is a list, as :meth:`text_of` reads it."""
+        """Return a field that is a list; see :meth:`text_of`."""
         if not isinstance(node.value, list):
             raise self.refused(node, f"{where} {verb}", ", and must be a list")
         return node.value
 
     def mapping_of(self, node: Node | None, where: str) -> dict[str, Node]:
-        """A field that is a mapping, as :meth:`text_of` reads it; an empty one where it is not there."""
+        """Return a copy of a field that is a mapping, which is empty if the field is; see :meth:`text_of`."""
+        self._of(node, dict, f"{where} is", ", and must be a mapping")
+        return {} if node is None else dict(node.fields)
+
+    def _of(self, node: Node | None, kind: type[_Kind], before: str, behind: str) -> _Kind | None:
         if node is None or node.value is None:
-            return {}
-        if not isinstance(node.value, dict):
-            raise self.refused(node, f"{where} is", ", and must be a mapping")
-        return dict(node.value)
+            return None
+        if not isinstance(node.value, kind):
+            raise self.refused(node, before, behind)
+        return node.value
 
 
 def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileError:
-    """The error of the parser, with the line it found it in."""
+    """Return the error of the parser, with its line, and advice for the mistakes that people make most."""
+    problem = error.problem or ""
     # What is never closed is shown where it was opened, not where the file ends.
-    unclosed = "unexpected end of stream" in (error.problem or "") or "document separator" in (error.problem or "")
+    unclosed = "unexpected end of stream" in problem or "document separator" in problem
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
     # The end of the file is better shown behind the last thing in it.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    what = ", ".join(filter(None, (error.context, error.problem)))
+    what = ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
-    # Advice for the mistakes that people make most.
     if "\t" in line[: len(line) - len(line.lstrip())]:
         what += "; YAML is indented with spaces, not with tabs"
     elif "mapping values" in what:
@@ -148,7 +147,7 @@ def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileErro
 
 
 def _cells(sign: str) -> int:
-    """How many cells of a terminal a character takes."""
+    """Return the width of a character in a terminal."""
     return 0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1
 
 
@@ -157,9 +156,9 @@ class Node(NamedTuple):
 
     Attributes:
         value: The value.
-        at: Where it begins.
-        key_at: Where its key begins; for a value without a key, where it begins itself.
-        flow: Whether it is a list or mapping written with brackets or braces.
+        at: Its index in the file.
+        key_at: The index of its key; for a value without a key, its own.
+        flow: True if it is a list or mapping written with brackets or braces.
     """
 
     value: Value
@@ -168,14 +167,17 @@ class Node(NamedTuple):
     flow: bool = False
 
     @property
+    def fields(self) -> dict[str, Node]:
+        """The values of a mapping by their names; none of anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
     def parts(self) -> list[Node]:
         """The items of a list, or the values of a mapping; none of anything else."""
-        if isinstance(self.value, dict):
-            return [*self.value.values()]
-        return self.value if isinstance(self.value, list) else []
+        return self.value if isinstance(self.value, list) else [*self.fields.values()]
 
     def within(self) -> Iterator[Node]:
-        """The node and all below it, found without recursion."""
+        """Find the node and all below it, without recursion."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -206,13 +208,13 @@ KINDS: dict[type, str] = {
 class Reader:
     """Makes nodes of YAML, event by event.
 
-    Nothing is made that a bound forbids: an alias is counted as what it stands for before it stands for it, and the
-    parser is not asked for more than was allowed so far.
+    Nothing is made that a bound forbids: an alias counts as its value, and the parser is asked for no more than was
+    allowed so far.
 
     Args:
         source: The text.
-        begin: Where the YAML begins in it.
-        end: Where it ends; None is the end of the text.
+        begin: The beginning of the YAML in it.
+        end: The end of the YAML; None is the end of the text.
 
     Raises:
         PromptFileError: It has characters that no YAML has.
@@ -231,7 +233,7 @@ class Reader:
         self._characters = 0
 
     def read(self) -> Node | None:
-        """The one document in the text; ``None`` if there is none."""
+        """Return the one document in the text, or None if there is none."""
         try:
             next(self._events)  # the stream begins
             if isinstance(next(self._events), yaml.StreamEndEvent):
@@ -248,45 +250,44 @@ class Reader:
     def _node(self, event: yaml.Event, depth: int, key_at: int | None = None) -> Node:
         at = _index(event)
         known_at = at if key_at is None else key_at
-        if type(event) is yaml.ScalarEvent and event.anchor is None and event.tag is None:
-            # Nearly all values are such: what is below is not asked about them.
-            return Node(self._scalar(event, at), at, known_at)
+        anchor: str | None = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(str(event.anchor), at, known_at)
-        started = cast("yaml.ScalarEvent | yaml.CollectionStartEvent", event)
-        if started.tag is not None and started.tag not in _TAGS:
-            tag = started.tag.replace("tag:yaml.org,2002:", "!!")
-            raise self._source.pointed(
-                at, f"the tag {tag} is not read; a prompt file holds text, numbers, lists and maps"
-            )
+            if anchor not in self._anchors:
+                what = f"the alias *{anchor} stands for nothing before it; text that begins with '*' goes into quotes"
+                raise self._source.pointed(at, what)
+            aliased, nodes, characters = self._anchors[anchor]
+            self._count(at, nodes, characters)
+            return aliased._replace(at=at, key_at=known_at)
+        tag: str | None = getattr(event, "tag", None)
+        if tag is not None and tag not in _TAGS:
+            what = f"the tag {tag.replace('tag:yaml.org,2002:', '!!')} is not read"
+            raise self._source.pointed(at, f"{what}; a prompt file holds text, numbers, lists and maps")
         nodes, characters = self._nodes, self._characters
-        value = self._scalar(event, at) if isinstance(event, yaml.ScalarEvent) else self._collection(event, at, depth)
-        node = Node(value, at, known_at, bool(getattr(event, "flow_style", False)))
-        if started.anchor is not None:
-            self._anchors[started.anchor] = node, self._nodes - nodes, self._characters - characters
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node(self._scalar(event, at), at, known_at)
+        else:
+            node = Node(self._collection(event, at, depth), at, known_at, bool(getattr(event, "flow_style", False)))
+        if anchor is not None:
+            self._anchors[anchor] = node, self._nodes - nodes, self._characters - characters
         return node
 
     def _collection(self, event: yaml.Event, at: int, depth: int) -> Value:
         if depth >= MAX_DEPTH:
             raise self._source.pointed(at, f"nested deeper than {MAX_DEPTH} levels")
         self._count(at, 1, 0)
-        return self._list(depth + 1) if isinstance(event, yaml.SequenceStartEvent) else self._mapping(depth + 1)
-
-    def _alias(self, anchor: str, at: int, key_at: int) -> Node:
-        if anchor not in self._anchors:
-            what = f"the alias *{anchor} stands for nothing before it; text that begins with '*' goes into quotes"
-            raise self._source.pointed(at, what)
-        node, nodes, characters = self._anchors[anchor]
-        self._count(at, nodes, characters)
-        return node._replace(at=at, key_at=key_at)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(depth + 1)
+        items: list[Node] = []
+        while type(event := next(self._events)) is not yaml.SequenceEndEvent:
+            items.append(self._node(event, depth + 1))
+        return items
 
     def _count(self, at: int, nodes: int, characters: int) -> None:
         self._nodes += nodes
         self._characters += characters
-        if self._nodes > MAX_NODES:
-            raise self._source.pointed(at, f"more than {MAX_NODES} values, with what the aliases stand for")
-        if self._characters > MAX_BYTES:
-            raise self._source.pointed(at, f"more than {MAX_BYTES} characters, with what the aliases stand for")
+        for count, most, what in ((self._nodes, MAX_NODES, "values"), (self._characters, MAX_BYTES, "characters")):
+            if count > most:
+                raise self._source.pointed(at, f"more than {most} {what}, with what the aliases stand for")
 
     def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
         text = event.value
@@ -307,12 +308,6 @@ class Reader:
         if len(text) > _MOST_DIGITS:
             raise self._source.pointed(at, f"a number of {len(text)} digits; put it in quotes if it is text")
         return float(text) if number[1] or number[2] else int(text)
-
-    def _list(self, depth: int) -> list[Node]:
-        items: list[Node] = []
-        while type(event := next(self._events)) is not yaml.SequenceEndEvent:
-            items.append(self._node(event, depth))
-        return items
 
     def _mapping(self, depth: int) -> dict[str, Node]:
         fields: dict[str, Node] = {}
@@ -336,12 +331,12 @@ def _index(event: yaml.Event) -> int:
 
 
 def is_text(plain_scalar: str) -> bool:
-    """Whether a plain scalar is read as text, and not as a number, true, false or null."""
+    """Return True if a plain scalar is read as text, and not as a number, true, false or null."""
     return plain_scalar not in _WORDS and _NUMBER.fullmatch(plain_scalar) is None and plain_scalar != "<<"
 
 
 def plain(node: Node | None) -> Json:
-    """The value of a node, without places; what an alias repeats is made anew. No node is None."""
+    """Return the value of a node, without places; the value of an alias is made anew. No node is None."""
     value = None if node is None else node.value
     if isinstance(value, list):
         return [plain(item) for item in value]
@@ -399,10 +394,10 @@ class Parts(NamedTuple):
     """A file taken apart.
 
     Attributes:
-        fields: What the front matter says, with places; None where there is no front matter.
+        fields: The fields of the front matter, with places; None where there is no front matter.
         body: The template, its lines ended by newlines.
-        body_at: Where the body begins in the file.
-        yaml_at: Where the front matter begins in the file, and where it ends.
+        body_at: The beginning of the body in the file.
+        yaml_at: The beginning and the end of the front matter in the file.
     """
 
     fields: dict[str, Node] | None
@@ -416,9 +411,6 @@ def split(source: Source) -> Parts:
 
     Args:
         source: The file.
-
-    Returns:
-        Its parts.
 
     Raises:
         PromptFileError: The front matter has no end, is no YAML or no mapping, or the file holds a NUL character.
@@ -434,20 +426,16 @@ def split(source: Source) -> Parts:
         at = opening.end(1)
         raise source.pointed(at, "invalid frontmatter: it begins here, and no line of its own (--- or +++) ends it")
     fields = _front_matter(source, opening.end(), closing.start())
-    blank = _BLANK_LINES.match(text, closing.end())
-    begin = closing.end() if blank is None else blank.end()
+    begin = cast("re.Match[str]", _BLANK_LINES.match(text, closing.end())).end()
     return Parts(fields, _LINE_END.sub("\n", text[begin:]), begin, (opening.end(), closing.start()))
 
 
 def _front_matter(source: Source, begin: int, end: int) -> dict[str, Node]:
-    """The front matter between two places."""
     try:
         node = Reader(source, begin, end).read()
     except PromptFileError as error:
         place, _, what = str(error).partition(": ")
         raise PromptFileError(f"{place}: invalid frontmatter: {what}") from error
-    if node is None or node.value is None:
-        return {}
-    if not isinstance(node.value, dict):
+    if node is not None and node.value is not None and not isinstance(node.value, dict):
         raise source.refused(node, "invalid frontmatter: it is a mapping of fields, not", "")
-    return node.value
+    return {} if node is None else node.fields

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fuzz.rendered import messages_from_text
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
 from lazyprompt.errors import SafetyError
-from lazyprompt.files.answer import Failure, read_answer, read_stream
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
-from lazyprompt.files.targets import request
-from lazyprompt.files.turns import messages_from_text
+from lazyprompt.files.targets import read_answer, request
 from lazyprompt.messages.openai_form import address_of, source_of
+from lazyprompt.modules.clients._openai_form import ChatCollector
+from lazyprompt.modules.clients.anthropic import AnthropicCollector
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lazyprompt.messages.msg import Block
+    from lazyprompt.modules.client import Collector
 
 Data = dict[str, Any]
 
+_COLLECTORS: dict[str, Callable[[], Collector]] = {"openai": ChatCollector, "anthropic": AnthropicCollector}
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "file": FileBlock}
 
 
@@ -84,25 +87,40 @@ class Adapter:
         return read_answer(response, provider, api, structured=has_outputs)
 
     def process_stream(self, provider: str, events: Sequence[Data]) -> Data:
-        """What a stream says."""
-        broken = "transportError"
-        read = read_stream(
-            (ConnectionError(each["message"]) if each["kind"] == broken else each["value"] for each in events), provider
-        )
-        failures = [each for each in read if isinstance(each, Failure)]
+        """What a stream says, as the collectors of the clients put it together."""
+        collector = _COLLECTORS[provider]()
+        chunks: list[Data] = []
+        texts: list[str] = []
+        refusal = ""
+        broken = False
+        for each in events:
+            broken = each["kind"] == "transportError"
+            if broken:
+                chunks.append(_failure("indeterminate", each["message"]))
+                break
+            # A collector gives a refusal as text, and tells it apart in the whole answer.
+            pieces = [delta.text for delta in collector.feed(each["value"]) if delta.kind == "text"]
+            before, refusal = refusal, _refusal(collector.answer())
+            texts += [piece for piece in pieces if piece != refusal.removeprefix(before)]
+        chunks = [{"kind": "text", "value": text} for text in texts] + chunks
+        if refusal:
+            chunks.append(_failure("determinate", f"Model refused: {refusal}"))
         return {
-            "chunks": [
-                {"kind": "failure", "failure": {"outcome": each.outcome, "message": each.message}}
-                if isinstance(each, Failure)
-                else {"kind": "text", "value": each}
-                for each in read
-            ],
-            "partialText": "".join(each for each in read if isinstance(each, str)),
-            "requiresReconciliation": any(each.outcome == "indeterminate" for each in failures),
-            "completionCommitted": not failures,
+            "chunks": chunks,
+            "partialText": "".join(texts),
+            "requiresReconciliation": broken,
+            "completionCommitted": not (broken or refusal),
         }
 
     processStream = process_stream  # noqa: N815 - the name of the operation
+
+
+def _failure(outcome: str, message: str) -> Data:
+    return {"kind": "failure", "failure": {"outcome": outcome, "message": message}}
+
+
+def _refusal(answer: Data) -> str:
+    return str(answer["choices"][0]["message"].get("refusal", "")) if "choices" in answer else ""
 
 
 def _spec(fields: Data) -> Spec:

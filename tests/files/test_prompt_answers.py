@@ -1,4 +1,4 @@
-"""Answers to prompt files: as dicts and as objects of the official clients, whole and streamed, good and bad."""
+"""Answers to prompt files: as dicts and as objects of the official clients, good and bad."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from anthropic.types import Message
 from openai.types import CreateEmbeddingResponse, ImagesResponse
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from lazyprompt.errors import FormatError
-from lazyprompt.files.answer import Failure, read_answer, read_stream
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.targets import read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,79 +171,6 @@ def test_outputs_make_an_object_of_a_text_that_is_one() -> None:
 def test_what_is_no_answer_is_refused(answer: object, whose: tuple[str, str | None], says: str) -> None:
     with pytest.raises(FormatError, match=says):
         read_answer(answer, *whose)
-
-
-def piece(**delta: Any) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
-    return {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-
-
-STREAMS: list[tuple[str, str, list[object], list[object]]] = [
-    (
-        "openai",
-        "chat",
-        [piece(role="assistant", content=""), piece(content="H"), piece(content="i"), {**piece(), "choices": []}],
-        ["", "H", "i"],
-    ),
-    (
-        "openai",
-        "responses",
-        [
-            {"type": "response.created"},
-            {"type": "response.output_text.delta", "delta": "Hi"},
-            {"type": "response.completed"},
-        ],
-        ["Hi"],
-    ),
-    (
-        "openai",
-        "responses",
-        [{"type": "response.refusal.delta", "delta": "I will"}, {"type": "response.refusal.delta", "delta": " not."}],
-        [Failure("determinate", "Model refused: I will not.")],
-    ),
-    (
-        "anthropic",
-        "chat",
-        [
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Well"}},
-            {
-                "type": "message_delta",
-                "delta": {"stop_reason": "refusal", "stop_details": {"explanation": "Not this."}},
-            },
-        ],
-        ["Well", Failure("determinate", "Model refused: Not this.")],
-    ),
-    ("openai", "chat", [], []),
-]
-
-
-@pytest.mark.parametrize(("provider", "api", "events", "wanted"), STREAMS)
-def test_what_a_stream_says(provider: str, api: str, events: list[object], wanted: list[object]) -> None:
-    assert [*read_stream(events, provider, api)] == wanted
-
-
-def test_the_pieces_of_a_client_are_events_too() -> None:
-    pieces = [ChatCompletionChunk.model_validate(piece(content=text)) for text in ("H", "i")]
-    assert read_stream(pieces) == ("H", "i")
-
-
-def test_a_connection_that_breaks_leaves_it_open_what_the_provider_did() -> None:
-    behind = ConnectionResetError("reset by peer")
-    made = read_stream([piece(content="Hi"), behind, piece(content="never read")])
-    assert made == ("Hi", Failure("indeterminate", "reset by peer"))
-    # One that says nothing has its name.
-    assert read_stream([TimeoutError()]) == (Failure("indeterminate", "TimeoutError"),)
-    # A refusal that broke off is both, in turn.
-    both = read_stream([piece(refusal="I will"), behind])
-    assert [each.outcome for each in both if isinstance(each, Failure)] == ["determinate", "indeterminate"]
-
-
-@pytest.mark.parametrize(("provider", "api"), [("gemini", "chat"), ("ollama", "chat"), ("openai", "embedding")])
-def test_streams_of_which_nothing_is_known(provider: str, api: str) -> None:
-    with pytest.raises(FormatError, match="are not read here; a module reads all"):
-        read_stream([], provider, api)
-    with pytest.raises(FormatError, match="int"):
-        read_stream([3])
 
 
 def test_data_of_a_picture_is_given_as_it_came() -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fuzz.rendered import messages_from_text
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, ThinkingBlock, URLSource
 from lazyprompt.errors import FormatError, LazyPromptError, PromptFileError, SafetyError, SlotError
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.turns import messages_from_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.dialects.agent_schema import result_turn, steps_with_media
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, Translated, fits, written
+from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, Translated, fits, snake_names, written
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES
-from lazyprompt.files.turns import Shown
 from lazyprompt.files.yaml_nodes import Node
-from lazyprompt.messages.msg import ImageBlock
-from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.files.dialects.translation import Reading
-    from lazyprompt.files.roles import Scanned, Section
+    from lazyprompt.files.dialects.translation import Plain, Reading
+    from lazyprompt.files.roles import Section
     from lazyprompt.files.turns import Step
 
 V1_ROLES: Final = (*ROLES, "function")
@@ -40,7 +37,7 @@ V1_KINDS: Final[Mapping[str, str]] = {
     "dict": "object",
     "any": "union",
 }
-"""What its types are called in Prompty v2, where that is another name."""
+"""The names of its types in Prompty v2, where they are others."""
 
 _TYPES = (*V1_KINDS, *KINDS_OF_PROPERTY)
 _PROVIDERS = {
@@ -50,10 +47,10 @@ _PROVIDERS = {
 }
 _MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
 _ID = ("azure_deployment", "deployment", "model", "name")
-# All else is said in words with a _ between them, which camelCase puts together.
+# All other names are words with a _ between them, which camelCase puts together.
 _OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
-    **{re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", option): option for option in OPTIONS},
+    **{name: option for option, name in snake_names(OPTIONS).items()},
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_new_tokens"), "maxOutputTokens"),
     "stop": "stopSequences",
     "parallel_tool_calls": "allowMultipleToolCalls",
@@ -66,13 +63,10 @@ _THREAD_SLOT = "{{thread}}"
 
 
 def v1_fields(reading: Reading) -> Translated:
-    """A file of the first version as Prompty v2 has it.
+    """Translate a file of the first version to Prompty v2, with an input ``thread`` for the line ``![thread]``.
 
     Args:
         reading: The file.
-
-    Returns:
-        Its fields, and its template with the slot of the input ``thread`` where the line ``![thread]`` was.
 
     Raises:
         PromptFileError: A field is not what it must be, or ``base`` names another file.
@@ -81,30 +75,32 @@ def v1_fields(reading: Reading) -> Translated:
     if "base" in given:
         what = "base names another file, whose fields this one would take over; that is not read: copy them in here"
         raise reading.source.pointed(given["base"].key_at, what)
+    place = next(iter(given.values()), Node(None, 0, 0))
     made = {name: node for name, node in given.items() if name != "sample"}
     tools: list[Node] = []
     if "model" in given and isinstance(given["model"].value, dict):
-        made["model"] = _model(given["model"], tools, reading)
+        made["model"] = written(_model(given["model"], tools, reading), given["model"])
     inputs = _inputs(reading)
     body = _THREAD.sub(_THREAD_SLOT, reading.body)
     if body != reading.body and "thread" not in inputs:
-        place = next(iter(given.values()), Node(None, 0, 0))
-        inputs["thread"] = written({"kind": written("thread", place)}, place)
+        inputs["thread"] = written({"kind": "thread"}, place)
         reading.note(place, f"![thread] in the template is the slot {_THREAD_SLOT} now, of an input of the kind thread")
     if inputs:
         inputs = {name: _with_items(node, reading) for name, node in inputs.items()}
-        made["inputs"] = written(inputs, given.get("inputs") or given.get("sample") or next(iter(given.values())))
+        made["inputs"] = written(inputs, given.get("inputs") or given.get("sample") or place)
     if "outputs" in given:
         made["outputs"] = written(_declared("outputs", reading), given["outputs"])
     if "template" in given:
         made["template"] = _template(given["template"], reading)
+    if "tools" in given:
+        tools = [*reading.source.list_of(given["tools"], "tools", "are"), *tools]
     if tools or "tools" in given:
-        made["tools"] = _tools(tools, reading)
+        made["tools"] = written([_tool(item, reading) for item in tools], given.get("tools") or tools[0])
     return Translated(made, body, tuple(sorted(reading.notes)))
 
 
 def _template(node: Node, reading: Reading) -> Node:
-    """``jinja2``, or ``{type: jinja2}``, is ``{format: jinja2}``."""
+    """Return ``jinja2``, or ``{type: jinja2}``, as ``{format: jinja2}``."""
     fields = {"type": node} if isinstance(node.value, str) else reading.mapping(node, "template")
     if "type" not in fields:
         return node
@@ -112,9 +108,9 @@ def _template(node: Node, reading: Reading) -> Node:
     return written({"format" if name == "type" else name: item for name, item in fields.items()}, node)
 
 
-def _model(node: Node, tools: list[Node], reading: Reading) -> Node:
+def _model(node: Node, tools: list[Node], reading: Reading) -> dict[str, Plain]:
     given = reading.mapping(node, "model")
-    made = {name: item for name, item in given.items() if name not in _MODEL}
+    made: dict[str, Plain] = {name: item for name, item in given.items() if name not in _MODEL}
     if "api" in given:
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
@@ -126,11 +122,11 @@ def _model(node: Node, tools: list[Node], reading: Reading) -> Node:
     made |= _options(given, tools, reading)
     if "response" in given:
         reading.note(given["response"], "model.response is not carried over: a reply is read whole")
-    return written(made, node)
+    return made
 
 
 def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> dict[str, Node]:
-    """The settings; the tools among them are put to the others."""
+    """Return the settings; the tools among them are put to the others."""
     made: dict[str, Node] = {}
     for name in ("parameters", "options"):
         part = reading.mapping(given.get(name), f"model.{name}")
@@ -158,7 +154,7 @@ def _api(node: Node, reading: Reading) -> Node:
 
 
 def _configuration(part: dict[str, Node], node: Node, name: str, reading: Reading) -> dict[str, Node]:
-    """The provider, the model's id and the connection."""
+    """Return the provider, the model's id and the connection."""
     where = f"model.{name}"
     made: dict[str, Node] = {}
     kind = part.pop("type", None)
@@ -169,17 +165,15 @@ def _configuration(part: dict[str, Node], node: Node, name: str, reading: Readin
         made["provider"] = kind._replace(value=_PROVIDERS.get(text, text))
     elif "azure_deployment" in part or "azure_endpoint" in part:
         made["provider"] = written("foundry", node)
-    for each in _ID:
-        if each in part and "id" not in made:
-            made["id"] = part.pop(each)
-    connection: dict[str, Node] = {}
+    named_ids = [each for each in _ID if each in part]
+    if named_ids:
+        made["id"] = part.pop(named_ids[0])
     named = part.pop("connection", None)
-    for each, item in part.items():
-        connection[_OF_CONNECTION.get(each, _camel(each))] = item
+    connection: dict[str, Plain] = {_OF_CONNECTION.get(each, _camel(each)): item for each, item in part.items()}
     if named is not None:
-        connection = {"kind": written("reference", named), "name": named, **connection}
+        connection = {"kind": "reference", "name": named, **connection}
     elif connection:
-        connection = {"kind": written("key" if "apiKey" in connection else "anonymous", node), **connection}
+        connection = {"kind": "key" if "apiKey" in connection else "anonymous", **connection}
     if connection:
         made["connection"] = written(connection, node)
     reading.note(node, f"{where} is {' and '.join(f'model.{each}' for each in made) or 'nothing'} now")
@@ -192,7 +186,7 @@ def _camel(name: str) -> str:
 
 
 def _inputs(reading: Reading) -> dict[str, Node]:
-    """The inputs, with the samples as their defaults."""
+    """Return the inputs, with the samples as their defaults."""
     made = _declared("inputs", reading)
     sample = reading.fields.get("sample")
     if sample is None:
@@ -201,52 +195,54 @@ def _inputs(reading: Reading) -> dict[str, Node]:
     for name, item in _samples(sample, reading).items():
         # What is in another file has its place here.
         node = item._replace(at=sample.at, key_at=sample.key_at)
-        fields = reading.mapping(made.get(name), f"inputs.{name}") or {"kind": written(kind_of(node.value), node)}
+        own = made.get(name, written({"kind": kind_of(node.value)}, node))
+        fields = reading.mapping(own, f"inputs.{name}")
         made[name] = written(_with_sample(fields, node, f"inputs.{name}", reading), node)
     return made
 
 
 def _with_items(node: Node, reading: Reading) -> Node:
-    """An input; in Prompty v2 an array says what it holds, and here it may be anything."""
+    """Return an input; in Prompty v2 an array says what it holds, and here it may be anything."""
     fields = reading.mapping(node, "an input")
-    if "kind" in fields and fields["kind"].value == "array" and "items" not in fields:
-        fields["items"] = written({"kind": written("union", node)}, node)
-    return written(fields, node)
+    if "kind" in fields and fields["kind"].value == "array":
+        return written({"items": {"kind": "union"}, **fields}, node)
+    return node
 
 
 def _samples(node: Node, reading: Reading) -> dict[str, Node]:
-    """The samples: written there, or in a file that is named."""
+    """Return the samples: written there, or in a file that is named."""
     if isinstance(node.value, str):
         is_path = node.value.lower().endswith((".json", ".yaml", ".yml"))
-        named = node._replace(value=f"${{file:{node.value}}}" if is_path else node.value)
+        named = node._replace(value=f"${{file:{node.value}}}") if is_path else node
         found = reading.references.resolved({"sample": named}, reading.source)["sample"]
         node = found._replace(at=node.at, key_at=node.key_at)
     return reading.mapping(node, "sample")
 
 
-def _with_sample(fields: dict[str, Node], sample: Node, where: str, reading: Reading) -> dict[str, Node]:
-    """A property with a sample: its default, or its example where it is required."""
-    made = dict(fields)
-    required = made.get("required")
-    made["example" if required is not None and required.value is True else "default"] = sample
+def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: Reading) -> dict[str, Node]:
+    """Return a property with a sample: its default, or its example where it is required."""
+    required = fields.get("required")
+    is_required = required is not None and required.value is True
+    made = {**fields, "example" if is_required else "default": sample}
     kind = str(made["kind"].value) if "kind" in made else "string"
-    if not fits(sample, kind):
-        reading.note(sample, f"{where} is of the type {kind}, and its sample is not: it takes any kind now")
-        made["kind"] = written("union", sample)
-        for name in ("items", "properties"):
-            made.pop(name, None)
-    return made
+    if fits(sample, kind):
+        return made
+    reading.note(sample, f"{where} is of the type {kind}, and its sample is not: it takes any kind now")
+    left = {name: node for name, node in made.items() if name not in ("items", "properties")}
+    return {**left, "kind": written("union", sample)}
 
 
 def _declared(part: str, reading: Reading) -> dict[str, Node]:
-    """Inputs or outputs: a mapping by names, or a list of mappings with names."""
+    """Return inputs or outputs: a mapping by names, or a list of mappings with names."""
     node = reading.fields.get(part)
     if node is not None and isinstance(node.value, list):
-        named = [(reading.mapping(item, f"{part}[{index}]"), item) for index, item in enumerate(node.value)]
-        for fields, item in named:
+        given: dict[str, Node] = {}
+        for index, item in enumerate(node.value):
+            fields = reading.mapping(item, f"{part}[{index}]")
             if "name" not in fields:
                 raise reading.fault(item, f"one of {part} has no name")
-        given = {reading.text(fields.pop("name"), f"{part}.name"): written(fields, item) for fields, item in named}
+            name = reading.text(fields.pop("name"), f"{part}.name")
+            given[name] = written(fields, item)
     else:
         given = reading.mapping(node, part)
     made = {name: _property(item, f"{part}.{name}", reading) for name, item in given.items()}
@@ -257,15 +253,15 @@ def _declared(part: str, reading: Reading) -> dict[str, Node]:
 
 
 def _property(node: Node, where: str, reading: Reading) -> Node:
-    """A property; a value alone is its default."""
-    if not isinstance(node.value, dict) or not node.value.keys() <= {*_PROPERTY, *_KEPT}:
-        if isinstance(node.value, dict) and "type" in node.value:
-            odd = next(name for name in node.value if name not in (*_PROPERTY, *_KEPT))
+    """Return a property; a value alone is its default."""
+    given = node.value if isinstance(node.value, dict) else None
+    if given is None or not given.keys() <= {*_PROPERTY, *_KEPT}:
+        if given is not None and "type" in given:
+            odd = next(name for name in given if name not in (*_PROPERTY, *_KEPT))
             what = f"{where} has the field {odd!r}{did_you_mean(odd, _PROPERTY)}; it has {', '.join(_PROPERTY)}"
-            raise reading.source.pointed(node.value[odd].key_at, what)
-        kind = {"kind": written(kind_of(node.value), node)}
-        return written(kind if node.value is None else {**kind, "default": node}, node)
-    given = dict(node.value)
+            raise reading.source.pointed(given[odd].key_at, what)
+        kind = kind_of(node.value)
+        return written({"kind": kind} if node.value is None else {"kind": kind, "default": node}, node)
     made = {name: given[name] for name in (*_KEPT, "default") if name in given}
     if "type" in given:
         made["kind"] = _kind(given["type"], f"{where}.type", reading)
@@ -278,11 +274,10 @@ def _property(node: Node, where: str, reading: Reading) -> Node:
         within = reading.mapping(given["properties"], f"{where}.properties")
         parts = {name: _property(item, f"{where}.{name}", reading) for name, item in within.items()}
         made["properties"] = written(parts, given["properties"])
-    default = given.get("default")
-    sample = given.get("sample") if default is None or default.value is None else None
-    if "sample" in given and sample is None:
-        made["example"] = given["sample"]
-    value = sample if sample is not None else default
+    default, sample = given.get("default"), given.get("sample")
+    if sample is not None and default is not None and default.value is not None:
+        made["example"], sample = sample, None
+    value = sample or default
     if value is not None and "kind" not in made:
         made["kind"] = written(kind_of(value.value), value)
     return written(made if sample is None else _with_sample(made, sample, where, reading), node)
@@ -295,20 +290,12 @@ def _kind(node: Node, where: str, reading: Reading) -> Node:
     return node._replace(value=V1_KINDS.get(name, name))
 
 
-def _tools(of_model: Sequence[Node], reading: Reading) -> Node:
-    """The tools of the front matter and of the model's parameters, in the form of Prompty v2."""
-    node = reading.fields.get("tools")
-    every = [*(reading.source.list_of(node, "tools", "are") if node is not None else ()), *of_model]
-    return written([_tool(item, reading) for item in every], node if node is not None else every[0])
-
-
 def _tool(node: Node, reading: Reading) -> Node:
     given = reading.mapping(node, "a tool")
     function = reading.mapping(given.get("function"), "a tool's function")
     if function:  # OpenAI's form
-        return written({"kind": written("function", node), **function}, node)
-    parameters = given.get("parameters")
-    listed = parameters.value.get("properties") if parameters and isinstance(parameters.value, dict) else None
+        return written({"kind": "function", **function}, node)
+    listed = given["parameters"].fields.get("properties") if "parameters" in given else None
     if listed is not None and isinstance(listed.value, list):  # no JSON Schema, but properties with names
         given["parameters"] = listed
     names = {"id": "name", "type": "kind"}
@@ -316,22 +303,14 @@ def _tool(node: Node, reading: Reading) -> Node:
 
 
 def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """The turns of a file of the first version: pictures are where its Markdown has them.
+    """Find the turns of a file of the first version; a medium in Markdown is a picture.
 
     Args:
         sections: The sections of the filled template.
-
-    Yields:
-        Turns and threads.
     """
     for section in sections:
         if section.role == "function":
             yield result_turn(section)
         else:
-            yield from steps_with_media(section, _picture)
-
-
-def _picture(match: re.Match[str], filled: Scanned) -> Shown | None:
-    """A picture. Its address may be a local path, which only a media resolver opens."""
-    address = "".join(filled.between(*match.span(2)))
-    return Shown(ImageBlock(source_of(address))) if address else None
+            # A local path among the addresses is opened by a media resolver alone.
+            yield from steps_with_media(section, lambda _, address: ("image", {}) if address else None)

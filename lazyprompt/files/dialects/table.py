@@ -1,6 +1,6 @@
-"""The dialects of prompt files: how each names its roles, and what its sections say.
+"""The dialects of prompt files: their roles, and the turns of their sections.
 
-What a dialect calls otherwise is given the names of Prompty v2 when a file is read; all else is the same for all.
+Fields that a dialect names otherwise get the names of Prompty v2 when a file is read; all else is the same for all.
 """
 
 from __future__ import annotations
@@ -30,33 +30,28 @@ def _steps(sections: Sequence[Section]) -> Iterator[Step]:
     return (step for section in sections for step in steps_of(section))
 
 
-def _no_tools(_: Sequence[Section]) -> list[JsonObject]:
-    return []
-
-
-def _as_written(reading: Reading) -> Translated:
-    return Translated(reading.fields, reading.body)
-
-
 class Dialect(NamedTuple):
     """A dialect.
 
     Attributes:
         name: Its name.
         roles: The names that begin a section.
-        steps: What sections say.
-        tools: The tools among the sections.
-        translate: How a file of it is said in Prompty v2.
+        steps: Finds the turns of sections.
+        tools: Finds the tools among the sections.
+        translate: Translates a file to Prompty v2.
     """
 
     name: str
     roles: Sequence[str] = ROLES
     steps: Callable[[Sequence[Section]], Iterator[Step]] = _steps
-    tools: Callable[[Sequence[Section]], list[JsonObject]] = _no_tools
-    translate: Callable[[Reading], Translated] = _as_written
+    tools: Callable[[Sequence[Section]], list[JsonObject]] = lambda _: []
+    translate: Callable[[Reading], Translated] = lambda reading: Translated(reading.fields, reading.body)
+
+    def __reduce__(self) -> tuple[Callable[[str], Dialect], tuple[str]]:
+        return dialect_named, (self.name,)
 
     def sections(self, parts: Sequence[str]) -> list[Section]:
-        """A filled template taken apart: by its marks, where Handlebars left any, else by the lines that name a role.
+        """Take a filled template apart: by its marks, where Handlebars left any, else by the lines that name a role.
 
         Args:
             parts: The template's own text, and values.
@@ -69,12 +64,11 @@ class Dialect(NamedTuple):
 
 
 def _agent_fields(reading: Reading) -> Translated:
-    """``inputSchema.properties`` are the inputs, and so with the outputs."""
+    """Translate ``inputSchema.properties`` to inputs, and likewise the outputs."""
     made = dict(reading.fields)
     for old, new in (("inputSchema", "inputs"), ("outputSchema", "outputs")):
-        node = made.pop(old, None)
-        if node is not None and isinstance(node.value, dict) and "properties" in node.value:
-            made.setdefault(new, node.value["properties"])
+        if old in made and (properties := made.pop(old).fields.get("properties")):
+            made.setdefault(new, properties)
     return Translated(made, reading.body)
 
 
@@ -101,7 +95,7 @@ _V2_ONLY = frozenset(("inputs", "outputs", "template"))
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of a name.
+    """Return the dialect of a name.
 
     Raises:
         TemplateError: There is none.
@@ -114,7 +108,7 @@ def dialect_named(name: str) -> Dialect:
 
 
 def dialect_of(fields: Mapping[str, Node], body: str, name: str = "") -> Dialect:
-    """The dialect that a file is written in, by what only that one has.
+    """Return the dialect of a file, by the fields and marks that only that one has.
 
     Args:
         fields: Its front matter.
@@ -127,7 +121,7 @@ def dialect_of(fields: Mapping[str, Node], body: str, name: str = "") -> Dialect
 
 
 def _is_dotprompt(fields: Mapping[str, Node], body: str) -> bool:
-    """Whether a file has what only dotprompt has: schemas in ``input`` or ``output``, or Handlebars with no name."""
+    """Return True if a file has schemas in ``input`` or ``output``, or Handlebars with no name: only dotprompt does."""
     if not _V2_ONLY.isdisjoint(fields):
         return False
     schemas = _keys(fields.get("input")) & {"schema", "default"} or _keys(fields.get("output")) & {"schema", "format"}
@@ -136,18 +130,17 @@ def _is_dotprompt(fields: Mapping[str, Node], body: str) -> bool:
 
 
 def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
-    """Whether a file has what only the first version has."""
-    signs = "sample" in fields or "base" in fields or bool(_keys(fields.get("model")) & _OF_V1_MODEL)
-    return signs or any(_has_type(fields.get(part)) for part in ("inputs", "outputs"))
-
-
-def _has_type(node: Node | None) -> bool:
-    """Whether one of some properties has a ``type`` of the first version, and no ``kind``."""
-    return node is not None and any("type" in _keys(item) and "kind" not in _keys(item) for item in node.parts)
+    """Return True if a file has a field of the first version, or a property with a ``type`` and no ``kind``."""
+    properties = [item for part in ("inputs", "outputs") if part in fields for item in fields[part].parts]
+    return (
+        not {"sample", "base"}.isdisjoint(fields)
+        or not _OF_V1_MODEL.isdisjoint(_keys(fields.get("model")))
+        or any("type" in item.fields and "kind" not in item.fields for item in properties)
+    )
 
 
 def _keys(node: Node | None) -> set[str]:
-    return set(node.value) if node is not None and isinstance(node.value, dict) else set()
+    return set() if node is None else set(node.fields)
 
 
 # In this order: a section of the first version may have the name that one of agent definitions has.

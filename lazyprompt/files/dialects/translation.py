@@ -1,15 +1,17 @@
-"""What the readers of other dialects share: fields with places, made into those of Prompty v2, and notes on it."""
+"""Helpers of the readers of other dialects, which make fields of Prompty v2, with places and notes."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.files.properties import kind_of
 from lazyprompt.files.yaml_nodes import KINDS, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from lazyprompt.errors import PromptFileError
     from lazyprompt.files.references import References
@@ -27,22 +29,28 @@ OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "allowMultipleToolCalls": (bool,),
     "reasoningEffort": (str,),
 }
-"""The options of a model in Prompty v2, and of which types they are."""
+"""The options of a model in Prompty v2, and their types."""
 
 OTHERS: Final = "additionalProperties"
-"""The option that holds what has no name in Prompty v2."""
+"""The option that holds all that have no name in Prompty v2."""
 
-# How much alike two names are of which one is taken for a mistake.
+
+def snake_names(options: Iterable[str]) -> dict[str, str]:
+    """Return the names of options in snake_case, as most other formats have them."""
+    return {name: re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name) for name in options}
+
+
+# The similarity of two names from which one is taken for a mistake.
 _ALIKE = 0.75
 
 
 class Note(NamedTuple):
-    """What was read otherwise than it is written, or could not be carried over.
+    """A field that was read otherwise than it is written, or that was not carried over.
 
     Attributes:
         line: Its line in the file.
         column: Its column.
-        text: What was done with it.
+        text: The change.
     """
 
     line: int
@@ -59,7 +67,7 @@ class Translated(NamedTuple):
     Attributes:
         fields: Its front matter.
         body: Its template.
-        notes: What was changed on the way.
+        notes: The changes.
     """
 
     fields: dict[str, Node]
@@ -74,7 +82,7 @@ class Reading:
         source: The file.
         fields: Its front matter, with all references looked up.
         body: Its template.
-        references: Where further references lead.
+        references: The places that further references lead to.
     """
 
     def __init__(self, source: Source, fields: dict[str, Node], body: str, references: References) -> None:
@@ -82,41 +90,30 @@ class Reading:
         self.notes: list[Note] = []
 
     def note(self, node: Node, text: str) -> None:
-        """Tell what was done with a field."""
+        """Note a change of a field."""
         self.notes.append(Note(*self.source.place(node.key_at), text))
 
     def fault(self, node: Node, what: str) -> PromptFileError:
-        """The error for a field."""
+        """Return the error for a field."""
         return self.source.pointed(node.at, what)
 
     def mapping(self, node: Node | None, where: str) -> dict[str, Node]:
-        """A field that is a mapping; see :meth:`Source.mapping_of`."""
+        """Return a copy of a field that is a mapping; see :meth:`Source.mapping_of`."""
         return self.source.mapping_of(node, where)
 
     def text(self, node: Node, where: str) -> str:
-        """A field that is text, and not empty.
-
-        Args:
-            node: The field.
-            where: How errors call it.
-
-        Raises:
-            PromptFileError: It is something else, or empty.
-        """
+        """Return a field that is text, and not empty."""
         if not isinstance(node.value, str) or not node.value:
             raise self.source.refused(node, f"{where} is", ", and must be text")
         return node.value
 
     def options(self, given: Mapping[str, Node], names: Mapping[str, str], where: str) -> dict[str, Node]:
-        """What is said of how a model answers, as options of Prompty v2.
+        """Return the settings of a model as options of Prompty v2; those without a name there are :data:`OTHERS`.
 
         Args:
             given: The settings, by their names in the dialect.
-            names: What the dialect calls the options.
-            where: How errors call the settings.
-
-        Returns:
-            The options; what has no name there is among the :data:`OTHERS`.
+            names: The names of options, by those in the dialect.
+            where: The name of the settings in errors.
 
         Raises:
             PromptFileError: One is of a wrong type, or nearly one that is known.
@@ -147,7 +144,7 @@ class Reading:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """The known name that was most likely meant; settings of one runtime that only look alike are none."""
+    """Return the known name that was most likely meant; settings of one runtime that only look alike are none."""
     by_letters = {_letters(each): each for each in known}
     near = get_close_matches(_letters(name), by_letters, 1, _ALIKE)
     return by_letters[near[0]] if near else ""
@@ -157,17 +154,26 @@ def _letters(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def written(value: Value | Mapping[str, Node], place: Node) -> Node:
-    """A node for what a dialect says otherwise.
+Plain: TypeAlias = "Node | str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
+
+
+def written(value: Plain, place: Node) -> Node:
+    """Return a value of Prompty v2 as a node.
 
     Args:
-        value: What it is in Prompty v2.
-        place: Where that is said.
+        value: The value; nodes in it keep their places.
+        place: The field that says it in another dialect.
     """
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Mapping):
+        value = {name: written(item, place) for name, item in value.items()}
+    elif isinstance(value, list):
+        value = [written(item, place) for item in value]
     return Node(cast("Value", value), place.at, place.key_at)
 
 
 def fits(node: Node, kind: str) -> bool:
-    """Whether a value may be that of a property of a kind."""
+    """Return True if a value may be that of a property of a kind."""
     found = kind_of(node.value)
     return node.value is None or kind in (found, "union") or (kind == "float" and found == "integer")

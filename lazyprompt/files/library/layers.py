@@ -1,7 +1,7 @@
 """The layers of a library: directories, packages, and archives that hold packages; and a cache of what is read there.
 
-A file is known by its time, its size and its number on the disk; so is each other file that was looked at while it was
-read, and those that were looked for and were not there.
+A file is identified by its time, its size and its number on the disk; so is each other file that was read or looked for
+on the way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNSETTLED_NS: Final = 50_000_000
 
 
 def stamp_of(path: str) -> Stamp:
-    """What a file or directory is known by; None where there is none."""
+    """Return the identity of a file or directory; None where there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call
     except (OSError, ValueError):
@@ -47,7 +47,7 @@ def stamp_of(path: str) -> Stamp:
 
 
 class Trace:
-    """What was looked at while something was made."""
+    """The files and variables that were looked at while something was made."""
 
     def __init__(self) -> None:
         self.files: dict[str, Stamp] = {}
@@ -73,7 +73,7 @@ class _State(NamedTuple):
     variables: tuple[tuple[str, str | None], ...]
 
     def holds(self) -> bool:
-        """Whether all that was looked at is as it was."""
+        """Return True if no file and no variable has changed."""
         if self.variables and any(os.environ.get(name) != value for name, value in self.variables):
             return False
         for name, stamp in self.files:  # noqa: SIM110 - all() takes as long as the look at the disk
@@ -83,10 +83,10 @@ class _State(NamedTuple):
 
 
 class FileCache(Generic[Made]):
-    """Keeps what was made, so much of it; many threads may use it.
+    """A cache of objects that are made of files; many threads may use it.
 
     Args:
-        most: How many things are kept; what was made first goes first.
+        most: The most objects that are kept; the oldest goes first.
     """
 
     def __init__(self, most: int) -> None:
@@ -95,11 +95,11 @@ class FileCache(Generic[Made]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[Trace], Made]) -> Made:
-        """What is kept under a key, or is made anew where a file has changed.
+        """Return the object of a key, made anew where a file has changed.
 
         Args:
             key: The key.
-            make: What makes it; it tells the trace of each file before it reads it.
+            make: Makes the object, and notes each file in the trace before it reads it.
         """
         kept = self._kept.get(key)
         if kept is not None and kept[1].holds():
@@ -118,22 +118,22 @@ class FileCache(Generic[Made]):
 
 
 MAX_FILES: Final = 10_000
-"""How many files a package that lies in an archive may hold."""
+"""The most files that a package in an archive may hold."""
 
 MAX_TOTAL: Final = 100_000_000
-"""How many bytes these may have, all in all."""
+"""The most bytes that these may have, all in all."""
 
 _MAX_DEPTH = 20
 
 
 class Layers:
-    """Where the files of a library lie.
+    """The directories that the files of a library lie in.
 
     Args:
-        given: Directories, names of packages, or what ``importlib.resources.files`` gives; the first goes first.
+        given: Directories, names of packages, or values of ``importlib.resources.files``; the first goes first.
 
     Attributes:
-        paths: The directories. What lies in an archive is copied to one of its own, which goes with this.
+        paths: The directories. A package in an archive is copied to one of its own, which goes with this.
 
     Raises:
         PromptFileError: One of them is none of these, or too large.
@@ -156,14 +156,15 @@ class Layers:
         return self._resource(given)
 
     def _package(self, name: str) -> list[Path]:
-        """The directories of a package: where it is a namespace, there may be several."""
+        """Return the directories of a package: where it is a namespace, there may be several."""
+        missing = f"{name}: there is no such directory, and"
         try:
             spec = _spec_of(name)
         except (ImportError, ValueError) as error:
-            raise PromptFileMissingError(f"{name}: there is no such directory, and no such package: {error}") from error
+            raise PromptFileMissingError(f"{missing} no such package: {error}") from error
         if spec is None or spec.submodule_search_locations is None:
             what = "no such package" if spec is None else "the module of that name is no package"
-            raise PromptFileMissingError(f"{name}: there is no such directory, and {what}")
+            raise PromptFileMissingError(f"{missing} {what}")
         found = [Path(each) for each in spec.submodule_search_locations if Path(each).is_dir()]
         if found:
             return found
@@ -182,51 +183,51 @@ class Layers:
         copy = mkdtemp(prefix="lazyprompt-")
         remove = weakref.finalize(self, rmtree, copy, ignore_errors=True)
         try:
-            _copied(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
+            _copy(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
         except BaseException:
-            # Whoever holds the error holds this, too.
+            # The error refers to this object, too.
             remove()
             raise
         return [Path(copy)]
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Where a package is, found without importing what is above it: no code of it is run."""
+    """Find a package without importing the packages above it: no code of it is run."""
     top, *below = name.split(".")
     spec = find_spec(top)
     for part in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # By its last name: of a full one, a namespace looks for what is above it among the imported modules.
+        # By its last name: of a full one, a namespace looks for its parents among the imported modules.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
 
 
-def _copied(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
+def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
     """Copy files out of an archive, within bounds."""
     for each in given.iterdir():
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
             raise PromptFileError(f"{given}: a package that lies in an archive holds at most {MAX_FILES} files")
         name = each.name
-        # What an archive calls its members is up to whoever made it.
+        # An archive may have members of any name.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
             raise PromptFileError(f"{given}: a member is called {name!r}, which is no name of a file; pack it anew")
         path = into / name
         try:
-            size = _taken(each, path)
+            size = _extract(each, path)
         except (OSError, EOFError, RuntimeError, ValueError, BadZipFile, zlib.error) as error:
             raise PromptFileError(f"{given}: {name!r} cannot be taken out of the archive: {error}") from error
         if size is None:
-            _copied(each, path, depth + 1, left)
+            _copy(each, path, depth + 1, left)
             continue
         left[1] -= size
         if left[1] < 0:
             raise PromptFileError(f"{given}: a package that lies in an archive holds at most {MAX_TOTAL} bytes")
 
 
-def _taken(member: Traversable, path: Path) -> int | None:
-    """Take one member out of an archive: how many bytes were read of it; None for a directory."""
+def _extract(member: Traversable, path: Path) -> int | None:
+    """Take one member out of an archive; return its size as far as it was read, or None for a directory."""
     if member.is_dir():
         path.mkdir()
         return None

@@ -1,9 +1,9 @@
 """A library of prompts: a tree of files, found by key, language and version.
 
-What a get gives is decided in this order: the nearest language for which there is any such file (zh-CN, zh, then the
+The prompt of a key is chosen in this order: the nearest language for which there is any such file (zh-CN, zh, then the
 default); of that the first layer that has one; of those in it the newest. So layers are as one tree, in which a team's
-file stands in the place of a package's file of the same key and language, whatever versions that has; and somebody who
-reads Chinese is given the package's Chinese prompt, also where the team has changed the default one alone.
+file replaces a package's file of the same key and language, whatever versions that has; and a reader of Chinese gets
+the package's Chinese prompt, also where the team has changed the default one alone.
 A file without a version in its name is older than all that have one.
 """
 
@@ -58,12 +58,12 @@ class PromptLibrary:
     Files are read when they are asked for, and again when they have changed; many threads may use one library.
 
     Args:
-        path: A directory, the name of a package, or what ``importlib.resources.files`` gives. What is both a directory
-            and a package is the directory.
+        path: A directory, the name of a package, or a value of ``importlib.resources.files``. Where there are a
+            directory and a package of the name, it is the directory.
         layers: More of these that go before it, the first one first: a team's own over a package's.
         params: The values of ``${params:name}``.
         allowed_roots: Directories that files may refer to, beside those of the library.
-        undefined: What a variable is that is nowhere: an ``error``, or ``empty``.
+        undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
 
     Raises:
         PromptFileError: There is no such directory or package.
@@ -91,7 +91,7 @@ class PromptLibrary:
         self._listings: FileCache[_Listing] = FileCache(_MOST_DIRECTORIES)
 
     def get(self, key: str, lang: str | None = None, version: str | None = None) -> Prompty:
-        """A prompt.
+        """Return a prompt.
 
         Args:
             key: Its key, as ``support/refund``.
@@ -116,11 +116,11 @@ class PromptLibrary:
         return made
 
     async def aget(self, key: str, lang: str | None = None, version: str | None = None) -> Prompty:
-        """The same as :meth:`get`, in a thread: files are read there."""
+        """Async version of :meth:`get`: files are read in a thread."""
         return await asyncio.to_thread(self.get, key, lang, version)
 
     def prompter(self, key: str, lang: str | None = None, version: str | None = None) -> Prompter:
-        """The prompter of a prompt, of whichever kind its file is.
+        """Return the prompter of a prompt, of whichever kind its file is.
 
         Args:
             key: As of :meth:`get` (so with all others).
@@ -133,7 +133,7 @@ class PromptLibrary:
         return self._loaded(self.entry(key, lang, version)).prompter
 
     def entry(self, key: str, lang: str | None = None, version: str | None = None) -> Entry:
-        """The file that a get reads.
+        """Return the file that :meth:`get` reads.
 
         Args:
             key: As of :meth:`get` (so with all others).
@@ -146,26 +146,18 @@ class PromptLibrary:
         wanted = None if version is None else Range.read(version)
         entries = self.entries(key)
         languages = fallbacks(lang)
-
-        def fits(version: Version | None) -> bool:
-            if version is None or wanted is None:
-                return wanted is None and (version is None or not version.pre)
-            return wanted.holds(version)
-
         for tag in languages:
             for layer in self._layers.paths:
+                # Each entry holds the path of its layer itself: to compare two paths takes as long as all the rest.
                 found = [
-                    # Each entry holds the path of its layer itself: to compare two paths takes as long as all the rest.
-                    each
-                    for each in entries
-                    if each.layer is layer and each.lang == tag and fits(each.version)
+                    each for each in entries if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
                 if found:
                     return max(found, key=_age) if len(found) > 1 else found[0]
         raise PromptFileMissingError(_missing(key, lang, version, entries, languages))
 
     def entries(self, key: str) -> tuple[Entry, ...]:
-        """All files of a key: layer by layer, the default language first, the oldest first.
+        """Return all files of a key: layer by layer, the default language first, the oldest first.
 
         Raises:
             PromptFileError: There is none, or two files of a layer have the same name.
@@ -179,7 +171,7 @@ class PromptLibrary:
         )
         if not found:
             keys = self.keys()
-            # Who gives the name of a file is told its key.
+            # For the name of a file, the error names its key.
             near = did_you_mean(key.removesuffix(suffix) if (suffix := Path(key).suffix) in SUFFIXES else key, keys)
             raise PromptFileMissingError(
                 f"there is no prompt {key!r}{near}; in {self._where} there are {_listed(keys)}"
@@ -196,21 +188,13 @@ class PromptLibrary:
         return found
 
     def keys(self) -> tuple[str, ...]:
-        """All keys, by the alphabet.
+        """Return all keys, by the alphabet.
 
         Raises:
             PromptFileError: A file has a name that no prompt has.
         """
-        return tuple(
-            sorted(
-                {
-                    key
-                    for layer in self._layers.paths
-                    for directory in directories(layer)
-                    for key in self._listing(layer, directory)
-                }
-            )
-        )
+        places = [(layer, directory) for layer in self._layers.paths for directory in directories(layer)]
+        return tuple(sorted({key for place in places for key in self._listing(*place)}))
 
     def __getitem__(self, name: str) -> Prompty:
         """Return the prompt of a name, as files have it: ``support/refund``, ``support/refund.zh@1.0.0``.
@@ -251,7 +235,7 @@ class PromptLibrary:
         return key, lang or None, version if at else None
 
     def versions(self, key: str, lang: str | None = None) -> tuple[str, ...]:
-        """The versions of a prompt, the newest last; files without one do not count.
+        """Return the versions of a prompt, the newest last; files without one do not count.
 
         Args:
             key: The key.
@@ -265,7 +249,7 @@ class PromptLibrary:
         return tuple(map(str, sorted(found)))
 
     def languages(self, key: str) -> tuple[str, ...]:
-        """The languages of a prompt, by the alphabet; the default has no name and is not among them.
+        """Return the languages of a prompt, by the alphabet; the default has no name and is not among them.
 
         Raises:
             PromptFileError: There is no such key.
@@ -273,7 +257,7 @@ class PromptLibrary:
         return tuple(sorted({each.lang for each in self.entries(key) if each.lang}))
 
     def hash(self, key: str, lang: str | None = None, version: str | None = None) -> str:
-        """What a prompt says as SHA-256; see :attr:`lazyprompt.Prompty.hash`.
+        """Return the SHA-256 of the contents of a prompt; see :attr:`lazyprompt.Prompty.hash`.
 
         Args:
             key: As of :meth:`get` (so with all others).
@@ -290,7 +274,7 @@ class PromptLibrary:
         return content_hash("yaml", yaml_fields(*_text_and_name(entry)))
 
     def diff(self, key: str, a: str | None, b: str | None, lang: str | None = None) -> PromptDiff:
-        """What differs between two versions of a prompt: inputs, tools, settings and sections, and lines in these.
+        """Compare two versions of a prompt: inputs, tools, settings and sections, and lines in these.
 
         Args:
             key: The key.
@@ -338,7 +322,7 @@ class PromptLibrary:
 
 
 def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
-    """The files of a directory by their keys."""
+    """Return the files of a directory by their keys."""
     found: dict[str, list[Entry]] = {}
     for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _age(one))):
         found.setdefault(each.key, []).append(each)
@@ -346,17 +330,23 @@ def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
 
 
 def _text_and_name(entry: Entry) -> tuple[str, str]:
-    """The text of a file, and how errors call it."""
+    """Return the text of a file, and its name in errors."""
     return text_of_file(str(entry.path)), str(entry.path)
 
 
+def _fits(version: Version | None, wanted: Range | None) -> bool:
+    if version is None or wanted is None:
+        return wanted is None and (version is None or not version.pre)
+    return wanted.holds(version)
+
+
 def _age(entry: Entry) -> tuple[bool, Version]:
-    """What files are sorted by; one without a version is the oldest."""
+    """Return the sorting key of files; one without a version is the oldest."""
     return entry.version is not None, entry.version or Version((0, 0, 0))
 
 
 def _called(entry: Entry) -> str:
-    """A file as its name has it."""
+    """Return the name of a file without its suffix."""
     lang = f".{entry.lang}" if entry.lang else ""
     return f"{entry.key}{lang}" + (f"@{entry.version}" if entry.version else "")
 
@@ -364,7 +354,7 @@ def _called(entry: Entry) -> str:
 def _missing(
     key: str, lang: str | None, version: str | None, entries: tuple[Entry, ...], languages: tuple[str, ...]
 ) -> str:
-    """What to say of a key of which there is no such file."""
+    """Explain why a key has no such file."""
     in_them = [each for each in entries if each.lang in languages]
     if not in_them:
         known = dict.fromkeys(each.lang for each in entries)

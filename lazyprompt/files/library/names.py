@@ -2,11 +2,11 @@
 
 One is ``support/refund.zh-CN@1.2.0.prompty``.
 
-- What stands behind the ``@`` is a version, as ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (which is 2.0.0).
-- What stands behind the last dot before that is a language if it is a tag of BCP 47, as ``zh``, ``pt-BR``,
-  ``zh_Hant_TW``. Without a script or a region it must be one of the :data:`LANGUAGES`: many a short word is the code of
-  some language. Any other belongs to the key: ``refund.v2.prompty``, ``refund.old.prompty``. A language that is not
-  among them is written with a script or a region: ``refund.tlh-Latn.prompty``.
+- Behind the ``@`` is a version, as ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (which is 2.0.0).
+- Behind the last dot before that is a language if it is a tag of BCP 47, as ``zh``, ``pt-BR``, ``zh_Hant_TW``. Without
+  a script or a region it must be one of the :data:`LANGUAGES`, as many short words are codes of languages. Any other
+  belongs to the key: ``refund.v2.prompty``, ``refund.old.prompty``. A language that is not among them is written with a
+  script or a region: ``refund.tlh-Latn.prompty``.
 - The suffix is ``.prompty``, ``.prompt``, ``.yaml`` or ``.yml``.
 - Files and directories that begin with a dot or an underscore are no prompts: ``_tone.md`` is there to be included.
 - Links to directories are not followed.
@@ -53,7 +53,7 @@ class Version:
 
     Args:
         numbers: Major, minor and patch.
-        pre: What it is before, as ``("rc", "1")``; empty for a release.
+        pre: The parts of a pre-release, as ``("rc", "1")``; empty for a release.
     """
 
     numbers: tuple[int, int, int]
@@ -64,8 +64,8 @@ class Version:
         """Read a version.
 
         Args:
-            text: ``1.2.3``, ``1.2.3-rc.1``; numbers that are left out are 0. What stands behind a ``+`` says nothing
-                about the order, and is left out.
+            text: ``1.2.3``, ``1.2.3-rc.1``; numbers that are left out are 0. Text behind a ``+`` has no part in the
+                order, and is left out.
 
         Raises:
             PromptFileError: It is none.
@@ -79,7 +79,7 @@ class Version:
 
     @cached_property
     def _order(self) -> tuple[object, ...]:
-        # Numbers come before words, and what is before a release before it.
+        # Numbers come before words, and pre-releases before their release.
         marks = tuple((0, int(each), "") if each.isdigit() else (1 if each else -1, 0, each) for each in self.pre)
         return (self.numbers, not self.pre, marks)
 
@@ -96,7 +96,7 @@ _HOLDS: dict[str, Callable[[Version, Version], bool]] = {">=": ge, ">": gt, "<="
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which versions are asked for.
+    """A range of versions.
 
     Args:
         text: The range as it is written.
@@ -120,7 +120,7 @@ class Range:
         return cls(text, _choices(text))
 
     def holds(self, version: Version) -> bool:
-        """Whether a version is in it. One before a release is only where a bound names that same release so."""
+        """Return True if a version is in it. A pre-release is only where a bound names one of the same release."""
         for choice in self.choices:
             named = any(bound.pre and bound.pre != _LOWEST and bound.numbers == version.numbers for _, bound in choice)
             if (not version.pre or named) and all(_HOLDS[sign](version, bound) for sign, bound in choice):
@@ -152,7 +152,7 @@ def _choice(text: str, whole: str) -> tuple[_Bound, ...]:
 
 
 def _bounds(found: re.Match[str]) -> list[_Bound]:
-    """What one piece of a range says, as bounds."""
+    """Return one piece of a range as bounds."""
     given: list[int] = []
     for number in found.group(2, 3, 4):
         if number is None or number in "xX*":
@@ -173,7 +173,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
 
 
 def _next(given: list[int], pre: tuple[str, ...] = _LOWEST) -> Version:
-    """The first version behind all that begin with these numbers."""
+    """Return the first version behind all that begin with these numbers."""
     return _version([*given[:-1], given[-1] + 1], pre)
 
 
@@ -216,7 +216,7 @@ class Entry(NamedTuple):
         key: Its key.
         lang: Its language, as ``zh-CN``; ``""`` for the default.
         version: Its version; None where its name has none.
-        path: Where it is.
+        path: The path.
         layer: The directory of its layer.
     """
 
@@ -228,7 +228,7 @@ class Entry(NamedTuple):
 
 
 def language(tag: str) -> str:
-    """A language in its canonical form: ``zh_cn`` is ``zh-CN``.
+    """Return a language in its canonical form: ``zh_cn`` is ``zh-CN``.
 
     Raises:
         PromptFileError: It is none.
@@ -242,7 +242,7 @@ def language(tag: str) -> str:
 
 @lru_cache(maxsize=256)
 def fallbacks(lang: str | None) -> tuple[str, ...]:
-    """The languages to look for, in turn: zh-Hant-TW, zh-Hant, zh, and then the default.
+    """Return the languages to look for, in turn: zh-Hant-TW, zh-Hant, zh, and then the default.
 
     Raises:
         PromptFileError: It is none.
@@ -252,7 +252,7 @@ def fallbacks(lang: str | None) -> tuple[str, ...]:
 
 
 def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
-    """What a name of a file says; None where it is no prompt's.
+    """Parse the name of a file; return None if it is no prompt's.
 
     Args:
         name: The name, without directories.
@@ -266,28 +266,28 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     if suffix.lower() not in SUFFIXES or name.startswith((".", "_")):
         return None
     path = layer / directory / name
-    said, at, numbers = stem.partition("@")
+    own, at, numbers = stem.partition("@")
     try:
         version = Version.read(numbers) if at else None
     except PromptFileError as error:
         raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version]: {error}") from error
-    key, _, tag = said.rpartition(".")
+    key, _, tag = own.rpartition(".")
     # Any other word behind a dot is part of the key.
     is_language = _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
     if not key or not is_language:
-        key, tag = said, ""
+        key, tag = own, ""
     if not key:
         raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version], and this one has no key")
     return Entry(directory + key, language(tag) if tag else "", version, path, layer)
 
 
 def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[Entry, ...]:
-    """The prompt files of one directory of a layer.
+    """Return the prompt files of one directory of a layer.
 
     Args:
         layer: The directory of the layer.
         directory: The directory within it, as ``support/``.
-        trace: Is told of the directory.
+        trace: Notes the directory.
 
     Raises:
         PromptFileError: As of :func:`entry_of`; or the directory cannot be read.
@@ -304,7 +304,7 @@ def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[Entry, ...]:
 
 
 def directories(layer: Path) -> Iterator[str]:
-    """The directories of a layer, as ``support/``; the first is its own, ``""``."""
+    """Find the directories of a layer, as ``support/``; the first is its own, ``""``."""
     for place, names, _ in os.walk(layer):
         within = Path(place).relative_to(layer)
         depth = len(within.parts)

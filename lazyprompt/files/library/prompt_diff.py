@@ -1,4 +1,4 @@
-"""What differs between two prompts: inputs, tools, settings and sections by their names, and lines within sections."""
+"""The differences of two prompts: inputs, tools, settings and sections by their names, and lines within sections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ How: TypeAlias = Literal["added", "removed", "changed"]
 _SIGNS: Final[Mapping[How, str]] = {"added": "+", "removed": "-", "changed": "~"}
 _NAMED: Final = ("inputs", "outputs", "tools")
 _CONTEXT = 2
-# Where keys may stand: it is told that they differ, and not how.
+# Keys may stand here: a diff says that they differ, and not how.
 _HIDDEN = "model.connection"
 _ROLE_MARK = re.compile(r"\{\{~?\s*+role\s++[\"'](\w++)[\"']\s*+~?\}\}")
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     Attributes:
         name: Its role, with its attributes.
-        text: What stands below.
+        text: The text.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What of a prompt is compared.
+    """The parts of a prompt that a diff compares.
 
     Args:
         named: Inputs, outputs and tools, by these words and their names.
@@ -62,9 +62,9 @@ class Change:
     """Something that differs.
 
     Args:
-        how: Whether it was ``added``, ``removed`` or ``changed``.
-        name: What it is.
-        details: How it differs, line by line.
+        how: ``added``, ``removed`` or ``changed``.
+        name: Its name.
+        details: The differences, line by line.
     """
 
     how: How
@@ -78,13 +78,13 @@ class Change:
 @read_only
 @dataclass(frozen=True, slots=True)
 class PromptDiff:
-    """What differs between two prompts; true where anything does.
+    """The differences of two prompts; true where there are any.
 
     Args:
-        a: The one.
-        b: The other.
-        inputs: What they take.
-        outputs: What they give.
+        a: The name of the one.
+        b: The name of the other.
+        inputs: Their inputs.
+        outputs: Their outputs.
         tools: Their tools.
         settings: Name, model, options and all other fields.
         sections: The sections of their templates.
@@ -102,7 +102,7 @@ class PromptDiff:
         return any(changes for _, changes in self._groups())
 
     def to_dict(self) -> JsonObject:
-        """All of it as JSON."""
+        """Return the differences as JSON."""
         return cast("JsonObject", json.loads(json.dumps(asdict(self))))
 
     def _groups(self) -> list[tuple[str, tuple[Change, ...]]]:
@@ -117,55 +117,45 @@ class PromptDiff:
 
 
 def compared(a: str, b: str, before: Outline, behind: Outline) -> PromptDiff:
-    """What differs between two prompts.
+    """Return the differences of two prompts.
 
     Args:
-        a: How the one is called.
-        b: How the other is called.
+        a: The name of the one.
+        b: The name of the other.
         before: The one.
         behind: The other.
     """
     named = {word: tuple(_named_changes(before.named.get(word, {}), behind.named.get(word, {}))) for word in _NAMED}
-    return PromptDiff(
-        a,
-        b,
-        **named,
-        settings=tuple(_setting_changes(before.settings, behind.settings)),
-        sections=tuple(_part_changes(before.parts, behind.parts)),
-    )
+    settings, parts = _setting_changes(before.settings, behind.settings), _part_changes(before.parts, behind.parts)
+    return PromptDiff(a, b, **named, settings=tuple(settings), sections=tuple(parts))
 
 
 def _named_changes(before: Mapping[str, JsonObject], behind: Mapping[str, JsonObject]) -> Iterator[Change]:
-    for name, old in before.items():
-        new = behind.get(name)
-        if new is None:
+    for name in dict.fromkeys((*before, *behind)):
+        old, new = _flat(before.get(name, {})), _flat(behind.get(name, {}))
+        if not new:
             yield Change("removed", name)
+        elif not old:
+            yield Change("added", name, tuple(f"{key}: {_shown(value)}" for key, value in new.items() if key != "name"))
         elif old != new:
-            yield Change("changed", name, tuple(_field_lines(_flat(old), _flat(new))))
-    for name, new in behind.items():
-        if name not in before:
-            told = _flat({field: value for field, value in new.items() if field != "name"})
-            yield Change("added", name, tuple(f"{field}: {_shown(value)}" for field, value in told.items()))
+            differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            lines = [f"{key}: {_shown(old.get(key))} → {_shown(new.get(key))}" for key in differ]
+            yield Change("changed", name, tuple(lines))
 
 
 def _setting_changes(before: Mapping[str, Json], behind: Mapping[str, Json]) -> Iterator[Change]:
     for name in dict.fromkeys((*before, *behind)):
         how: How = "added" if name not in before else "removed" if name not in behind else "changed"
-        if name in before and name in behind and before[name] == behind[name]:
-            continue
-        secret = name == _HIDDEN or name.startswith(f"{_HIDDEN}.")
-        values = [f"{sign} {_shown(given[name])}" for sign, given in (("-", before), ("+", behind)) if name in given]
-        yield Change(how, name, () if secret else tuple(values))
-
-
-def _field_lines(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
-    for name in dict.fromkeys((*old, *new)):
-        if old.get(name) != new.get(name):
-            yield f"{name}: {_shown(old.get(name))} → {_shown(new.get(name))}"
+        if how != "changed" or before[name] != behind[name]:
+            hidden = name == _HIDDEN or name.startswith(f"{_HIDDEN}.")
+            values = [
+                f"{sign} {_shown(given[name])}" for sign, given in (("-", before), ("+", behind)) if name in given
+            ]
+            yield Change(how, name, () if hidden else tuple(values))
 
 
 def _part_changes(before: Sequence[Part], behind: Sequence[Part]) -> Iterator[Change]:
-    """What differs in sections: those that are alike are found first, those between them go by their names."""
+    """Find the differences of sections: equal ones are found first, those between them go by their names."""
     for tag, i, j, k, m in SequenceMatcher(None, before, behind, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
@@ -175,7 +165,7 @@ def _part_changes(before: Sequence[Part], behind: Sequence[Part]) -> Iterator[Ch
             if its is None:
                 yield Change("removed", old.name, tuple(_lines(old.text, "")))
                 continue
-            # What stands before it has nothing to go with in what is left.
+            # Those before it have no counterpart in what is left.
             at = new.index(its)
             yield from (Change("added", each.name, tuple(_lines("", each.text))) for each in new[:at])
             del new[: at + 1]
@@ -185,12 +175,12 @@ def _part_changes(before: Sequence[Part], behind: Sequence[Part]) -> Iterator[Ch
 
 
 def _lines(old: str, new: str) -> list[str]:
-    """A diff of two texts without its head."""
+    """Return a diff of two texts without its head."""
     return [*unified_diff(old.split("\n") if old else [], new.split("\n") if new else [], lineterm="", n=_CONTEXT)][2:]
 
 
 def _flat(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
-    """A mapping with paths as its names; lists stay whole."""
+    """Return a mapping with paths as its names; lists stay whole."""
     found: dict[str, Json] = {}
     for name, item in value.items():
         path = f"{before}{name}"
@@ -203,23 +193,23 @@ def _shown(value: Json) -> str:
 
 
 def outline_of(prompt: Prompty) -> Outline:
-    """What of a prompt is compared."""
-    told = prompt.to_dict()
-    found = {word: cast("list[JsonObject]", told.pop(word, None) or []) for word in _NAMED}
+    """Return the parts of a prompt that a diff compares."""
+    fields = prompt.to_dict()
+    found = {word: cast("list[JsonObject]", fields.pop(word, None) or []) for word in _NAMED}
     named = {word: {str(each["name"]): each for each in items} for word, items in found.items()}
-    told.pop("instructions", None)
-    told.pop("kind", None)
-    return Outline(named, {"dialect": prompt.dialect, **_flat(told)}, _parts(prompt))
+    fields.pop("instructions", None)
+    fields.pop("kind", None)
+    return Outline(named, {"dialect": prompt.dialect, **_flat(fields)}, _parts(prompt))
 
 
 def _parts(prompt: Prompty) -> list[Part]:
-    """The sections of a template as it is written."""
+    """Return the sections of a template as it is written."""
     text, roles = prompt.instructions, dialect_named(prompt.dialect).roles
     if not roles or (prompt.spec.engine == "handlebars" and _ROLE_MARK.search(text)):
-        # Own text and roles in turn; what stands before the first mark is the user's.
+        # Own text and roles in turn; text before the first mark is the user's.
         before, *marked = _ROLE_MARK.split(text)
         found = [("user", before), *zip(marked[::2], marked[1::2], strict=True)]
-        return [Part(MARKED_ROLES.get(role, role), said.strip("\n")) for role, said in found if said.strip()]
+        return [Part(MARKED_ROLES.get(role, role), text.strip("\n")) for role, text in found if text.strip()]
     return [
         Part(
             (each.role or "text") + (json.dumps(each.attributes, ensure_ascii=False) if each.attributes else ""),
@@ -230,15 +220,7 @@ def _parts(prompt: Prompty) -> list[Part]:
 
 
 def yaml_fields(text: str, name: str) -> JsonObject:
-    """What a YAML prompt file says, field by field.
-
-    Args:
-        text: What stands in the file.
-        name: How errors call it.
-
-    Raises:
-        PromptFileError: It is wrong.
-    """
+    """Return the fields of a YAML prompt file."""
     return cast("JsonObject", plain(Reader(Source(text, name)).read()) or {})
 
 
@@ -246,18 +228,18 @@ _TEXTS: Final = ("instruction", "system")
 
 
 def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
-    """What of a YAML prompt file is compared: its texts are its sections, its slots what it takes.
+    """Return the parts of a YAML prompt file that a diff compares: its texts are sections, its slots inputs.
 
     Args:
-        text: What stands in the file.
-        name: How errors call it.
-        prompt: What was read of it.
+        text: Its text.
+        name: Its name in errors.
+        prompt: The file as it was read.
 
     Raises:
-        PromptFileError: As of :func:`yaml_fields`.
+        PromptFileError: It is wrong.
     """
-    told = yaml_fields(text, name)
+    fields = yaml_fields(text, name)
     inputs: dict[str, JsonObject] = {name: {"name": name} for name in prompt.prompter.slots}
-    texts = _flat({name: told.pop(name) for name in _TEXTS if name in told})
+    texts = _flat({name: fields.pop(name) for name in _TEXTS if name in fields})
     parts = [Part(name, str(text).strip("\n")) for name, text in texts.items()]
-    return Outline({"inputs": inputs}, {"dialect": "yaml", **_flat(told)}, parts)
+    return Outline({"inputs": inputs}, {"dialect": "yaml", **_flat(fields)}, parts)
