@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,15 @@ def setters(cls: type) -> tuple[Callable[[object, object], None], ...]:
     and blocks are made by the thousand.
     """
     return tuple(vars(cls)[each.name].__set__ for each in fields(cls))
+
+
+def draft_of(cls: Any) -> type[Any]:
+    """Return a class with the slots of a frozen dataclass without a frozen base, whose objects can be filled.
+
+    An object becomes a frozen value by ``draft.__class__ = cls``. A factory that does so for fields that are checked
+    already takes a third of the time of the constructor.
+    """
+    return type(f"{cls.__name__}Draft", cls.__bases__, {"__slots__": cls.__slots__})
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python gives it
