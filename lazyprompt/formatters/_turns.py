@@ -103,16 +103,16 @@ class Reading:
     def add(self, message: Msg, name: str) -> None:
         """Read the next message into a turn, with the name of its speaker."""
         role, content, at = message.role, message.content, len(self.turns)
-        if isinstance(content, str):
+        if not isinstance(content, str):
+            content = self._blocks(role, content, at)
+            if role == "tool":
+                name = ""  # it is the tool's, and the results have it
+        else:
             if not content or content.isspace():
                 self.unusual.add(at)
             # Nothing may stand between a call and its results, and a tool says nothing but results.
             if self.waiting or role == "tool":
                 self.unordered = True
-        else:
-            content = self._blocks(role, content, at)
-            if role == "tool":
-                name = ""  # it is the tool's, and the results have it
         if message.url is not None:
             self.urls[at] = message.urls
             self.unusual.add(at)
@@ -136,7 +136,7 @@ class Reading:
                 waiting[block.id] = self.ids[block.id] = block.name
             elif isinstance(block, ToolResultBlock):
                 unordered = unordered or not is_tool or block.id != next(iter(waiting), None)
-                if block.is_error or not isinstance(block.output, str):
+                if block.is_error or type(block.output) is not str:
                     unusual = True
                     self.media_in_results = self.media_in_results or _holds_media(block)
                 if waiting.pop(block.id, block.name) != block.name:
@@ -150,7 +150,7 @@ class Reading:
             self.unusual.add(at)
         if unordered:
             self.unordered = True
-        return tuple(_named(block, self.ids) for block in blocks) if unnamed else blocks
+        return tuple([_named(block, self.ids) for block in blocks]) if unnamed else blocks
 
 
 def _named(block: Block, tools: Mapping[str, str]) -> Block:
@@ -221,29 +221,23 @@ def read(messages: list[MessageLike]) -> Reading:
         HistoryError: A dict is no message (or MediaError).
     """
     reading = Reading(messages)
-    for at, item in enumerate(messages):
-        if isinstance(item, Msg):
-            reading.add(item, item.name)
-        elif is_openai(item):
-            # A dict without a name has none; as a Msg it is called what its role is.
-            message = _message_of(item, f"messages[{at}]", reading.waiting)
-            reading.add(message, message.name if item.get("name") else "")
-        else:
-            # Other forms are read as a whole: a message may be several items.
-            return read(_as_messages(messages))
+    where = ""
+    try:
+        for at, item in enumerate(messages):
+            if isinstance(item, Msg):
+                reading.add(item, item.name)
+            elif is_openai(item):
+                where = f"messages[{at}]"
+                message = message_from_openai(item, where, reading.waiting)
+                # A dict without a name has none; as a Msg it is called what its role is.
+                reading.add(message, message.name if item.get("name") else "")
+            else:
+                # Other forms are read as a whole: a message may be several items. Their errors name the places.
+                where = ""
+                return read(_as_messages(messages))
+    except (HistoryError, MediaError) as error:
+        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
     reading.unordered = reading.unordered or bool(reading.waiting)
     last = reading.metadata.get(len(messages) - 1, {})
     reading.prefill = reading.turns[-1][0] == "assistant" and True in map(last.get, PREFILL)
     return reading
-
-
-def _message_of(item: Fields, where: str, waiting: Iterable[str]) -> Msg:
-    """Read an OpenAI dict; an error names its place.
-
-    Raises:
-        HistoryError: It is no message (or MediaError).
-    """
-    try:
-        return message_from_openai(item, where, waiting)
-    except (HistoryError, MediaError) as error:
-        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error

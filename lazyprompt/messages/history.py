@@ -136,7 +136,8 @@ class History:
 
     def without_empty_questions(self) -> History:
         """Return the history without empty user turns, which say nothing and which providers refuse."""
-        if "" not in self.questions and not any(map(_is_empty_question, self._messages)):
+        asked = [each for each in self._messages if each.role == "user"]
+        if "" not in self.questions and not any(map(_is_empty_question, asked)):
             return self
         return History(messages=tuple(message for message in self.messages if not _is_empty_question(message)))
 
@@ -184,7 +185,8 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
 
 
 def _has_results(message: Msg) -> bool:
-    return message.role == "tool" or any(block.type == "tool_result" for block in message.blocks)
+    content = message.content
+    return message.role == "tool" or (type(content) is tuple and any(block.type == "tool_result" for block in content))
 
 
 def _is_empty_question(message: Msg) -> bool:

@@ -93,16 +93,21 @@ class _Block:
 
     __slots__ = ()
     kind: ClassVar[str]
+    # The fields that hold text, each with True if it may be None.
+    texts: ClassVar[dict[str, bool]] = {}
+
+    def __init_subclass__(cls) -> None:
+        hints = {"str": False, "str | None": True}
+        cls.texts = {name: hints[hint] for name, hint in cls.__annotations__.items() if hint in hints}
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
         given: object = getattr(self, "type", self.kind)
         if given != self.kind:
-            raise HistoryError(f"{name} has type {given!r}; its type is {self.kind!r}")
-        for each in fields(cast("Any", self)):
-            value: object = getattr(self, each.name)
-            if each.type == "str" or (each.type == "str | None" and value is not None):
-                _text(value, f"the {'text' if each.name == self.kind else each.name} of a {name}")
+            raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
+        for name, optional in self.texts.items():
+            value: object = getattr(self, name)
+            if not (type(value) is str and value.isascii()) and not (optional and value is None):
+                _text(value, f"the {'text' if name == self.kind else name} of a {type(self).__name__}")
 
 
 @read_only

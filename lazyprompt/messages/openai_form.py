@@ -92,22 +92,23 @@ def to_openai(message: Msg) -> list[JsonObject]:
         FormatError: A block has no OpenAI form (video, or audio at an address).
     """
     content = message.content
+    whole: JsonObject = {"role": message.role}
+    if message.name != message.role and message.name:
+        whole["name"] = message.name
     said: list[Block] = []
     calls: list[Json] = []
     dicts: list[JsonObject] = []
-    for block in () if isinstance(content, str) else content:
+    for block in content if type(content) is tuple else ():
         if isinstance(block, ToolUseBlock):
-            calls.append(_write_call(block))
+            function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
+            calls.append({"id": block.id, "type": "function", "function": function})
         elif isinstance(block, ToolResultBlock):
             dicts.append(_write_result(block))
         elif not isinstance(block, ThinkingBlock):
             said.append(block)
     if message.url is not None:
-        said += [*((TextBlock(content),) if content and isinstance(content, str) else ()), *_images(message)]
+        said = _with_pictures(message, said)
     if said or calls or not dicts:
-        whole: JsonObject = {"role": message.role}
-        if message.name not in ("", message.role):
-            whole["name"] = message.name
         text = content if isinstance(content, str) else None if calls else ""
         whole["content"] = _write_content(said) if said else text
         if calls:
@@ -121,9 +122,10 @@ def to_openai(message: Msg) -> list[JsonObject]:
     return dicts
 
 
-def _images(message: Msg) -> list[Block]:
-    """The media at the addresses of a message: the form has pictures there alone."""
-    return [ImageBlock(source_of(url)) for url in message.urls]
+def _with_pictures(message: Msg, said: list[Block]) -> list[Block]:
+    """Add the media at the addresses of a message: the form has pictures there alone."""
+    texts = message.blocks if isinstance(message.content, str) else said
+    return [*texts, *(ImageBlock(source_of(url)) for url in message.urls)]
 
 
 def _write_result(block: ToolResultBlock) -> JsonObject:
@@ -133,11 +135,6 @@ def _write_result(block: ToolResultBlock) -> JsonObject:
     if block.name:
         form["name"] = block.name
     return form
-
-
-def _write_call(block: ToolUseBlock) -> JsonObject:
-    function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
-    return {"id": block.id, "type": "function", "function": function}
 
 
 def _write_content(blocks: Sequence[Block]) -> Json:
