@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import Media, MediaKind
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Content, Media, MediaKind, Turn
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block, Source
 

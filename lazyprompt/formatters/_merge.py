@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import HistoryStyle, Layout
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Content, HistoryStyle, Layout, Turn
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.msg import Block
 

@@ -22,9 +22,8 @@ from lazyprompt.safety.speakers import written_names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Content, Profile, Turn
     from lazyprompt.messages.msg import Block
 
 # What stands where a provider asks for a user's turn and the conversation has none.

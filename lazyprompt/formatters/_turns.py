@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.roles import Role
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.histories.openai import message_from_openai
 from lazyprompt.messages.histories.read import is_openai, message_fields, read_history, without_role_names
-from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock, result_of
+from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Fields, Json
+    from lazyprompt._base.roles import Role
+    from lazyprompt.formatters.profile import Content, HistoryStyle, Layout, Profile, Turn
+    from lazyprompt.formatters.report import Notes
+    from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
+    from lazyprompt.messages.msg import Base64Source, Block, URLSource
 
-Content: TypeAlias = str | tuple[Block, ...]
-# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
-Turn: TypeAlias = tuple[Role, str, Content, int]
 MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 
@@ -151,6 +152,45 @@ class Reading:
         if unordered:
             self.unordered = True
         return tuple([_named(block, self.ids) for block in blocks]) if unnamed else blocks
+
+
+Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
+
+
+class Merging(NamedTuple):
+    """The rule by which the messages of all speakers become histories in the user's turns.
+
+    Attributes:
+        layout: The place of the system text.
+        style: The form of a history.
+        single: True if a single message is written as a history too.
+    """
+
+    layout: Layout
+    style: HistoryStyle
+    single: bool
+
+
+class Job(NamedTuple):
+    """One conversation on its way to a payload.
+
+    Attributes:
+        reading: The conversation, and the work that it may need.
+        profile: The provider's rules.
+        notes: The report so far; steps add to it.
+        resolver: The loader of media; None where nothing may be loaded.
+        loaded: The media that were loaded.
+        merging: The rule by which speakers are merged; None where they are not.
+        user_last: True if the last turn must be the user's or a tool's.
+    """
+
+    reading: Reading
+    profile: Profile
+    notes: Notes
+    resolver: MediaResolver | None
+    loaded: Loaded
+    merging: Merging | None
+    user_last: bool
 
 
 def _named(block: Block, tools: Mapping[str, str]) -> Block:

@@ -17,8 +17,7 @@ from lazyprompt.formatters.shape import FINE, Check, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.form import Seen, View
-    from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
+    from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile, Seen, View
     from lazyprompt.formatters.shape import Fault, Path
 
 

@@ -11,9 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
-from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
-from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
+from lazyprompt.formatters.shape import (
+    anything,
+    base64,
+    fields,
+    listed,
+    mapping,
+    name_of_json,
+    named,
+    nullable,
+    objects,
+    role_of_json,
+    tagged,
+    text,
+    text_of_json,
+    text_or,
+)
 from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
@@ -28,8 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Kind, Seen, View
+    from lazyprompt.formatters.profile import Content, Kind, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages.msg import Msg, Source
 

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from json import loads
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
-from lazyprompt.formatters._chat_shape import (
-    MEDIA_KINDS,
-    PART_SHAPES,
-    PARTS,
-    call_shape,
-    chat_shape,
-    json_text,
-    url_shape,
-)
 from lazyprompt.formatters._turns import PREFILL
-from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
-from lazyprompt.formatters.shape import listed, tagged, text_or
+from lazyprompt.formatters.shape import (
+    FINE,
+    anything,
+    base64,
+    fields,
+    listed,
+    mapping,
+    name_of_json,
+    named,
+    nullable,
+    objects,
+    one_of,
+    role_of_json,
+    tagged,
+    text,
+    text_of_json,
+    text_or,
+    truth,
+)
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._turns import Turn
-    from lazyprompt.formatters.form import Seen, View
-    from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.formatters.profile import MediaKind, Profile, Seen, Turn, View
+    from lazyprompt.formatters.shape import Check, Fault, Path
     from lazyprompt.messages.msg import Block, Msg, VideoBlock
 
 
@@ -222,3 +229,128 @@ def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
 def _copy(content: Json) -> Json:
     """Content of a table, never the table's own list."""
     return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
+
+
+# The key of a block that marks the end of what OpenAI is to cache.
+MARK = "prompt_cache_breakpoint"
+# How the kinds of media are called among the parts, and what such parts look like.
+PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
+MEDIA_KINDS: dict[str, MediaKind] = {
+    **{part: kind for kind, part in PARTS.items()},
+    "file_url": "file",
+    "audio_url": "audio",
+}
+_MARKS: dict[str, Check] = {MARK: mapping, "cache_control": mapping}
+
+
+def url_shape(part: str) -> Check:
+    """A part of an address under a key of its own kind."""
+    return fields({"type": anything, part: fields({"url": text}, {"detail": text})}, _MARKS)
+
+
+PART_SHAPES: dict[str, Check] = {
+    "text": fields({"type": anything, "text": text}, _MARKS),
+    "image_url": url_shape("image_url"),
+    "video_url": url_shape("video_url"),
+    "audio_url": url_shape("audio_url"),
+    "refusal": fields({"type": anything, "refusal": text}),
+    "input_audio": fields(
+        {"type": anything, "input_audio": fields({"data": base64, "format": one_of("wav", "mp3")})}, _MARKS
+    ),
+    "file": fields(
+        {"type": anything, "file": fields({}, {"file_data": text, "filename": text, "file_id": text})}, _MARKS
+    ),
+}
+
+
+# What LiteLLM passes on to Anthropic.
+_THOUGHTS: dict[str, Check] = {
+    "thinking": fields({"type": anything, "thinking": text, "signature": text}, _MARKS),
+    "redacted_thinking": fields({"type": anything, "data": text}, _MARKS),
+}
+
+
+def call_shape(arguments: Check) -> Check:
+    """A call of a tool, with its arguments as text or as an object."""
+    function = fields({"name": text, "arguments": arguments})
+    own = fields({"function": function}, {"id": text, "type": text, "index": anything})
+    custom = fields({"custom": fields({"name": text, "input": text})}, {"id": text, "type": text})
+    return tagged("type", {"function": own, "custom": custom}, default="function")
+
+
+def json_text(value: object) -> Sequence[Fault]:
+    """The text of a JSON object."""
+    if type(value) is not str:
+        return text(value)
+    try:
+        fine = isinstance(loads(value), dict)
+    except (ValueError, RecursionError):
+        fine = False
+    return FINE if fine else [((), f"is {value[:60]!r}", "give the text of a JSON object")]
+
+
+def chat_shape(
+    said: Check,
+    plain: Check,
+    call: Check,
+    profile: Profile,
+    extra: Mapping[str, Check] | None = None,
+    *,
+    answers: Check | None = None,
+    needs_content: bool = False,
+    names_calls: bool = True,
+) -> Check:
+    """Messages by role, and tools.
+
+    Args:
+        said: What the user may say.
+        plain: What others may say, text alone.
+        call: A call of a tool.
+        profile: The provider's rules.
+        extra: Further keys that a message may have.
+        answers: What the assistant may say, where that is more.
+        needs_content: Whether a message that calls tools must have a content all the same.
+        names_calls: Whether a result must name the call it answers.
+    """
+    own = {"name": text, **(extra or {})}
+    thoughts = dict.fromkeys(("reasoning_content", "reasoning", "refusal", "thinking"), nullable(text))
+    assistant = {**own, **thoughts, "content": nullable(answers or plain), "tool_calls": listed(call, 1)}
+    assistant |= dict.fromkeys(("audio", "function_call", "annotations"), anything)
+    if profile.prefill:
+        assistant[profile.prefill] = truth
+    assistant["thinking_blocks"] = listed(tagged("type", _THOUGHTS))
+    answered = {"tool_call_id": text} if names_calls else {}
+    needed = {"content": nullable(plain)} if needs_content else {}
+    roles = {
+        "system": fields({"role": anything, "content": plain}, own),
+        "user": fields({"role": anything, "content": said}, own),
+        "assistant": _answers_something(fields({"role": anything, **needed}, assistant)),
+        "tool": fields(
+            {"role": anything, "content": plain, **answered}, {**own, "tool_name": text, "tool_call_id": text}
+        ),
+    }
+    if profile.developer:
+        roles["developer"] = roles["system"]
+    return fields({"messages": listed(tagged("role", roles), 1)}, {"tools": listed(tool_shape())}, more=True)
+
+
+def tool_shape() -> Check:
+    """A tool; of those that are no functions only that they have a type."""
+    function = fields({"name": text}, {"description": text, "parameters": mapping, "strict": anything})
+    own = fields({"type": anything, "function": function}, {"cache_control": mapping})
+    return tagged("type", {"function": own}, other=fields({"type": text}, more=True))
+
+
+def _answers_something(message: Check) -> Check:
+    def check(value: object) -> Sequence[Fault]:
+        faults = message(value)
+        given = cast("Mapping[str, object]", value)
+        if (
+            faults
+            or given.get("content") is not None
+            or any(given.get(key) for key in ("tool_calls", "refusal", "audio"))
+        ):
+            return faults
+        return [(("content",), "is missing, and there are no tool_calls", "give one of them")]
+
+    return check

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_dashscope
-from lazyprompt.formatters._chat_shape import call_shape, chat_shape, json_text
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_or
+from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_of_json, text_or
 from lazyprompt.messages.msg import TextBlock, ToolResultBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.form import Seen
-    from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.formatters.profile import MediaKind, Seen
     from lazyprompt.formatters.shape import Check, Fault, Path
     from lazyprompt.messages.msg import Block, ImageBlock, Msg
 

@@ -1,7 +1,7 @@
 """The formatters: messages in, a provider's payload out. All providers take one path.
 
-Messages are read into turns, the steps of ``_steps.py`` that a conversation needs make the turns keep the provider's
-rules, and the provider's form writes them.
+Messages are read into turns, the steps of ``STEPS`` that a conversation needs make the turns keep the provider's rules,
+and the provider's form writes them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters._carry import add_urls, sources_to_load
-from lazyprompt.formatters._job import Job, Merging
-from lazyprompt.formatters._merge import STYLES
-from lazyprompt.formatters._steps import keep_rules
+from lazyprompt.formatters._carry import add_urls, carry, sources_to_load
+from lazyprompt.formatters._exchanges import order_exchanges
+from lazyprompt.formatters._merge import STYLES, merge_speakers
+from lazyprompt.formatters._repair import (
+    add_user_turns,
+    answer_results,
+    fit_names,
+    ids_fit,
+    join_neighbours,
+    move_media,
+    put_system_first,
+    strip_last_space,
+)
 from lazyprompt.formatters._tools import packed_tools
-from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
+from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
@@ -30,16 +39,15 @@ from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters._cache import CacheLike
-    from lazyprompt.formatters._job import Loaded
-    from lazyprompt.formatters._turns import MessageLike, Messages, Reading
-    from lazyprompt.formatters.profile import HistoryStyle
+    from lazyprompt.formatters._turns import Loaded, MessageLike, Messages, Reading
+    from lazyprompt.formatters.profile import HistoryStyle, Turn
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Base64Source, URLSource
     from lazyprompt.messages.tools import ToolLike
@@ -55,6 +63,23 @@ _NO_TOOLS = ToolSet.of(None)
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
 # Names that say nothing but the role.
 _NO_NAMES = frozenset({*ROLES, ""})
+
+
+# The rules from turns to turns, in the order they are applied, each with the test if anything can break it. A rule puts
+# right what breaks it, and reports that; all other turns stay as they are.
+STEPS: tuple[tuple[Callable[[list[Turn], Job], list[Turn]], Callable[[Job], object]], ...] = (
+    (add_urls, lambda job: job.reading.urls),
+    (carry, lambda job: job.reading.unusual or not job.profile.calls_tools),
+    (order_exchanges, lambda job: job.reading.unordered or job.reading.media_in_results),
+    (put_system_first, lambda job: job.reading.has_late_system),
+    (merge_speakers, lambda job: job.merging),
+    (fit_names, lambda job: job.profile.names or job.reading.unordered or not ids_fit(job.reading.ids, job)),
+    (move_media, lambda job: job.reading.media_in_results),
+    (answer_results, lambda job: job.profile.answers_results),
+    (join_neighbours, lambda job: job.profile.alternate),
+    (add_user_turns, lambda _: True),
+    (strip_last_space, lambda job: not job.profile.trailing_space),
+)
 
 
 class Settings(TypedDict, total=False):
@@ -255,7 +280,10 @@ class ChatFormatter:
 
     def _payload(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
         profile, notes = self.profile, Notes()
-        turns = keep_rules(self._job(reading, loaded, notes))
+        job, turns = self._job(reading, loaded, notes), reading.turns
+        for step, is_needed in STEPS:
+            if is_needed(job):
+                turns = step(turns, job)
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:

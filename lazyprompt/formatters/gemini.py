@@ -12,9 +12,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
-from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
-from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
+from lazyprompt.formatters.shape import (
+    anything,
+    base64,
+    fields,
+    listed,
+    mapping,
+    name_of_json,
+    named,
+    nullable,
+    objects,
+    one_of,
+    text,
+    text_of_json,
+    text_or,
+)
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
@@ -22,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Kind, Seen, View
+    from lazyprompt.formatters.profile import Content, Kind, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
 

@@ -10,11 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.formatters._chat_shape import PART_SHAPES, call_shape, chat_shape, json_text
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
-from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, tagged, text, text_or
+from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, tagged, text, text_of_json, text_or
 from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters.form import Seen
+    from lazyprompt.formatters.profile import Seen
     from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages.msg import Block, Source
 

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
-from lazyprompt.formatters._chat_shape import call_shape, chat_shape
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape
 from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import base64, fields, listed, mapping, text
+from lazyprompt.formatters.shape import base64, fields, listed, mapping, text, text_of_json
 from lazyprompt.messages.msg import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Seen, View
+    from lazyprompt.formatters.profile import Content, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages.msg import Block, Msg
 

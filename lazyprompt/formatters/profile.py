@@ -13,13 +13,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters._turns import Turn
-    from lazyprompt.formatters.form import View
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.msg import Block, Msg
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
+
+Content: TypeAlias = "str | tuple[Block, ...]"
+# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
+Turn: TypeAlias = "tuple[Role, str, Content, int]"
+# A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
+# the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
+Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
+Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
+# A message as the rules look at it: its place, its role (system, user, assistant, tool; prefill for the beginning of an
+# answer, which the model goes on with), its blocks, the speaker.
+View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = ("application/pdf",)

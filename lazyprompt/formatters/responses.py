@@ -13,11 +13,25 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
-from lazyprompt.formatters._chat_shape import json_text
-from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
+from lazyprompt.formatters.chat_form import json_text
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
-from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
+from lazyprompt.formatters.shape import (
+    anything,
+    fields,
+    listed,
+    mapping,
+    name_of_json,
+    named,
+    nullable,
+    objects,
+    one_of,
+    role_of_json,
+    tagged,
+    text,
+    text_of_json,
+    text_or,
+)
 from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
@@ -32,9 +46,7 @@ from lazyprompt.messages.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Seen, View
-    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters.profile import Content, Profile, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
     from lazyprompt.messages.msg import Block, Msg
 

@@ -7,10 +7,11 @@ back, so that a value without faults costs no paths.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from lazyprompt._base.json import MAX_INT_BITS
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import did_you_mean
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -155,3 +156,31 @@ def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, def
 
 def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
+
+
+def text_of_json(value: object) -> str:
+    """Return a JSON value that is a text; nothing of anything else, which the shape refuses."""
+    return value if isinstance(value, str) else ""
+
+
+def role_of_json(value: object) -> str:
+    """Return a role that is known; ``nobody`` for any other, which the shape refuses."""
+    return value if isinstance(value, str) and value in ROLES else "nobody"
+
+
+def name_of_json(value: object) -> str | None:
+    """Return a JSON value that is a text; None for anything else."""
+    return value if isinstance(value, str) else None
+
+
+def named(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
+    """Return the names of the objects at some places; one that is missing or no text the shape refuses."""
+    return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
+
+
+def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
+    """Return the objects in a list, each with its index; nothing of anything else."""
+    if not isinstance(value, list):
+        return []
+    items = cast("list[dict[str, Any]]", value)
+    return [(at, item) for at, item in enumerate(items) if isinstance(cast("object", item), dict)]

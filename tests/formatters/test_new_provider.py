@@ -32,17 +32,15 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import objects
 from lazyprompt.formatters.matrix import row_of
 from lazyprompt.formatters.profile import HistoryStyle
-from lazyprompt.formatters.shape import fields, listed, one_of, text
+from lazyprompt.formatters.shape import fields, listed, objects, one_of, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.formatters._turns import Turn
-    from lazyprompt.formatters.form import Seen, View
+    from lazyprompt.formatters.profile import Seen, Turn, View
     from lazyprompt.formatters.shape import Check
     from lazyprompt.formatters.shape import Path as Place
     from lazyprompt.messages.msg import Block
