@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.profile import Content, Kind, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Msg, Source
+    from lazyprompt.messages.msg import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,7 @@ class AnthropicForm:
         """The names of the tools."""
         return named((("tools", at), tool) for at, tool in objects(payload.get("tools")))
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_anthropic(answer, provider)
+    parse = staticmethod(from_anthropic)
 
 
 def _blocks(content: Content) -> list[Json]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import MediaKind, Profile, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Fault, Path
-    from lazyprompt.messages.msg import Block, Msg, VideoBlock
+    from lazyprompt.messages.msg import Block, VideoBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +213,7 @@ class ChatForm:
         """What a message holds beside its content."""
         return []
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_openai_chat(answer, provider)
+    parse = staticmethod(from_openai_chat)
 
 
 def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.profile import MediaKind, Seen
     from lazyprompt.formatters.shape import Check, Fault, Path
-    from lazyprompt.messages.msg import Block, ImageBlock, Msg
+    from lazyprompt.messages.msg import Block, ImageBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,7 @@ class DashScopeForm(ChatForm):
                 return kind, path, text_of_json(part[kind]), None
         return "text", path, text_of_json(part.get("text")), None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_dashscope(answer, provider)
+    parse = staticmethod(from_dashscope)
 
 
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")

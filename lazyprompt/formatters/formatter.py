@@ -15,7 +15,7 @@ from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters._carry import add_urls, carry, sources_to_load
+from lazyprompt.formatters._carry import add_urls, carry
 from lazyprompt.formatters._exchanges import order_exchanges
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
@@ -239,17 +239,18 @@ class ChatFormatter:
 
     def _sources(self, reading: Reading) -> dict[URLSource, str]:
         """Return what must be loaded."""
-        if not reading.unusual:
+        # Without a resolver nothing is loaded; before a budget drops any, all media are checked.
+        if not reading.unusual or (self._media is None and self._budget is None):
             return {}
         job = self._job(reading, {}, Notes())
-        turns = [turn for turn in reading.turns if turn[3] in reading.unusual]
-        return sources_to_load(add_urls(turns, job), job)
+        carry(add_urls([turn for turn in reading.turns if turn[3] in reading.unusual], job), job)
+        return job.wanted
 
     def _job(self, reading: Reading, loaded: Loaded, notes: Notes) -> Job:
         profile = self.profile
         # A prefill that the provider knows is no last turn.
         user_last = not (reading.prefill and profile.prefill) and profile.needs_user_last(self.model)
-        return Job(reading, profile, notes, self._media, loaded, self._merging, user_last)
+        return Job(reading, profile, notes, self._media, loaded, {}, self._merging, user_last)
 
     def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
         if not sources:

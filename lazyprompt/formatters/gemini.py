@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.profile import Content, Kind, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
+    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
 _UNSIGNED = "skip_thought_signature_validator"
@@ -136,9 +136,7 @@ class GeminiForm:
             if said or not results:
                 yield path, "user", said, None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_gemini(answer, provider)
+    parse = staticmethod(from_gemini)
 
 
 def _with_signature(parts: list[Json]) -> None:

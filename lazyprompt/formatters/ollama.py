@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.profile import Content, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.msg import Block
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
@@ -63,9 +63,7 @@ class OllamaForm(ChatForm):
         given = cast("list[object]", images) if isinstance(images, list) else []
         return [("image", ("images", at), "data:", None) for at in range(len(given))]
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_ollama(answer, provider)
+    parse = staticmethod(from_ollama)
 
 
 class GenerateForm:
@@ -101,9 +99,7 @@ class GenerateForm:
         if "prompt" in payload:
             yield ("prompt",), "user", [("text", (), text_of_json(payload["prompt"]), None)], None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_ollama_generate(answer, provider)
+    parse = staticmethod(from_ollama_generate)
 
 
 def _text(content: Content) -> str:

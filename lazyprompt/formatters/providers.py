@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from lazyprompt.errors import FormatError, did_you_mean
 
 if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
 
-# The module of each profile, whose name there is the provider's in capitals.
-_MODULES = {
-    "openai": "openai",
-    "openai-responses": "responses",
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "dashscope": "dashscope",
-    "dashscope-multimodal": "dashscope",
-    "ollama": "ollama",
-    "ollama-generate": "ollama",
-    "deepseek": "openai",
-    "zhipu": "openai",
-    "litellm": "openai",
-    "moonshot": "openai",
-    "xai": "openai",
-    "vllm": "openai",
-    "mistral": "mistral",
-}
-PROVIDERS = tuple(_MODULES)
-# All but ``openai``, for type checkers: what a prompter makes for these is a payload.
+# All but ``openai``, for type checkers: a prompter makes a payload for these.
 OtherProvider: TypeAlias = Literal[
     "openai-responses",
     "anthropic",
@@ -46,6 +27,9 @@ OtherProvider: TypeAlias = Literal[
     "vllm",
     "mistral",
 ]
+PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
+# The modules of profiles by the first part of the provider's name; all other profiles are in ``openai``.
+_MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
 def profile_of(provider: str) -> Profile:
@@ -60,11 +44,12 @@ def profile_of(provider: str) -> Profile:
     Raises:
         FormatError: There is no such provider.
     """
-    if provider not in _MODULES:
+    if provider not in PROVIDERS:
         raise FormatError(
             f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "
             f"known are {', '.join(PROVIDERS)}"
         )
-    module = import_module(f"lazyprompt.formatters.{_MODULES[provider]}")
+    family = provider.removeprefix("openai-").partition("-")[0]
+    module = import_module(f"lazyprompt.formatters.{family if family in _MODULES else 'openai'}")
     profile: Profile = getattr(module, provider.upper().replace("-", "_"))
     return profile

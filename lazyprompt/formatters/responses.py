@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import Content, Profile, Seen, Turn, View
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.msg import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,7 @@ class ResponsesForm:
                 said: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
                 yield path, role_of_json(item.get("role")), said, None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_responses(answer, provider)
+    parse = staticmethod(from_responses)
 
 
 def _items(role: str, content: Content) -> Iterator[JsonObject]:
