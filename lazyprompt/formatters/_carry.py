@@ -236,10 +236,10 @@ class _Carrier:
             return ()
         if action == "pass on":
             return (block,)
-        given = self.job.loaded.get(block.source) if isinstance(block.source, URLSource) else block.source
-        if given is None:
-            self.job.wanted.setdefault(cast("URLSource", block.source), where)
+        if isinstance(block.source, URLSource) and self.job.wanted is not None:
+            self.job.wanted.setdefault(block.source, where)
             return ()
+        given = self.job.loaded[block.source] if isinstance(block.source, URLSource) else block.source
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
             # The provider's own name of the type.

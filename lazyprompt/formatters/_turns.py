@@ -180,7 +180,7 @@ class Job(NamedTuple):
         notes: The report so far; steps add to it.
         resolver: The loader of media; None where nothing may be loaded.
         loaded: The media that were loaded.
-        wanted: The media that must be loaded, each with the place where it is first met; a step adds to it.
+        wanted: The media to load, each with the place where it is first met; None where they are loaded.
         merging: The rule by which speakers are merged; None where they are not.
         user_last: True if the last turn must be the user's or a tool's.
     """
@@ -190,7 +190,7 @@ class Job(NamedTuple):
     notes: Notes
     resolver: MediaResolver | None
     loaded: Loaded
-    wanted: dict[URLSource, str]
+    wanted: dict[URLSource, str] | None
     merging: Merging | None
     user_last: bool
 

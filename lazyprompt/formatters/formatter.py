@@ -242,15 +242,18 @@ class ChatFormatter:
         # Without a resolver nothing is loaded; before a budget drops any, all media are checked.
         if not reading.unusual or (self._media is None and self._budget is None):
             return {}
-        job = self._job(reading, {}, Notes())
+        wanted: dict[URLSource, str] = {}
+        job = self._job(reading, {}, Notes(), wanted)
         carry(add_urls([turn for turn in reading.turns if turn[3] in reading.unusual], job), job)
-        return job.wanted
+        return wanted
 
-    def _job(self, reading: Reading, loaded: Loaded, notes: Notes) -> Job:
+    def _job(
+        self, reading: Reading, loaded: Loaded, notes: Notes, wanted: dict[URLSource, str] | None = None
+    ) -> Job:
         profile = self.profile
         # A prefill that the provider knows is no last turn.
         user_last = not (reading.prefill and profile.prefill) and profile.needs_user_last(self.model)
-        return Job(reading, profile, notes, self._media, loaded, {}, self._merging, user_last)
+        return Job(reading, profile, notes, self._media, loaded, wanted, self._merging, user_last)
 
     def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
         if not sources:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
-from lazyprompt._base.frozen import draft_of, read_only
+from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
@@ -74,12 +74,6 @@ def _text(text: object, where: str, error: type[HistoryError | MediaError] = His
     if not isinstance(text, str):
         raise error(f"{where} is a {type(text).__name__}, not text")
     well_formed(text, where, error)
-
-
-def _fill(value: object, given: Iterable[object]) -> None:
-    """Set the fields of a frozen value, in order."""
-    for each, item in zip(fields(cast("Any", value)), given, strict=True):
-        object.__setattr__(value, each.name, item)
 
 
 Source: TypeAlias = URLSource | Base64Source
@@ -186,7 +180,7 @@ class ToolUseBlock(_Block):
         raw_input: str | None = None,
         signature: str | None = None,
     ) -> None:
-        _fill(self, (id, name, input, type, raw_input, signature))
+        fill(self, (id, name, input, type, raw_input, signature))
         self.__post_init__()
         if not isinstance(cast("object", input), dict):
             raise HistoryError(f"the input of tool call {name!r} is a {input.__class__.__name__}, not a dict")
@@ -250,7 +244,7 @@ class ToolResultBlock(_Block):
         *,
         is_error: bool = False,
     ) -> None:
-        _fill(self, (id, name, output, type, is_error))
+        fill(self, (id, name, output, type, is_error))
         self.__post_init__()
         where = f"the output of tool {name!r}"
         if isinstance(output, str):
@@ -260,7 +254,7 @@ class ToolResultBlock(_Block):
 
     def __setstate__(self, state: Sequence[object]) -> None:
         # Pickles made before there was is_error end with the type.
-        _fill(self, (*state, False)[:5])
+        fill(self, (*state, False)[:5])
 
     @property
     def text(self) -> str:
@@ -493,7 +487,7 @@ class Msg:
         own_content = _message_content(content, name)
         own_metadata = checked_object(metadata, "metadata", HistoryError) if metadata else {}
         own_usage = None if usage is None else dict(usage)
-        _fill(self, (name, own_content, role, None if url is None else _urls(url, name), own_metadata, own_usage))
+        fill(self, (name, own_content, role, None if url is None else _urls(url, name), own_metadata, own_usage))
 
     @property
     def text(self) -> str:
