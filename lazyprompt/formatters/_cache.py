@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.formatters.shape import objects
+from lazyprompt.formatters.views import objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

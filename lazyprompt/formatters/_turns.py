@@ -7,13 +7,13 @@ each step touches only those.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.histories.openai import message_from_openai
 from lazyprompt.messages.histories.read import is_openai, message_fields, read_history, without_role_names
-from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, result_of
+from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, plain_block, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ PREFILL = ("prefix", "partial")
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
     """Return a content as blocks, plain text as one of them."""
-    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
+    return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
 
 
 def calls_tools(content: Content) -> bool:
@@ -45,6 +45,7 @@ def calls_tools(content: Content) -> bool:
     return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
 
 
+@dataclass(slots=True)
 class Reading:
     """The turns of a conversation, and the work that they may need.
 
@@ -64,31 +65,18 @@ class Reading:
         cut: The number of messages that were left out, to keep to a budget.
     """
 
-    __slots__ = (
-        "cut",
-        "has_late_system",
-        "ids",
-        "media_in_results",
-        "messages",
-        "metadata",
-        "prefill",
-        "turns",
-        "unordered",
-        "unusual",
-        "urls",
-        "waiting",
-    )
-
-    def __init__(self, messages: list[MessageLike]) -> None:
-        self.messages = messages
-        self.turns: list[Turn] = []
-        self.unusual: set[int] = set()
-        self.urls: dict[int, tuple[str, ...]] = {}
-        self.has_late_system = self.unordered = self.media_in_results = self.prefill = False
-        self.ids: dict[str, str] = {}
-        self.waiting: dict[str, str] = {}
-        self.metadata: dict[int, Mapping[str, Json]] = {}
-        self.cut = 0
+    messages: list[MessageLike]
+    turns: list[Turn] = field(default_factory=list["Turn"])
+    unusual: set[int] = field(default_factory=set[int])
+    urls: dict[int, tuple[str, ...]] = field(default_factory=dict[int, "tuple[str, ...]"])
+    has_late_system: bool = False
+    unordered: bool = False
+    media_in_results: bool = False
+    ids: dict[str, str] = field(default_factory=dict[str, str])
+    metadata: dict[int, Mapping[str, Json]] = field(default_factory=dict[int, "Mapping[str, Json]"])
+    prefill: bool = False
+    waiting: dict[str, str] = field(default_factory=dict[str, str])
+    cut: int = 0
 
     def only(self, kept: Sequence[int]) -> Reading:
         """Return the reading of some of the messages, by their indices; the work noted is that of all of them."""

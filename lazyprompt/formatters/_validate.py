@@ -17,8 +17,9 @@ from lazyprompt.formatters.shape import FINE, Check, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile, Seen, View
+    from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
     from lazyprompt.formatters.shape import Fault, Path
+    from lazyprompt.formatters.views import Seen, View
 
 
 class Violation(NamedTuple):

@@ -9,33 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
 from lazyprompt.formatters._turns import PREFILL
-from lazyprompt.formatters.shape import (
-    FINE,
-    anything,
-    base64,
-    fields,
-    listed,
-    mapping,
-    name_of_json,
-    named,
-    nullable,
-    objects,
-    one_of,
-    role_of_json,
-    tagged,
-    text,
-    text_of_json,
-    text_or,
-    truth,
-)
+from lazyprompt.formatters.shape import FINE, check_of, listed, nullable, one_of, parts_of, tagged, text
+from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.profile import MediaKind, Profile, Seen, Turn, View
-    from lazyprompt.formatters.shape import Check, Fault, Path
+    from lazyprompt.formatters.profile import MediaKind, Profile, Turn
+    from lazyprompt.formatters.shape import Check, Fault, Path, Spec
+    from lazyprompt.formatters.views import Seen, View
     from lazyprompt.messages.msg import Block, VideoBlock
 
 
@@ -139,22 +123,14 @@ class ChatForm:
 
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text or parts; other keys of a request are the caller's."""
-        kinds = {"text": PART_SHAPES["text"]}
-        for kind in profile.media:
-            kinds[PARTS[kind]] = PART_SHAPES[PARTS[kind]]
-            if kind in self.parts:
-                kinds[self.parts[kind].kind] = url_shape(self.parts[kind].kind)
-        said = text_or(listed(tagged("type", kinds), 1))
-        plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
-        answers = text_or(listed(tagged("type", {kind: PART_SHAPES[kind] for kind in ("text", "refusal")}), 1))
-        return chat_shape(
-            said,
-            plain,
-            call_shape(json_text),
-            profile,
-            answers=answers,
-            needs_content=self.needs_content,
+        names = {"text", *(PARTS[kind] for kind in profile.media)}
+        names |= {self.parts[kind].kind for kind in profile.media if kind in self.parts}
+        said, plain, answers = (
+            parts_of({kind: each for kind, each in PART_SHAPES.items() if kind in kinds})
+            for kinds in (names, {"text"}, {"text", "refusal"})
         )
+        call = call_shape(json_text)
+        return chat_shape(said, plain, call, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the tools."""
@@ -229,50 +205,52 @@ def _copy(content: Json) -> Json:
     return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
 
 
-# The key of a block that marks the end of what OpenAI is to cache.
-MARK = "prompt_cache_breakpoint"
-# How the kinds of media are called among the parts, and what such parts look like.
+# How the kinds of media are called among the parts.
 PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
 MEDIA_KINDS: dict[str, MediaKind] = {
     **{part: kind for kind, part in PARTS.items()},
     "file_url": "file",
     "audio_url": "audio",
 }
-_MARKS: dict[str, Check] = {MARK: mapping, "cache_control": mapping}
+_MARKS: dict[str, Spec] = {"prompt_cache_breakpoint?": "object", "cache_control?": "object"}
 
 
-def url_shape(part: str) -> Check:
-    """A part of an address under a key of its own kind."""
-    return fields({"type": anything, part: fields({"url": text}, {"detail": text})}, _MARKS)
+def _url_shape(part: str) -> dict[str, Spec]:
+    return {part: {"url": "text", "detail?": "text"}, **_MARKS}
 
 
-PART_SHAPES: dict[str, Check] = {
-    "text": fields({"type": anything, "text": text}, _MARKS),
-    "image_url": url_shape("image_url"),
-    "video_url": url_shape("video_url"),
-    "audio_url": url_shape("audio_url"),
-    "refusal": fields({"type": anything, "refusal": text}),
-    "input_audio": fields(
-        {"type": anything, "input_audio": fields({"data": base64, "format": one_of("wav", "mp3")})}, _MARKS
-    ),
-    "file": fields(
-        {"type": anything, "file": fields({}, {"file_data": text, "filename": text, "file_id": text})}, _MARKS
-    ),
+PART_SHAPES: dict[str, Spec] = {
+    "text": {"text": "text", **_MARKS},
+    "image_url": _url_shape("image_url"),
+    "input_audio": {"input_audio": {"data": "base64", "format": one_of("wav", "mp3")}, **_MARKS},
+    "audio_url": _url_shape("audio_url"),
+    "video_url": _url_shape("video_url"),
+    "file": {"file": {"file_data?": "text", "filename?": "text", "file_id?": "text"}, **_MARKS},
+    "file_url": _url_shape("file_url"),
+    "refusal": {"refusal": "text"},
 }
-
-
 # What LiteLLM passes on to Anthropic.
-_THOUGHTS: dict[str, Check] = {
-    "thinking": fields({"type": anything, "thinking": text, "signature": text}, _MARKS),
-    "redacted_thinking": fields({"type": anything, "data": text}, _MARKS),
+_THOUGHTS: dict[str, Spec] = {
+    "thinking": {"thinking": "text", "signature": "text", **_MARKS},
+    "redacted_thinking": {"data": "text", **_MARKS},
 }
+# A tool; of those that are no functions only that they have a type.
+_TOOL = tagged(
+    "type",
+    {
+        "function": {
+            "function": {"name": "text", "description?": "text", "parameters?": "object", "strict?": "any"},
+            "cache_control?": "object",
+        }
+    },
+    other={"type": "text", "...": "any"},
+)
 
 
-def call_shape(arguments: Check) -> Check:
-    """A call of a tool, with its arguments as text or as an object."""
-    function = fields({"name": text, "arguments": arguments})
-    own = fields({"function": function}, {"id": text, "type": text, "index": anything})
-    custom = fields({"custom": fields({"name": text, "input": text})}, {"id": text, "type": text})
+def call_shape(arguments: Spec) -> Check:
+    """Return the check of a call of a tool, with its arguments as text or as an object."""
+    own = {"function": {"name": "text", "arguments": arguments}, "id?": "text", "type?": "text", "index?": "any"}
+    custom = {"custom": {"name": "text", "input": "text"}, "id?": "text", "type?": "text"}
     return tagged("type", {"function": own, "custom": custom}, default="function")
 
 
@@ -292,51 +270,46 @@ def chat_shape(
     plain: Check,
     call: Check,
     profile: Profile,
-    extra: Mapping[str, Check] | None = None,
+    extra: Mapping[str, Spec] | None = None,
     *,
     answers: Check | None = None,
     needs_content: bool = False,
     names_calls: bool = True,
 ) -> Check:
-    """Messages by role, and tools.
+    """Return the check of messages by role, and tools.
 
     Args:
-        said: What the user may say.
-        plain: What others may say, text alone.
+        said: The content of a user's message.
+        plain: The content of all others, text alone.
         call: A call of a tool.
         profile: The provider's rules.
         extra: Further keys that a message may have.
-        answers: What the assistant may say, where that is more.
-        needs_content: Whether a message that calls tools must have a content all the same.
-        names_calls: Whether a result must name the call it answers.
+        answers: The content of the assistant's messages, where that may be more.
+        needs_content: True if a message that calls tools must have a content all the same.
+        names_calls: True if a result must name the call it answers.
     """
-    own = {"name": text, **(extra or {})}
-    thoughts = dict.fromkeys(("reasoning_content", "reasoning", "refusal", "thinking"), nullable(text))
-    assistant = {**own, **thoughts, "content": nullable(answers or plain), "tool_calls": listed(call, 1)}
-    assistant |= dict.fromkeys(("audio", "function_call", "annotations"), anything)
+    own: dict[str, Spec] = {"name?": "text", **(extra or {})}
+    assistant: dict[str, Spec] = {
+        **own,
+        **dict.fromkeys(("reasoning_content?", "reasoning?", "refusal?", "thinking?"), "text|null"),
+        "content" if needs_content else "content?": nullable(answers or plain),
+        "tool_calls?": listed(call, 1),
+        **dict.fromkeys(("audio?", "function_call?", "annotations?"), "any"),
+        "thinking_blocks?": listed(tagged("type", _THOUGHTS)),
+    }
     if profile.prefill:
-        assistant[profile.prefill] = truth
-    assistant["thinking_blocks"] = listed(tagged("type", _THOUGHTS))
-    answered = {"tool_call_id": text} if names_calls else {}
-    needed = {"content": nullable(plain)} if needs_content else {}
-    roles = {
-        "system": fields({"role": anything, "content": plain}, own),
-        "user": fields({"role": anything, "content": said}, own),
-        "assistant": _answers_something(fields({"role": anything, **needed}, assistant)),
-        "tool": fields(
-            {"role": anything, "content": plain, **answered}, {**own, "tool_name": text, "tool_call_id": text}
-        ),
+        assistant[f"{profile.prefill}?"] = "bool"
+    call_id = "tool_call_id" if names_calls else "tool_call_id?"
+    system: dict[str, Spec] = {"content": plain, **own}
+    roles: dict[str, Spec] = {
+        "system": system,
+        "user": {"content": said, **own},
+        "assistant": _answers_something(check_of({"role": "any", **assistant})),
+        "tool": {"content": plain, **own, "tool_name?": "text", call_id: "text"},
     }
     if profile.developer:
-        roles["developer"] = roles["system"]
-    return fields({"messages": listed(tagged("role", roles), 1)}, {"tools": listed(tool_shape())}, more=True)
-
-
-def tool_shape() -> Check:
-    """A tool; of those that are no functions only that they have a type."""
-    function = fields({"name": text}, {"description": text, "parameters": mapping, "strict": anything})
-    own = fields({"type": anything, "function": function}, {"cache_control": mapping})
-    return tagged("type", {"function": own}, other=fields({"type": text}, more=True))
+        roles["developer"] = system
+    return check_of({"messages": listed(tagged("role", roles), 1), "tools?": [_TOOL], "...": "any"})
 
 
 def _answers_something(message: Check) -> Check:

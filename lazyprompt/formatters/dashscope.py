@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.formatters._answers import from_dashscope
 from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_of_json, text_or
+from lazyprompt.formatters.shape import check_of, listed, text_or
+from lazyprompt.formatters.views import text_of_json
 from lazyprompt.messages.msg import TextBlock, ToolResultBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.profile import MediaKind, Seen
-    from lazyprompt.formatters.shape import Check, Fault, Path
+    from lazyprompt.formatters.profile import MediaKind
+    from lazyprompt.formatters.shape import Check, Fault, Path, Spec
+    from lazyprompt.formatters.views import Seen
     from lazyprompt.messages.msg import Block, ImageBlock
 
 
@@ -79,14 +81,14 @@ _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 
 
 # What may stand beside a medium: how closely it is looked at, and a mark for the cache.
-_BESIDE: dict[str, Check] = dict.fromkeys(
-    ("fps", "max_frames", "min_pixels", "max_pixels", "total_pixels", "cache_control"), anything
+_BESIDE: dict[str, Spec] = dict.fromkeys(
+    ("fps?", "max_frames?", "min_pixels?", "max_pixels?", "total_pixels?", "cache_control?"), "any"
 )
 
 
 def _one_key(*kinds: str) -> Check:
     """An object of one key of these, and its settings; a text may be null, as the documents print it."""
-    known = fields({}, {kind: nullable(text) if kind == "text" else anything for kind in kinds} | _BESIDE)
+    known = check_of({f"{kind}?": "text|null" if kind == "text" else "any" for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:
         faults = known(value)

@@ -161,13 +161,12 @@ class ChatFormatter:
             HistoryError: Something is no message.
             BudgetError: Even what must stay does not fit.
         """
-        given, own = self._given(messages, tools)
-        reading = read(given)
+        reading, own = _read(messages, tools)
         loaded = self._loaded(self._sources(reading))
         if self._budget is None:
             return self._payload(reading, own, loaded)
-        cost = partial(self._cost, self._budget, reading, own, loaded)
-        return self._fitting(reading, own, loaded, self._budget.fitted(reading.messages, cost))
+        fitted = self._budget.fitted(reading.messages, partial(self._cost, self._budget, reading, own, loaded))
+        return self._fitting(reading, own, loaded, fitted)
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
         """Async version of :meth:`format`: media are loaded side by side, and nothing blocks the event loop.
@@ -176,8 +175,7 @@ class ChatFormatter:
         """
         import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
 
-        given, own = self._given(messages, tools)
-        reading = read(given)
+        reading, own = _read(messages, tools)
         sources = self._sources(reading)
         loaded: Loaded = {}
         if sources:
@@ -197,8 +195,8 @@ class ChatFormatter:
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
             return self._payload(reading, own, loaded)
-        cost = partial(self._cost, self._budget, reading, own, loaded)
-        return self._fitting(reading, own, loaded, await self._budget.afitted(reading.messages, cost))
+        fitted = await self._budget.afitted(reading.messages, partial(self._cost, self._budget, reading, own, loaded))
+        return self._fitting(reading, own, loaded, fitted)
 
     def validate(self, payload: Mapping[str, Any]) -> None:
         """Judge any payload by the provider's rules.
@@ -230,13 +228,6 @@ class ChatFormatter:
         message = self.profile.form.parse(as_dict(response), self.profile.name)
         return message if name == message.name else Msg(name, message.content, "assistant", usage=message.usage)
 
-    def _given(self, messages: tuple[Messages, ...], tools: ToolsLike) -> tuple[list[MessageLike], ToolSet]:
-        own = _NO_TOOLS if tools is None else ToolSet.of(tools)
-        given = flat(messages)
-        if not given:
-            raise FormatError("there is no message; give at least one")
-        return given, own
-
     def _sources(self, reading: Reading) -> dict[URLSource, str]:
         """Return what must be loaded."""
         # Without a resolver nothing is loaded; before a budget drops any, all media are checked.
@@ -247,9 +238,7 @@ class ChatFormatter:
         carry(add_urls([turn for turn in reading.turns if turn[3] in reading.unusual], job), job)
         return wanted
 
-    def _job(
-        self, reading: Reading, loaded: Loaded, notes: Notes, wanted: dict[URLSource, str] | None = None
-    ) -> Job:
+    def _job(self, reading: Reading, loaded: Loaded, notes: Notes, wanted: dict[URLSource, str] | None = None) -> Job:
         profile = self.profile
         # A prefill that the provider knows is no last turn.
         user_last = not (reading.prefill and profile.prefill) and profile.needs_user_last(self.model)
@@ -329,6 +318,14 @@ class ChatFormatter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.name!r})"
+
+
+def _read(messages: Iterable[Messages], tools: ToolsLike) -> tuple[Reading, ToolSet]:
+    own = _NO_TOOLS if tools is None else ToolSet.of(tools)
+    given = flat(messages)
+    if not given:
+        raise FormatError("there is no message; give at least one")
+    return read(given), own
 
 
 def _note_part_fields(parts: Mapping[str, JsonObject], where: str, notes: Notes) -> None:

@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
-from lazyprompt.formatters.shape import (
-    anything,
-    base64,
-    fields,
-    listed,
-    mapping,
-    name_of_json,
-    named,
-    nullable,
-    objects,
-    one_of,
-    text,
-    text_of_json,
-    text_or,
-)
+from lazyprompt.formatters.shape import check_of, listed, one_of, text_or
+from lazyprompt.formatters.views import name_of_json, named, objects, text_of_json
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
@@ -35,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.profile import Content, Kind, Seen, Turn, View
-    from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.formatters.profile import Content, Turn
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Kind, Seen, View
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
@@ -106,9 +94,8 @@ class GeminiForm:
     def shape(self, profile: Profile) -> Check:
         """Contents of parts; other keys of a request are the caller's."""
         part = text_or(_PART) if self.strings else _PART
-        content = fields({"parts": listed(part, 1)}, {"role": one_of("user", "model")})
-        beside = {"system_instruction": anything, "tools": listed(mapping)}
-        return fields({"contents": listed(content, 1)}, beside, more=True)
+        contents = listed({"parts": listed(part, 1), "role?": one_of("user", "model")}, 1)
+        return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """The names of the functions."""
@@ -259,35 +246,30 @@ _KEYS: dict[str, Kind] = {
     "file_data": "file",
     "fileData": "file",
 }
-_TYPE: dict[str, Check] = {"mime_type": text, "mimeType": text, "display_name": text, "displayName": text}
-_CALL = fields({"name": text}, {"id": nullable(text), "args": mapping})
-_RESPONSE = fields(
-    {"name": text, "response": mapping},
-    {"id": nullable(text), "parts": listed(mapping), "will_continue": anything, "scheduling": anything},
-)
-_INLINE = fields({"data": base64}, _TYPE)
-_FILE = fields({}, {**_TYPE, "file_uri": text, "fileUri": text})
+_TYPE: dict[str, Spec] = dict.fromkeys(("mime_type?", "mimeType?", "display_name?", "displayName?"), "text")
+_CALL = {"name": "text", "id?": "text|null", "args?": "object"}
+_RESPONSE: dict[str, Spec] = {
+    "name": "text",
+    "response": "object",
+    "id?": "text|null",
+    "parts?": ["object"],
+    "will_continue?": "any",
+    "scheduling?": "any",
+}
+_INLINE: dict[str, Spec] = {"data": "base64", **_TYPE}
+_FILE: dict[str, Spec] = {**_TYPE, "file_uri?": "text", "fileUri?": "text"}
 # A part in the keys of the client or of the REST API: one of these, and what may stand beside it.
-_PART = fields(
-    {},
-    {
-        "text": text,
-        "function_call": _CALL,
-        "functionCall": _CALL,
-        "function_response": _RESPONSE,
-        "functionResponse": _RESPONSE,
-        "inline_data": _INLINE,
-        "inlineData": _INLINE,
-        "file_data": _FILE,
-        "fileData": _FILE,
-        **dict.fromkeys(
-            ("thought", "thought_signature", "thoughtSignature", "video_metadata", "videoMetadata"), anything
-        ),
-        **dict.fromkeys(
-            ("executable_code", "code_execution_result", "executableCode", "codeExecutionResult"), anything
-        ),
-    },
-)
+_PART: dict[str, Spec] = {
+    "text?": "text",
+    **dict.fromkeys(("function_call?", "functionCall?"), _CALL),
+    **dict.fromkeys(("function_response?", "functionResponse?"), _RESPONSE),
+    **dict.fromkeys(("inline_data?", "inlineData?"), _INLINE),
+    **dict.fromkeys(("file_data?", "fileData?"), _FILE),
+    **dict.fromkeys(
+        ("thought?", "thought_signature?", "thoughtSignature?", "video_metadata?", "videoMetadata?"), "any"
+    ),
+    **dict.fromkeys(("executable_code?", "code_execution_result?", "executableCode?", "codeExecutionResult?"), "any"),
+}
 
 GEMINI = Profile(
     name="gemini",

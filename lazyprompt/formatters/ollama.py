@@ -13,15 +13,17 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape
 from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import base64, fields, listed, mapping, text, text_of_json
+from lazyprompt.formatters.shape import check_of, listed, text
+from lazyprompt.formatters.views import text_of_json
 from lazyprompt.messages.msg import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.profile import Content, Seen, Turn, View
-    from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.formatters.profile import Content, Turn
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Seen, View
     from lazyprompt.messages.msg import Block
 
 
@@ -54,8 +56,8 @@ class OllamaForm(ChatForm):
 
     def shape(self, profile: Profile) -> Check:
         """Messages by role, content of text with pictures beside it."""
-        images = {"images": listed(text if profile.media["image"].url else base64, 1)}
-        return chat_shape(text, text, call_shape(mapping), profile, images, names_calls=False)
+        images: dict[str, Spec] = {"images?": listed("text" if profile.media["image"].url else "base64", 1)}
+        return chat_shape(text, text, call_shape("object"), profile, images, names_calls=False)
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """The pictures."""
@@ -86,7 +88,7 @@ class GenerateForm:
 
     def shape(self, profile: Profile) -> Check:
         """A prompt, and what may stand beside it."""
-        return fields({"prompt": text}, {"system": text, "images": listed(base64, 1)}, more=True)
+        return check_of({"prompt": "text", "system?": "text", "images?": listed("base64", 1), "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """There are no tools."""

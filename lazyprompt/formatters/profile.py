@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.formatters.views import View
     from lazyprompt.messages.msg import Block, Msg
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
@@ -23,16 +24,10 @@ HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 Content: TypeAlias = "str | tuple[Block, ...]"
 # The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
 Turn: TypeAlias = "tuple[Role, str, Content, int]"
-# A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
-# the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
-Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
-Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# A message as the rules look at it: its place, its role (system, user, assistant, tool; prefill for the beginning of an
-# answer, which the model goes on with), its blocks, the speaker.
-View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = ("application/pdf",)
+ALL_MEDIA = frozenset({"image", "audio", "video", "file"})
 
 
 class Form(Protocol):
@@ -196,7 +191,7 @@ class Profile:
     media: Mapping[MediaKind, Media] = field(default_factory=dict[MediaKind, Media])
     result_media: frozenset[str] = frozenset()
     error_results: bool = False
-    url_media: frozenset[str] = frozenset({"image", "audio", "video", "file"})
+    url_media: frozenset[str] = ALL_MEDIA
     thinking: Literal["none", "signed", "items", "own", "text"] = "none"
     thinks: re.Pattern[str] | None = None
     signs_parts: bool = False

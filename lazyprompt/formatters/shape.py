@@ -7,17 +7,19 @@ back, so that a value without faults costs no paths.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from lazyprompt._base.json import MAX_INT_BITS
-from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import did_you_mean
 
 Path: TypeAlias = tuple[str | int, ...]
 # Where it is, what is wrong, and what to do.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
+# A check, or its short form: its name, with "|null" where null will do; the fields of an object, with "?" behind the
+# keys that may be missing, and the key "..." where others may be there; a list of the form of its items.
+Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
 
@@ -69,8 +71,28 @@ def base64(value: object) -> Sequence[Fault]:
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 
 
+def check_of(spec: Spec) -> Check:
+    """Return the check of a short form."""
+    if isinstance(spec, str):
+        name = spec.removesuffix("|null")
+        return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
+    if isinstance(spec, list):
+        return listed(spec[0])
+    if not isinstance(spec, Mapping):
+        return spec
+    checks_of = {key: check_of(each) for key, each in spec.items() if key != "..."}
+    required = {key: each for key, each in checks_of.items() if key[-1] != "?"}
+    optional = {key[:-1]: each for key, each in checks_of.items() if key[-1] == "?"}
+    return fields(required, optional, more="..." in spec)
+
+
+def parts_of(kinds: Mapping[str, Spec], least: int = 1) -> Check:
+    """Return the check of a text, or of parts that name their ``type``."""
+    return text_or(listed(tagged("type", kinds), least))
+
+
 def one_of(*known: str) -> Check:
-    """One of some texts."""
+    """Return the check of one of some texts."""
 
     def check(value: object) -> Sequence[Fault]:
         if value in known:
@@ -81,13 +103,15 @@ def one_of(*known: str) -> Check:
     return check
 
 
-def nullable(inner: Check) -> Check:
-    """What a check takes, or null."""
-    return lambda value: FINE if value is None else inner(value)
+def nullable(inner: Spec) -> Check:
+    """Return the check of null, or of another value."""
+    rule = check_of(inner)
+    return lambda value: FINE if value is None else rule(value)
 
 
-def listed(item: Check, least: int = 0) -> Check:
+def listed(item: Spec, least: int = 0) -> Check:
     """Return the check of a list of items."""
+    rule = check_of(item)
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, list):
@@ -95,18 +119,19 @@ def listed(item: Check, least: int = 0) -> Check:
         items = cast("list[object]", value)
         if len(items) < least:
             return [((), "is empty", f"give at least {least}, or leave the key out")]
-        return [fault for at, each in enumerate(items) for fault in _at(at, item(each))]
+        return [fault for at, each in enumerate(items) for fault in _at(at, rule(each))]
 
     return check
 
 
-def text_or(other: Check) -> Check:
-    """A text, or what a check takes."""
-    return lambda value: FINE if type(value) is str else other(value)
+def text_or(other: Spec) -> Check:
+    """Return the check of a text, or of another value."""
+    rule = check_of(other)
+    return lambda value: FINE if type(value) is str else rule(value)
 
 
 def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False) -> Check:
-    """An object with known keys.
+    """Return the check of an object with known keys.
 
     Args:
         required: The keys that must be there.
@@ -121,7 +146,6 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
         given = cast("dict[str, object]", value)
         faults: list[Fault] = []
         for key, each in given.items():
-            rule = checks.get(key)
             rule = checks.get(key, anything if more else None)
             if rule is None:
                 faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
@@ -132,15 +156,20 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
     return check
 
 
-def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, default: str | None = None) -> Check:
-    """An object whose shape another of its values tells, as its ``type`` or ``role``.
+def tagged(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, default: str | None = None) -> Check:
+    """Return the check of an object whose shape one of its values tells, as its ``type`` or ``role``.
 
     Args:
         key: The key of that value.
-        kinds: The shapes by that value.
+        kinds: The shapes by that value; fields need not name the key.
         other: The shape of all others; without it, there are none.
         default: What no value stands for.
     """
+    checks = {
+        kind: check_of({f"{key}?": "any", **spec} if isinstance(spec, Mapping) else spec)
+        for kind, spec in kinds.items()
+    }
+    rest = None if other is None else check_of(other)
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, dict):
@@ -148,39 +177,20 @@ def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, def
         tag = cast("dict[str, object]", value).get(key)
         if tag is None:
             tag = default
-        rule = kinds.get(tag, other) if isinstance(tag, str) else None
+        rule = checks.get(tag, rest) if isinstance(tag, str) else None
         return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
 
     return check
 
 
+_CHECKS: dict[str, Check] = {
+    "any": anything,
+    "text": text,
+    "bool": truth,
+    "object": mapping,
+    "base64": base64,
+}
+
+
 def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
-
-
-def text_of_json(value: object) -> str:
-    """Return a JSON value that is a text; nothing of anything else, which the shape refuses."""
-    return value if isinstance(value, str) else ""
-
-
-def role_of_json(value: object) -> str:
-    """Return a role that is known; ``nobody`` for any other, which the shape refuses."""
-    return value if isinstance(value, str) and value in ROLES else "nobody"
-
-
-def name_of_json(value: object) -> str | None:
-    """Return a JSON value that is a text; None for anything else."""
-    return value if isinstance(value, str) else None
-
-
-def named(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
-    """Return the names of the objects at some places; one that is missing or no text the shape refuses."""
-    return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
-
-
-def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects in a list, each with its index; nothing of anything else."""
-    if not isinstance(value, list):
-        return []
-    items = cast("list[dict[str, Any]]", value)
-    return [(at, item) for at, item in enumerate(items) if isinstance(cast("object", item), dict)]

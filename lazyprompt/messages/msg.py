@@ -121,6 +121,20 @@ class TextBlock(_Block):
     signature: str | None = None
 
 
+_TextDraft = draft_of(TextBlock)
+
+
+def plain_block(text: str) -> TextBlock:
+    """Return a block of text that a reader has checked."""
+    draft = _TextDraft()
+    draft.text = text
+    draft.type = "text"
+    draft.signature = None
+    draft.__class__ = TextBlock
+    block: TextBlock = draft
+    return block
+
+
 @read_only
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock(_Block):
@@ -498,7 +512,7 @@ class Msg:
     def blocks(self) -> tuple[Block, ...]:
         """The content as blocks, plain text as one of them."""
         if isinstance(self.content, str):
-            return (TextBlock(self.content),) if self.content else ()
+            return (plain_block(self.content),) if self.content else ()
         return self.content
 
     @property
