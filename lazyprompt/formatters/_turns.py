@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.histories.openai import message_from_openai
-from lazyprompt.messages.histories.read import is_openai, message_fields, read_history, without_role_names
+from lazyprompt.messages.histories.read import MARKS, is_openai, message_fields, read_history, without_role_names
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, plain_block, result_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,15 @@ class Reading:
             self.unusual.add(at)
         if unordered:
             self.unordered = True
-        return tuple([_named(block, self.ids) for block in blocks]) if unnamed else blocks
+        if not unnamed:
+            return blocks
+        names = self.ids
+        return tuple(
+            [
+                answering(each, each.id, names.get(each.id, each.name)) if isinstance(each, ToolResultBlock) else each
+                for each in blocks
+            ]
+        )
 
 
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
@@ -181,11 +189,6 @@ class Job(NamedTuple):
     wanted: dict[URLSource, str] | None
     merging: Merging | None
     user_last: bool
-
-
-def _named(block: Block, tools: Mapping[str, str]) -> Block:
-    """Return a result with the name of the tool that was called."""
-    return answering(block, block.id, tools.get(block.id, block.name)) if isinstance(block, ToolResultBlock) else block
 
 
 def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
@@ -256,7 +259,7 @@ def read(messages: list[MessageLike]) -> Reading:
         for at, item in enumerate(messages):
             if isinstance(item, Msg):
                 reading.add(item, item.name)
-            elif is_openai(item):
+            elif MARKS.isdisjoint(item) or is_openai(item):
                 where = f"messages[{at}]"
                 message = message_from_openai(item, where, reading.waiting)
                 # A dict without a name has none; as a Msg it is called what its role is.

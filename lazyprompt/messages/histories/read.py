@@ -78,7 +78,7 @@ _RESPONSES = SHAPES[1]
 # The shapes of a list for the Responses API.
 _ITEMS = (_RESPONSES, _OPENAI)
 # A dict with none of these keys is of none of the shapes.
-_MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
+MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
 
 
 class HistoryRead(NamedTuple):
@@ -115,7 +115,7 @@ def without_role_name(message: Msg) -> Msg:
 
 def is_openai(item: Fields) -> bool:
     """Return True if a dict is read as an OpenAI message (or Anthropic's, which is like it)."""
-    return _MARKS.isdisjoint(item) or not any(shape.fits(item) for shape in SHAPES)
+    return MARKS.isdisjoint(item) or not any(shape.fits(item) for shape in SHAPES)
 
 
 def messages_of(history: object) -> tuple[Msg, ...]:
@@ -193,8 +193,9 @@ def _read_item(
         if item is None:
             raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
     try:
-        if _MARKS.isdisjoint(item):
-            return _OPENAI, parted(message_from_openai(item, where, waiting))
+        if MARKS.isdisjoint(item):
+            message = message_from_openai(item, where, waiting)
+            return _OPENAI, parted(message) if message.role == "user" else (message,)
         shape = _shape_of(item, where)
         return shape, shape.read(item, where, waiting)
     except (HistoryError, MediaError) as error:
