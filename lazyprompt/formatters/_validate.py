@@ -74,7 +74,7 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
 
 
 def _block_faults(views: Iterable[View], profile: Profile, model: str | None) -> list[Fault]:
-    """What a message may hold, and that each call has its result right behind it."""
+    """Judge the blocks of each message, and that each call has its result right behind it."""
     faults: list[Fault] = []
     calls = _Calls(profile, thinks=profile.needs_thoughts(model))
     names = profile.names
@@ -95,7 +95,7 @@ def _block_faults(views: Iterable[View], profile: Profile, model: str | None) ->
 
 
 def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
-    """What is wrong with the blocks of a message."""
+    """Judge the blocks of a message."""
     path, role, seen, _ = view
     profile = calls.profile
     faults: list[Fault] = [*calls.without_thought(path, seen)]
@@ -119,7 +119,7 @@ def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
 
 
 class _Calls:
-    """The calls of a conversation: which ids were used, and which calls wait for their results."""
+    """The calls of a conversation: the ids that were used, and the calls without a result."""
 
     __slots__ = ("names", "profile", "thinks", "used", "waiting")
 
@@ -131,7 +131,7 @@ class _Calls:
         self.waiting: dict[str, tuple[Path, Path]] = {}
 
     def made(self, call_id: str, name: str | None, message: Path, at: Path) -> Sequence[Fault]:
-        """A call, and what is wrong with it."""
+        """Note a call, and return its faults."""
         new = call_id not in self.used
         self.used.add(call_id)
         self.waiting[call_id] = message, at
@@ -158,7 +158,7 @@ class _Calls:
             yield path, "calls tools without what was thought before", 'give "reasoning_content", "" if there is none'
 
     def unanswered(self) -> Sequence[Fault]:
-        """The calls that nobody answered; they wait no longer."""
+        """Return the faults of calls without a result; they wait no longer."""
         if not self.waiting:
             return FINE
         waiting, self.waiting = self.waiting, {}
@@ -178,14 +178,14 @@ def _medium_faults(path: Path, role: str, kind: str, source: str, profile: Profi
 
 
 def _taken(source: str, rule: Media) -> bool:
-    """Whether a medium's address, or ``data:`` and its MIME type, is of a kind that a provider takes."""
+    """Return True if a provider takes a medium's address, or its ``data:`` and MIME type."""
     if not source.startswith("data:"):
         return rule.url or source.partition(":")[0] in rule.schemes
     return rule.data and (source == "data:" or rule.takes(source.removeprefix("data:").partition(";")[0]))
 
 
 def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iterator[Fault]:
-    """Names of tools, each used once."""
+    """Judge the names of tools: each is used once."""
     used: set[str] = set()
     for path, name in declared:
         if not profile.tool_names.fullmatch(name):
@@ -196,7 +196,7 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
 
 
 def _order_faults(views: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
-    """Who may speak when."""
+    """Judge the order of roles."""
     said = [view for view in views if view[1] != "system" and view[1] != "developer"]
     first = bool(views) and views[0][1] in SYSTEM_ROLES
     if profile.system != "anywhere" and len(said) + first < len(views):
@@ -213,7 +213,7 @@ def _order_faults(views: Sequence[View], profile: Profile, model: str | None) ->
 
 
 def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
-    """User and assistant in turn, the right one first and last."""
+    """Judge if user and assistant take turns, the right one first and last."""
     path, first, *_ = said[0]
     if profile.user_first and first != "user":
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
@@ -234,7 +234,7 @@ def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> I
 
 
 def _mark_faults(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> Iterator[Fault]:
-    """Cache breakpoints: not too many, longer lifetimes first."""
+    """Judge cache breakpoints: not too many, longer lifetimes first."""
     found = marked_blocks(payload, marks, messages_key)
     for path, _ in found[marks.most :]:
         yield path, "is one cache breakpoint too many", f"set at most {marks.most}"

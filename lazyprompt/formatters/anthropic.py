@@ -41,7 +41,7 @@ class AnthropicForm:
     messages_key: str = "messages"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The system text and the messages of turns."""
+        """Write the system text and the messages of turns."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
         # The results of the turn before, where there are any.
@@ -67,11 +67,11 @@ class AnthropicForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Functions with their ``input_schema``; Anthropic's own tools as they are."""
+        """Return functions with their ``input_schema``, and Anthropic's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Messages of the user and the assistant; other keys of a request are the caller's."""
+        """Return the check of messages of the user and the assistant; other keys of a request are the caller's."""
         roles = {
             "user": {"content": parts_of({**_SAID, "tool_result": _RESULT_SHAPE})},
             "assistant": {"content": parts_of({**_ANSWERED, **_SERVER})},
@@ -80,7 +80,7 @@ class AnthropicForm:
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The system text and the messages, results apart from what the user says behind them."""
+        """Yield the system text and the messages, results apart from the user's text behind them."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _seen(system, ()), None
@@ -101,7 +101,7 @@ class AnthropicForm:
                 yield path, role, said, None
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the tools."""
+        """Yield the names of the tools."""
         return named((("tools", at), tool) for at, tool in objects(payload.get("tools")))
 
     parse = staticmethod(from_anthropic)
@@ -199,7 +199,7 @@ def _seen(content: object, path: Path) -> list[Seen]:
 
 
 def _address(block: Mapping[str, Any]) -> str:
-    """Where a medium is, or ``data:`` and its MIME type; nothing of a thought."""
+    """Return the address of a medium, or ``data:`` and its MIME type; nothing of a thought."""
     source = block.get("source")
     given = cast("JsonObject", source) if isinstance(source, dict) else {}
     encoded = text_of_json(given.get("media_type")) if given.get("type") == "base64" else ""

@@ -44,9 +44,9 @@ class ChatForm:
 
     Args:
         no_text: What stands for the content of a message that only calls tools.
-        text_lists: Whether several texts stay apart, as a list of parts; else they are lines of one text.
-        needs_content: Whether a message that calls tools must have a content all the same.
-        named_results: Whether a result says the name of its tool.
+        text_lists: True if several texts stay apart, as a list of parts; else they are lines of one text.
+        needs_content: True if a message that calls tools must have a content all the same.
+        named_results: True if a result says the name of its tool.
         thinking: The key of a message for what the model thought.
         parts: How blocks are written where OpenAI's own parts do not fit, by kind.
     """
@@ -60,7 +60,7 @@ class ChatForm:
     messages_key: str = "messages"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The messages of turns."""
+        """Write the messages of turns."""
         has_names = profile.names is not None
         needs_thoughts = self.thinking if profile.needs_thoughts(model) else None
         messages: list[JsonObject] = []
@@ -80,7 +80,7 @@ class ChatForm:
 
     @property
     def lists(self) -> bool:
-        """Whether content is always a list."""
+        """True if content is always a list."""
         return False
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
@@ -95,23 +95,23 @@ class ChatForm:
             message["tool_calls"] = list(calls)
 
     def content(self, blocks: tuple[Block, ...]) -> Json:
-        """What was said: a text where it is text alone, else parts."""
+        """Write a content: a text where it is text alone, else parts."""
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
         if len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
             return "\n".join(texts)
         return [self.part(block) for block in blocks]
 
     def part(self, block: Block) -> JsonObject:
-        """A block as a part of a content."""
+        """Write a block as a part of a content."""
         return self.parts.get(block.kind, write_part)(block)
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """A call of a tool."""
+        """Write a call of a tool."""
         function: JsonObject = {"name": block.name, "arguments": str(dump(block.arguments))}
         return {"id": block.id, "type": "function", "function": function}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """The result of a call as a message."""
+        """Write the result of a call as a message."""
         message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": block.text}
         if self.named_results and block.name:
             message["name"] = block.name
@@ -122,7 +122,7 @@ class ChatForm:
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text or parts; other keys of a request are the caller's."""
+        """Return the check of messages by role; other keys of a request are the caller's."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
         names |= {self.parts[kind].kind for kind in profile.media if kind in self.parts}
         said, plain, answers = (
@@ -133,14 +133,14 @@ class ChatForm:
         return chat_shape(said, plain, call, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the tools."""
+        """Yield the names of the tools."""
         for at, tool in objects(payload.get("tools")):
             function = tool.get("function")
             if isinstance(function, dict) and tool.get("type") == "function":
                 yield from named([(("tools", at, "function"), cast("dict[str, Any]", function))])
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The messages."""
+        """Yield the messages."""
         # The calls of the last message that made some: a result without an id belongs to the next of them.
         calls: list[Seen] = []
         messages = objects(payload.get("messages"))
@@ -172,7 +172,7 @@ class ChatForm:
             yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
-        """A part of a content."""
+        """Return a part of a content as the rules look at it."""
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not isinstance(inner, dict):
@@ -186,14 +186,14 @@ class ChatForm:
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
-        """What a message holds beside its content."""
+        """Return what a message holds beside its content, as the rules look at it."""
         return []
 
     parse = staticmethod(from_openai_chat)
 
 
 def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
-    """A call as the rules look at it; one without an id is named after its place."""
+    """Return a call as the rules look at it; one without an id is named after its place."""
     function = call.get("function")
     name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
     call_id = call.get("id", f"call {at}.{index}")
@@ -201,7 +201,7 @@ def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
 
 
 def _copy(content: Json) -> Json:
-    """Content of a table, never the table's own list."""
+    """Copy content of a table."""
     return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
 
 
@@ -255,7 +255,7 @@ def call_shape(arguments: Spec) -> Check:
 
 
 def json_text(value: object) -> Sequence[Fault]:
-    """The text of a JSON object."""
+    """Check the text of a JSON object."""
     if type(value) is not str:
         return text(value)
     try:

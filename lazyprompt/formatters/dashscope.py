@@ -32,43 +32,43 @@ class DashScopeForm(ChatForm):
     """Content of parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``.
 
     Args:
-        always_lists: Whether text alone is a list as well.
+        always_lists: True if text alone is a list as well.
     """
 
     always_lists: bool = False
 
     @property
     def lists(self) -> bool:
-        """Whether content is always a list."""
+        """True if content is always a list."""
         return self.always_lists
 
     def content(self, blocks: tuple[Block, ...]) -> Json:
-        """What was said: a text where it is text alone and may be, else parts."""
+        """Write a content: a text where it is text alone and may be, else parts."""
         if self.always_lists:
             return [self.part(block) for block in blocks]
         return ChatForm.content(self, blocks)
 
     def part(self, block: Block) -> JsonObject:
-        """A block as a part of one key."""
+        """Write a block as a part of one key."""
         if isinstance(block, TextBlock):
             return {"text": block.text}
         return {block.kind: address_of(cast("ImageBlock", block).source)}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """The result of a call as a message."""
+        """Write the result of a call as a message."""
         message = ChatForm.result(self, block)
         if self.always_lists:
             message["content"] = [{"text": block.text}]
         return message
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text or of parts of one key."""
+        """Return the check of messages by role, content of text or of parts of one key."""
         parts = listed(_one_key("text", *profile.media), 1)
         said = parts if self.always_lists else text_or(parts)
         return chat_shape(said, said, call_shape(json_text), profile)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
-        """A part of a content."""
+        """Return a part of a content as the rules look at it."""
         for kind in _KINDS:
             if kind in part:
                 return kind, path, text_of_json(part[kind]), None
@@ -87,7 +87,7 @@ _BESIDE: dict[str, Spec] = dict.fromkeys(
 
 
 def _one_key(*kinds: str) -> Check:
-    """An object of one key of these, and its settings; a text may be null, as the documents print it."""
+    """Return the check of an object of one key of these, and its settings; a text may be null, as documented."""
     known = check_of({f"{kind}?": "text|null" if kind == "text" else "any" for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:

@@ -212,7 +212,7 @@ class ChatFormatter:
             raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
 
     def parse(self, response: object, name: str = "assistant") -> Msg:
-        """The provider's answer as a message, ready for history.
+        """Read the provider's answer as a message, ready for history.
 
         Args:
             response: The answer: a dict, or the official client's own object.
@@ -370,7 +370,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
-        """Names stand in the text, but for those of agents that call tools."""
+        """Report the names of agents that call tools; all others stand in the text."""
         calling = {turn[1] for turn in reading.turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"

@@ -37,14 +37,14 @@ class GeminiForm:
     """Contents of parts, results in the user's.
 
     Args:
-        strings: Whether a text is a part by itself, as the first client of Gemini took it.
+        strings: True if a text is a part by itself, as the first client of Gemini took it.
     """
 
     strings: bool = False
     messages_key: str = "contents"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The system instruction and the contents of turns."""
+        """Write the system instruction and the contents of turns."""
         payload: dict[str, Any] = {}
         contents: list[JsonObject] = []
         signs = model is not None and _ASKS_SIGNATURES.match(model) is not None
@@ -73,7 +73,7 @@ class GeminiForm:
         return payload
 
     def parts(self, content: Content) -> list[Json]:
-        """The parts of a turn."""
+        """Write the parts of a turn."""
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
         # A call is written here, for there are many: a function of its own would cost as much again.
@@ -88,23 +88,23 @@ class GeminiForm:
         return parts
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """One tool with all functions declared."""
+        """Return one tool with all functions declared."""
         return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
 
     def shape(self, profile: Profile) -> Check:
-        """Contents of parts; other keys of a request are the caller's."""
+        """Return the check of contents of parts; other keys of a request are the caller's."""
         part = text_or(_PART) if self.strings else _PART
         contents = listed({"parts": listed(part, 1), "role?": one_of("user", "model")}, 1)
         return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the functions."""
+        """Yield the names of the functions."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
                 yield from named((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The system instruction and the contents, results apart from what the user says behind them."""
+        """Yield the system instruction and the contents, results apart from the user's text behind them."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
@@ -225,7 +225,7 @@ def _seen(parts: object, at: int) -> list[Seen]:
 
 
 def _said(part: JsonObject, path: Path) -> list[Seen]:
-    """A part without a call, a result or a medium: a text, a thought, or what Gemini's own tools left."""
+    """Return a text or a thought as the rules look at it; nothing of the parts of Gemini's own tools."""
     if "text" not in part:
         return []
     said = text_of_json(part["text"])

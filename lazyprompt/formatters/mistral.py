@@ -60,7 +60,7 @@ class MistralForm(ChatForm):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text or of chunks."""
+        """Return the check of messages by role, content of text or of chunks."""
         plain = parts_of({"text": PART_SHAPES["text"]})
         return chat_shape(parts_of(_SAID), plain, call_shape(json_text), profile, answers=parts_of(_ANSWERED))
 

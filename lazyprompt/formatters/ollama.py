@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
-    """The pictures as Ollama takes them: bare base64, or an address as the documents print it."""
+    """Return the pictures as Ollama takes them: bare base64, or an address as the documents print it."""
     return [
         block.source.data if isinstance(block.source, Base64Source) else block.source.url
         for block in blocks
@@ -47,20 +47,20 @@ class OllamaForm(ChatForm):
             message["images"] = images
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """A call of a tool."""
+        """Write a call of a tool."""
         return {"id": block.id, "function": {"name": block.name, "arguments": block.own_arguments()}}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """The result of a call as a message."""
+        """Write the result of a call as a message."""
         return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text with pictures beside it."""
+        """Return the check of messages by role, content of text with pictures beside it."""
         images: dict[str, Spec] = {"images?": listed("text" if profile.media["image"].url else "base64", 1)}
         return chat_shape(text, text, call_shape("object"), profile, images, names_calls=False)
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
-        """The pictures."""
+        """Return the pictures as the rules look at them."""
         images = message.get("images")
         given = cast("list[object]", images) if isinstance(images, list) else []
         return [("image", ("images", at), "data:", None) for at in range(len(given))]
@@ -74,7 +74,7 @@ class GenerateForm:
     messages_key = "prompt"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The prompt of one user's turn, and the system text before it."""
+        """Write the prompt of one user's turn, and the system text before it."""
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
             payload["system" if role == "system" else "prompt"] = _text(content) or "(image)"
@@ -83,19 +83,19 @@ class GenerateForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """There is no place for tools."""
+        """Refuse all tools."""
         raise FormatError(f"ollama-generate knows no tools, and {len(tools)} were given; use the provider 'ollama'")
 
     def shape(self, profile: Profile) -> Check:
-        """A prompt, and what may stand beside it."""
+        """Return the check of a prompt and its further keys."""
         return check_of({"prompt": "text", "system?": "text", "images?": listed("base64", 1), "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """There are no tools."""
+        """Yield nothing: there are no tools."""
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The prompt as the user's turn."""
+        """Yield the prompt as the user's turn."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:

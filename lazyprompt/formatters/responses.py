@@ -45,7 +45,7 @@ class ResponsesForm:
     messages_key: str = "input"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The instructions and the input of turns."""
+        """Write the instructions and the input of turns."""
         payload: dict[str, Any] = {}
         if turns[0][0] == "system" and isinstance(turns[0][2], str) and len(turns) > 1:
             payload["instructions"] = turns[0][2]
@@ -54,21 +54,21 @@ class ResponsesForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Functions with name and parameters beside their type; OpenAI's own tools as they are."""
+        """Return functions with name and parameters beside their type, and OpenAI's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Items by type; other keys of a request are the caller's."""
+        """Return the check of items by type; other keys of a request are the caller's."""
         items = text_or(listed(_ITEM, 1))
         return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the functions."""
+        """Yield the names of the functions."""
         tools = objects(payload.get("tools"))
         return named((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The instructions and the items, each as a message of its own."""
+        """Yield the instructions and the items, each as a message of its own."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
@@ -100,7 +100,7 @@ class ResponsesForm:
 
 
 def _items(role: str, content: Content) -> Iterator[JsonObject]:
-    """The items of a turn: what is said in one message stays in one."""
+    """Yield the items of a turn; texts and media between other blocks stay in one message."""
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return

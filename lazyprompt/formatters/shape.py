@@ -25,7 +25,7 @@ FINE: Sequence[Fault] = ()
 
 
 def shown(path: Path) -> str:
-    """A path as one writes it: ``messages[3].content[0]``."""
+    """Write a path, as ``messages[3].content[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
@@ -43,27 +43,27 @@ def _wrong(value: object, expected: str) -> Sequence[Fault]:
 
 
 def anything(_: object) -> Sequence[Fault]:
-    """Any value."""
+    """Check nothing."""
     return FINE
 
 
 def text(value: object) -> Sequence[Fault]:
-    """A text."""
+    """Check a text."""
     return FINE if type(value) is str else _wrong(value, "text")
 
 
 def truth(value: object) -> Sequence[Fault]:
-    """True or false."""
+    """Check true or false."""
     return FINE if isinstance(value, bool) else _wrong(value, "true or false")
 
 
 def mapping(value: object) -> Sequence[Fault]:
-    """An object with any keys."""
+    """Check an object with any keys."""
     return FINE if isinstance(value, dict) else _wrong(value, "a JSON object")
 
 
 def base64(value: object) -> Sequence[Fault]:
-    """Bytes as base64 text."""
+    """Check bytes, or base64 text."""
     fine = isinstance(value, bytes) or (type(value) is str and _BASE64.fullmatch(value) and len(value) % 4 == 0)
     return FINE if fine else _wrong(value, "base64")
 
@@ -136,7 +136,7 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
     Args:
         required: The keys that must be there.
         optional: The keys that may be.
-        more: Whether others may be too.
+        more: True if others may be too.
     """
     checks = {**required, **(optional or {})}
 

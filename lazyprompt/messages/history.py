@@ -102,7 +102,7 @@ class History:
         )
 
     def to_openai(self) -> list[JsonObject]:
-        """The history as fresh OpenAI dicts."""
+        """Write the history as fresh OpenAI dicts."""
         if self._messages:
             from lazyprompt.messages.openai_form import to_openai  # noqa: PLC0415 - only such a history needs it
 
@@ -115,12 +115,12 @@ class History:
 
     @property
     def has_messages(self) -> bool:
-        """Whether the history is made of messages, and not of plain pairs."""
+        """True if the history is made of messages, and not of plain pairs."""
         return bool(self._messages)
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether the last message is the user's or a tool's, so that the assistant speaks next."""
+        """True if the last message is the user's or a tool's, so that the assistant speaks next."""
         if not self._messages:
             return False
         last = self._messages[-1]
@@ -196,7 +196,7 @@ def _is_empty_question(message: Msg) -> bool:
 
 
 def _plain_turns(history: Sequence[Any]) -> History | None:
-    """A history of nothing but text pairs, or of plain user and assistant dicts in turn; None for any other.
+    """Read a history of nothing but text pairs, or of plain user and assistant dicts in turn; None for any other.
 
     This is the quick reading, so it only says yes or no: what is wrong with an item is for the careful one to say.
     """

@@ -138,7 +138,7 @@ def plain_block(text: str) -> TextBlock:
 @read_only
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock(_Block):
-    """What a model thought before it answered.
+    """The thoughts of a model before its answer.
 
     Args:
         thinking: The text of the thought.
@@ -202,11 +202,11 @@ class ToolUseBlock(_Block):
 
     @property
     def arguments(self) -> JsonObject:
-        """What a provider is told: the input, or what the model wrote where that is no JSON object."""
+        """The arguments as a provider gets them: the input, or the model's text where that is no JSON object."""
         return self.input if self.raw_input is None else {"raw_input": self.raw_input}
 
     def own_arguments(self) -> JsonObject:
-        """The arguments for a payload to keep: a copy that nobody else holds."""
+        """Return a copy of the arguments, for a payload to keep."""
         return fresh(self.arguments)
 
 
@@ -229,7 +229,7 @@ def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class ToolResultBlock(_Block):
-    """What a tool gave back.
+    """The result of a tool call.
 
     Args:
         id: The id of the call.
@@ -336,7 +336,7 @@ class _MediaBlock(_Block):
 
     @classmethod
     def _of(cls, source: Base64Source, name: str) -> Self:  # noqa: ARG003 - only a document keeps it
-        """A block with the content of a file of that name."""
+        """Return a block with the content of a file of that name."""
         return cls(source)
 
 
@@ -442,7 +442,7 @@ def block_from(item: object, where: str) -> Block:
 
 
 def text_of(content: str | Iterable[Block]) -> str:
-    """The text of a content: its text blocks, a line each; thinking, calls and media left out."""
+    """Return the text of a content: its text blocks, a line each; thinking, calls and media left out."""
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))

@@ -78,7 +78,7 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
 
 
 def to_openai(message: Msg) -> list[JsonObject]:
-    """The OpenAI dicts of a message: one for each tool result, and one for all the rest.
+    """Write the OpenAI dicts of a message: one for each tool result, and one for all the rest.
 
     Thinking is left out: the form has no place for it.
 
@@ -138,14 +138,14 @@ def _write_result(block: ToolResultBlock) -> JsonObject:
 
 
 def _write_content(blocks: Sequence[Block]) -> Json:
-    """A text alone stays text; media, or more than one text, make a list of parts."""
+    """Write a content: a text alone stays text, all else is a list of parts."""
     if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
         return blocks[0].text
     return [write_part(block) for block in blocks] if blocks else ""
 
 
 def write_part(block: Block) -> JsonObject:
-    """A block as a part of a message's content.
+    """Write a block as a part of a message's content.
 
     Raises:
         FormatError: The form has no place for it.
@@ -176,5 +176,5 @@ def _given(name: str, value: str | None) -> JsonObject:
 
 
 def address_of(source: Source) -> str:
-    """The address of a medium; base64 as a ``data:`` address."""
+    """Return the address of a medium; base64 as a ``data:`` address."""
     return source.url if isinstance(source, URLSource) else f"data:{source.media_type};base64,{source.data}"

@@ -33,7 +33,7 @@ class CountsText(Protocol):
     """Anything that counts the tokens of a text."""
 
     def count_text(self, text: str) -> int:
-        """The number of tokens of a text."""
+        """Return the number of tokens of a text."""
         ...
 
 
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
         text: The text, control sequences neutralised where it is not trusted.
         slot: Where it came from: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``,
             ``input``, ``label``, or ``markers``.
-        trusted: Whether the developer (or the model's own layout) wrote it.
+        trusted: True if the developer (or the model's own layout) wrote it.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Segment(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """What a text is made of.
+    """The parts of a text, and their slots.
 
     Attributes:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
@@ -88,7 +88,7 @@ class Rendered:
 
     @classmethod
     def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
-        """A text whose origins are found out when somebody asks for them.
+        """Return a text whose origins are found when they are asked for.
 
         Args:
             text: The text.
@@ -140,7 +140,7 @@ class Rendered:
         return tuple(segments)
 
     def tokens(self, counter: CountsText) -> dict[str, int]:
-        """How many tokens each slot costs.
+        """Return the tokens of each slot.
 
         Each segment is counted for itself: a token that would span two segments counts in both.
 
@@ -156,7 +156,7 @@ class Rendered:
         return counts
 
     def encode(self, tokenizer: TokenizerLike) -> list[int]:
-        """Token ids in which only trusted text can become a special token.
+        """Return token ids in which only trusted text can become a special token.
 
         What is not trusted becomes ordinary tokens, whatever it says; for text that holds no control sequences these
         are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
@@ -211,7 +211,7 @@ class Text:
 
     @classmethod
     def trusted(cls, text: str, slot: str) -> Text:
-        """Text the developer wrote."""
+        """Return text that the developer wrote."""
         return cls((text,), (slot,))
 
     def __str__(self) -> str:
@@ -235,7 +235,7 @@ def text_of(parts: tuple[str, ...], slots: tuple[str, ...]) -> Text:
 
 
 def _developers(given: Text | str, slot: str) -> Text:
-    """A part of an instruction: what has no origins is the developer's own."""
+    """Return a part of an instruction; a plain string is the developer's own."""
     if isinstance(given, Text):
         return given
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
@@ -244,7 +244,7 @@ def _developers(given: Text | str, slot: str) -> Text:
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class Prompt:
-    """What a model is to be told, before it takes any model's form.
+    """A prompt as values, before it takes any model's form.
 
     Prompters make it, a budget makes a smaller one of it, and a target renders it.
 
@@ -300,7 +300,7 @@ class Prompt:
 
     @property
     def said(self) -> str | None:
-        """What the user says: the user's part of the instruction and the input; None where nothing is said."""
+        """The user's text: the user's part of the instruction and the input; None where there is none."""
         return "".join(self.user.parts) + (self.input or "") or None
 
     def with_system(self, system: str) -> Prompt:
@@ -310,7 +310,7 @@ class Prompt:
         )
 
     def evolve(self, **changes: object) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
@@ -354,7 +354,7 @@ def prompt_of(
 
 
 class Source(NamedTuple):
-    """Where a prompt was made from: what a budget and a report need to know beside its texts.
+    """The origin of a prompt, which a budget and a report need beside its texts.
 
     Attributes:
         opening: The history that every conversation of the prompter begins with; a budget keeps it.
