@@ -9,7 +9,7 @@ import click
 
 from lazyprompt.cli.options import json_option
 from lazyprompt.cli.output import Output, json_output, table
-from lazyprompt.formatters.matrix import HEADERS, rows
+from lazyprompt.formatters.providers import HEADERS, rows
 from lazyprompt.rendering.markers import Markers
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lazyprompt._base.json import well_formed
+from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.histories.roles import LANGCHAIN_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

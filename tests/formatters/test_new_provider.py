@@ -32,8 +32,8 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.matrix import row_of
 from lazyprompt.formatters.profile import HistoryStyle
+from lazyprompt.formatters.providers import row_of
 from lazyprompt.formatters.shape import fields, listed, one_of, text
 from lazyprompt.formatters.views import objects
 

@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.client_objects import members_of, plain
+from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.histories.gemini import read_content
 from lazyprompt.messages.histories.langchain import TYPES, read_message, read_tuple
 from lazyprompt.messages.histories.openai import message_from_openai, parted
 from lazyprompt.messages.histories.responses import ITEMS, continues, read_item
-from lazyprompt.messages.histories.roles import LANGCHAIN_WORDS
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
