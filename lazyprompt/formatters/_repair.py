@@ -187,7 +187,7 @@ def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
     return new
 
 
-def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:  # noqa: ARG001 - every step is handed the job
+def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
     """Make one turn of neighbours of the user, or of the assistant."""
     roles = [turn[0] for turn in turns]
     if not any(map(_JOINED.__contains__, pairwise(roles))):

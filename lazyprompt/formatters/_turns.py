@@ -214,7 +214,7 @@ def flat(messages: Iterable[Messages]) -> list[MessageLike]:
     if not _MESSAGES.issuperset(map(type, items)):
         items = list(_items(items))
     if not _MESSAGES.issuperset(map(type, items)):
-        return _as_messages(items)
+        return [*without_role_names(items, read_history(items))]
     return cast("list[MessageLike]", items)
 
 
@@ -234,11 +234,6 @@ def _items(given: Iterable[object]) -> Iterator[object]:
                 f"{item!r} is a {type(item).__name__}; give Msg objects, message dicts of any provider, pairs "
                 "[question, answer], or lists of them"
             )
-
-
-def _as_messages(items: Sequence[object]) -> list[MessageLike]:
-    """Read items of any form."""
-    return [*without_role_names(items, read_history(items))]
 
 
 def read(messages: list[MessageLike]) -> Reading:
@@ -267,7 +262,7 @@ def read(messages: list[MessageLike]) -> Reading:
             else:
                 # Other forms are read as a whole: a message may be several items. Their errors name the places.
                 where = ""
-                return read(_as_messages(messages))
+                return read([*without_role_names(messages, read_history(messages))])
     except (HistoryError, MediaError) as error:
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
     reading.unordered = reading.unordered or bool(reading.waiting)

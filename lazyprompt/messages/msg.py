@@ -187,10 +187,10 @@ class ToolUseBlock(_Block):
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the name of the documents
+        id: str,
         name: str,
-        input: dict[str, Any] = _NO_INPUT,  # noqa: A002 - the name of the documents
-        type: Literal["tool_use"] = "tool_use",  # noqa: A002 - the name of the documents
+        input: dict[str, Any] = _NO_INPUT,
+        type: Literal["tool_use"] = "tool_use",
         raw_input: str | None = None,
         signature: str | None = None,
     ) -> None:
@@ -251,10 +251,10 @@ class ToolResultBlock(_Block):
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the name of the documents
+        id: str,
         name: str = "",
         output: str | Sequence[BlockLike] = "",
-        type: Literal["tool_result"] = "tool_result",  # noqa: A002 - the name of the documents
+        type: Literal["tool_result"] = "tool_result",
         *,
         is_error: bool = False,
     ) -> None:

@@ -280,7 +280,7 @@ class Prompt:
         system: str | None = None,
         instruction: Text | str = "",
         user: Text | str = "",
-        input: str | None = None,  # noqa: A002 - the name of the documents
+        input: str | None = None,
         history: HistoryLike | History | None = None,
         tools: Iterable[ToolLike] | ToolSet | None = None,
         label: str | None = None,
@@ -332,7 +332,7 @@ def prompt_of(
     system: str | None,
     instruction: Text,
     user: Text,
-    input: str | None,  # noqa: A002 - the name of the documents
+    input: str | None,
     history: History,
     tools: ToolSet,
     label: str | None,
