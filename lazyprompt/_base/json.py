@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -237,15 +238,7 @@ def fresh(value: JsonObject) -> JsonObject:
     """
     copy = value.copy()
     for key, item in value.items():
-        if isinstance(item, dict):
-            copy[key] = fresh(item)
-        elif isinstance(item, list):
-            copy[key] = _fresh_list(item)
+        kind = type(item)
+        if kind is dict or kind is list:
+            copy[key] = marshal.loads(marshal.dumps(item))  # noqa: S302 - bytes of our own making
     return copy
-
-
-def _fresh_list(items: list[Json]) -> list[Json]:
-    return [
-        fresh(item) if isinstance(item, dict) else _fresh_list(item) if isinstance(item, list) else item
-        for item in items
-    ]
