@@ -1,7 +1,8 @@
-"""The shape of JSON, as small checks put together: what is wrong, where, and what to do.
+"""The shape of JSON, as small checks put together.
 
-A check takes a value and gives back its faults, none where it is fine. Where a fault is, is put together on the way
-back, so that a value without faults costs no paths.
+A check takes a value and returns its faults, none where it is fine: the place, what is wrong, and what to do. Places
+are put together on the way back, so that a value without faults costs no paths. Most checks are written in a short
+form: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lazyprompt._base.json import MAX_INT_BITS
 from lazyprompt.errors import did_you_mean
 
 Path: TypeAlias = tuple[str | int, ...]
-# Where it is, what is wrong, and what to do.
+# The place, what is wrong, and what to do.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
 # A check, or its short form: its name, with "|null" where null will do; the fields of an object, with "?" behind the
@@ -42,33 +43,24 @@ def _wrong(value: object, expected: str) -> Sequence[Fault]:
     return [((), f"is {_named(value)}", f"give {expected}")]
 
 
-def anything(_: object) -> Sequence[Fault]:
-    """Check nothing."""
-    return FINE
-
-
 def text(value: object) -> Sequence[Fault]:
     """Check a text."""
     return FINE if type(value) is str else _wrong(value, "text")
 
 
-def truth(value: object) -> Sequence[Fault]:
-    """Check true or false."""
-    return FINE if isinstance(value, bool) else _wrong(value, "true or false")
-
-
-def mapping(value: object) -> Sequence[Fault]:
-    """Check an object with any keys."""
-    return FINE if isinstance(value, dict) else _wrong(value, "a JSON object")
-
-
-def base64(value: object) -> Sequence[Fault]:
-    """Check bytes, or base64 text."""
+def _base64(value: object) -> Sequence[Fault]:
     fine = isinstance(value, bytes) or (type(value) is str and _BASE64.fullmatch(value) and len(value) % 4 == 0)
     return FINE if fine else _wrong(value, "base64")
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_CHECKS: dict[str, Check] = {
+    "any": lambda _: FINE,
+    "text": text,
+    "bool": lambda value: FINE if isinstance(value, bool) else _wrong(value, "true or false"),
+    "object": lambda value: FINE if isinstance(value, dict) else _wrong(value, "a JSON object"),
+    "base64": _base64,
+}
 
 
 def check_of(spec: Spec) -> Check:
@@ -146,7 +138,7 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
         given = cast("dict[str, object]", value)
         faults: list[Fault] = []
         for key, each in given.items():
-            rule = checks.get(key, anything if more else None)
+            rule = checks.get(key, _CHECKS["any"] if more else None)
             if rule is None:
                 faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
             elif found := rule(each):
@@ -181,15 +173,6 @@ def tagged(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, defau
         return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
 
     return check
-
-
-_CHECKS: dict[str, Check] = {
-    "any": anything,
-    "text": text,
-    "bool": truth,
-    "object": mapping,
-    "base64": base64,
-}
 
 
 def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
