@@ -45,9 +45,10 @@ class Shape(NamedTuple):
 
     def fits(self, item: Fields) -> bool:
         """Return True if a dict is of this form."""
-        return (
-            self.keys <= item.keys() and self.lacks.isdisjoint(item) and (not self.types or item["type"] in self.types)
-        )
+        if not self.keys <= item.keys() or not self.lacks.isdisjoint(item):
+            return False
+        kind = item.get("type")
+        return not self.types or (isinstance(kind, str) and kind in self.types)
 
 
 def _from_openai(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
