@@ -88,17 +88,17 @@ class _Block:
     __slots__ = ()
     kind: ClassVar[str]
     # The fields that hold text, each with True if it may be None.
-    texts: ClassVar[dict[str, bool]] = {}
+    _texts: ClassVar[dict[str, bool]] = {}
 
     def __init_subclass__(cls) -> None:
         hints = {"str": False, "str | None": True}
-        cls.texts = {name: hints[hint] for name, hint in cls.__annotations__.items() if hint in hints}
+        cls._texts = {name: hints[hint] for name, hint in cls.__annotations__.items() if hint in hints}
 
     def __post_init__(self) -> None:
         given: object = getattr(self, "type", self.kind)
         if given != self.kind:
             raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
-        for name, optional in self.texts.items():
+        for name, optional in self._texts.items():
             value: object = getattr(self, name)
             if not (type(value) is str and value.isascii()) and not (optional and value is None):
                 _text(value, f"the {'text' if name == self.kind else name} of a {type(self).__name__}")
