@@ -29,7 +29,7 @@ from lazyprompt.messages.openai_form import source_of
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import Job
-    from lazyprompt.formatters.profile import Content, Media, MediaKind, Turn
+    from lazyprompt.formatters.profile import Media, MediaKind, Turn
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block, Source
 
@@ -64,11 +64,6 @@ def _with_urls(turn: Turn, job: Job) -> Turn:
             why = f"{job.profile.name} takes no {kind.kind} as the url"
             job.notes.add(f"messages[{at}].url[{index}]", kind.kind, "left out", why, url)
     return (role, name, (*blocks_of(content), *blocks), at) if blocks else turn
-
-
-def _shown_by(role: Role, content: Content, *, merges: bool) -> Role:
-    """Return the role that shows the media of a turn: the user, where all that agents say becomes the user's."""
-    return "user" if merges and role == "assistant" and not calls_tools(content) else role
 
 
 def _fits(rule: Media, role: Role) -> bool:

@@ -69,13 +69,13 @@ def check_of(spec: Spec) -> Check:
         name = spec.removesuffix("|null")
         return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
     if isinstance(spec, list):
-        return listed(spec[0])
+        return listed(cast("list[Spec]", spec)[0])
     if not isinstance(spec, Mapping):
         return spec
-    checks_of = {key: check_of(each) for key, each in spec.items() if key != "..."}
-    required = {key: each for key, each in checks_of.items() if key[-1] != "?"}
-    optional = {key[:-1]: each for key, each in checks_of.items() if key[-1] == "?"}
-    return fields(required, optional, more="..." in spec)
+    forms = cast("Mapping[str, Spec]", spec)
+    required = {key: check_of(each) for key, each in forms.items() if key[-1] not in "?."}
+    optional = {key[:-1]: check_of(each) for key, each in forms.items() if key[-1] == "?"}
+    return fields(required, optional, more="..." in forms)
 
 
 def parts_of(kinds: Mapping[str, Spec], least: int = 1) -> Check:

@@ -105,7 +105,7 @@ def _content(message: Fields, content: object, where: str, beside: Beside) -> st
     if content:
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
-        items: list[Any] = calls if type(calls) is list else list_in(calls, f"{where}.tool_calls")
+        items: Any = calls if calls.__class__ is list else list_in(calls, f"{where}.tool_calls")
         blocks += [_call(call, index, where) for index, call in enumerate(items)]
     return tuple(blocks)
 
@@ -119,14 +119,13 @@ def _holds_results(content: object) -> bool:
     )
 
 
-def _call(call: object, index: int, message: str) -> ToolUseBlock:
+def _call(call: dict[str, Any], index: int, message: str) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
-    fields: Any = call if type(call) is dict else {}
-    function: Any = fields.get("function")
-    if type(function) is dict:
-        call_id, name = fields.get("id"), function.get("name")
+    given: dict[str, Any] = (call.get("function") if call.__class__ is dict else None) or {}
+    if given and given.__class__ is dict:
+        call_id, name = call.get("id"), given.get("name")
         if type(name) is str and type(call_id) is str and name and call_id and name.isascii() and call_id.isascii():
-            plain = _plain_object(function.get("arguments"))
+            plain = _plain_object(given.get("arguments"))
             if plain is not None:
                 return call_of(call_id, name, plain)
     where = f"{message}.tool_calls[{index}]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.client_objects import members_of, plain
 from lazyprompt._base.roles import LANGCHAIN_WORDS
@@ -184,15 +184,16 @@ def _read_item(
     given: object, where: str, waiting: Mapping[str, str], history: Sequence[object]
 ) -> tuple[Shape | None, tuple[Msg, ...]]:
     """Read a message dict or object, a pair, or a Msg; the latter two have no shape."""
-    item: Any = given
-    if type(item) is not dict:
-        if isinstance(item, Msg):
-            return None, (item,)
-        if isinstance(item, list | tuple):
-            return None, _read_pair(item, where, history)
-        item = message_fields(item)
-        if item is None:
-            raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
+    if type(given) is dict:
+        item = cast("Fields", given)
+    elif isinstance(given, Msg):
+        return None, (given,)
+    elif isinstance(given, list | tuple):
+        return None, _read_pair(cast("Sequence[object]", given), where, history)
+    elif (fields := message_fields(given)) is not None:
+        item = fields
+    else:
+        raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
     try:
         if MARKS.isdisjoint(item):
             message = message_from_openai(item, where, waiting)
