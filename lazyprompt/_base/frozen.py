@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -22,13 +22,19 @@ def read_only(cls: _Class) -> _Class:
     return cls
 
 
-def setters(cls: type) -> tuple[Callable[[object, object], None], ...]:
-    """Return the functions that set the fields of a frozen dataclass with slots, in the order of the fields.
+def fill(value: object, given: Iterable[object]) -> None:
+    """Set the fields of a frozen dataclass, in order."""
+    for each, item in zip(fields(cast("Any", value)), given, strict=True):
+        object.__setattr__(value, each.name, item)
 
-    A constructor that is written out and calls them takes half the time of the one that ``dataclass`` makes. Messages
-    and blocks are made by the thousand.
+
+def draft_of(cls: type) -> type[Any]:
+    """Return a class with the slots of a frozen dataclass without a frozen base, whose objects can be filled.
+
+    An object becomes a frozen value by ``draft.__class__ = cls``. A factory that does so for fields that are checked
+    already takes a third of the time of the constructor.
     """
-    return tuple(vars(cls)[each.name].__set__ for each in fields(cls))
+    return type(f"{cls.__name__}Draft", cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python gives it

@@ -58,7 +58,7 @@ _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
 
 
 def as_dict(response: object) -> dict[str, object]:
-    """An answer as the dict of its REST API, whatever the official client made of it.
+    """Return an answer as the dict of its REST API, whatever the official client made of it.
 
     Args:
         response: A dict, which is taken as it is, or the client's own object.
@@ -81,7 +81,7 @@ def as_dict(response: object) -> dict[str, object]:
 
 
 def from_openai_chat(answer: Fields, provider: str) -> Msg:
-    """The message of a Chat Completions answer.
+    """Read a Chat Completions answer.
 
     Args:
         answer: The answer as a dict.
@@ -98,7 +98,7 @@ def from_openai_chat(answer: Fields, provider: str) -> Msg:
 
 
 def from_dashscope(answer: Fields, provider: str) -> Msg:
-    """The same as :func:`from_openai_chat` for DashScope's own API, of text and of media."""
+    """Read an answer of DashScope's own API, of text and of media."""
     output = fields_of(_opened(answer, provider, Mapping, "output"))
     _opened(output, provider, object, "choices", "text", where="output.")
     blocks = _first_choice(output.get("choices"), provider, "output.choices") or _said(output.get("text"))
@@ -106,33 +106,33 @@ def from_dashscope(answer: Fields, provider: str) -> Msg:
 
 
 def from_ollama(answer: Fields, provider: str) -> Msg:
-    """The same as :func:`from_openai_chat` for Ollama's chat."""
+    """Read an answer of Ollama's chat."""
     message = fields_of(_opened(answer, provider, Mapping, "message"))
     return _message(_chat_blocks(message, provider), _usage(answer, _OLLAMA))
 
 
 def from_ollama_generate(answer: Fields, provider: str) -> Msg:
-    """The same as :func:`from_openai_chat` for Ollama's generate."""
+    """Read an answer of Ollama's generate."""
     _opened(answer, provider, object, "response", "thinking")
     message = {"content": answer.get("response"), "thinking": answer.get("thinking")}
     return _message(_chat_blocks(message, provider), _usage(answer, _OLLAMA))
 
 
 def from_responses(answer: Fields, provider: str) -> Msg:
-    """The same as :func:`from_openai_chat` for OpenAI's Responses; what its own tools did is left out."""
+    """Read an answer of OpenAI's Responses API; the items of its own tools are left out."""
     output = _opened(answer, provider, list, "output")
     blocks = (block for item in _items(output) for block in _response_item(fields_of(item)))
     return _message(blocks, _usage(answer.get("usage"), _INPUT))
 
 
 def from_anthropic(answer: Fields, provider: str) -> Msg:
-    """The same as :func:`from_openai_chat` for Anthropic's Messages; what its own tools did is left out."""
+    """Read an answer of Anthropic's Messages API; the blocks of its own tools are left out."""
     content = _opened(answer, provider, list, "content")
     return _message(_parts(content, "anthropic"), _usage(answer.get("usage"), _CACHED))
 
 
 def from_gemini(answer: Fields, provider: str) -> Msg:
-    """The same as :func:`from_openai_chat` for Gemini, in the keys of its REST API or of its client.
+    """Read an answer of Gemini, in the keys of its REST API or of its client.
 
     A prompt that was blocked has no candidates: its message is empty.
     """
@@ -145,7 +145,7 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
 
 
 def _opened(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
-    """What an answer holds in the first of the keys that fits; the one place that says what is no answer."""
+    """Return the value of the first of the keys that fits, or raise the error of what is no answer."""
     fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)
     # DashScope and vLLM have the error's code and message at the top.
@@ -172,7 +172,7 @@ def _message(blocks: Iterable[Block], usage: dict[str, int] | None) -> Msg:
 
 
 def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks, each call with an id of its own: made of its place, or numbered where it is taken."""
+    """Yield the blocks, each call with an id of its own: made of its place, or numbered where it is taken."""
     taken: set[str] = set()
     for block in blocks:
         if isinstance(block, ToolUseBlock):
@@ -185,7 +185,7 @@ def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
-    """The tokens an answer tells of; ``None`` where it tells of none."""
+    """Return the tokens an answer reports; ``None`` where it reports none."""
     counts = {key: value for key, value in fields_of(given).items() if type(value) is int and value >= 0}
     prompt, completion = (sum(counts.get(key, 0) for key in keys) for keys in counters)
     total = next((counts[key] for key in _TOTALS if key in counts), prompt + completion)
@@ -194,14 +194,14 @@ def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
 
 
 def _first_choice(choices: object, provider: str, where: str) -> list[Block]:
-    """What the first choice says; an answer without choices says nothing."""
+    """Return the blocks of the first choice; none of an answer without choices."""
     for choice in _items(choices):
         return _chat_blocks(fields_of(_opened(choice, provider, Mapping, "message", where=f"{where}[0].")), provider)
     return []
 
 
 def _chat_blocks(message: Fields, provider: str) -> list[Block]:
-    """A message of the chat forms: thinking, text, calls."""
+    """Return the blocks of a message of the chat forms: thinking, text, calls."""
     calls = _items(message.get("tool_calls")) or [message.get("function_call")]
     return [
         *_chat_thinking(message, provider),
@@ -220,13 +220,13 @@ def _chat_thinking(message: Fields, provider: str) -> Sequence[Block]:
 
 
 def _chat_call(call: Fields) -> ToolUseBlock:
-    """A call as it is nested (``function``; ``custom`` for tools that take free text), or flat as the legacy one."""
+    """Read a call, nested (``function``; ``custom`` for tools that take free text) or flat as the legacy one."""
     fields = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
     return _call(call.get("id"), fields.get("name"), fields.get("arguments", fields.get("input")))
 
 
 def _parts(content: object, provider: str) -> list[Block]:
-    """A content: text, or a list of texts and typed parts; parts of an unknown type are left out."""
+    """Read a content: text, or a list of texts and typed parts; parts of an unknown type are left out."""
     if not isinstance(content, list | tuple):
         return _said(content)
     blocks: list[Block] = []
@@ -303,7 +303,7 @@ def _picture(address: object) -> list[Block]:
 
 
 def _call(own_id: object, name: object, arguments: object, signature: str | None = None) -> ToolUseBlock:
-    """A call; arguments that are no JSON object stay as the model wrote them."""
+    """Return a call; arguments that are no JSON object stay as the model wrote them."""
     given = "{}" if arguments is None or (isinstance(arguments, str) and not arguments.strip()) else arguments
     try:
         read: object = json.loads(given) if isinstance(given, str) else given

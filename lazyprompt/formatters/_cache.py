@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.formatters.form import objects
+from lazyprompt.formatters.views import objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ CacheLike: TypeAlias = "Iterable[str] | Mapping[str, str]"
 
 
 def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str]:
-    """A cache policy: the places to mark, each with its lifetime.
+    """Check a cache policy: the places to mark, each with its lifetime.
 
     Args:
         cache: The places of ``PLACES``; as a mapping, with a lifetime for each.
@@ -109,7 +109,7 @@ def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -
 
 
 def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:
-    """The marks of a payload: where each is, and the rank of its lifetime; a lifetime nobody knows has rank -1."""
+    """Return the place of each mark of a payload, and the rank of its lifetime; an unknown one has rank -1."""
     return [
         (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
         for path, mark in _marks(payload, marks.key, messages_key)
@@ -118,7 +118,7 @@ def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: 
 
 
 def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[tuple[Path, JsonObject]]:
-    """The marks of a payload, in the order in which a provider reads them."""
+    """Yield the marks of a payload, in the order in which a provider reads them."""
     for place in ("tools", "system", messages_key):
         for at, item in objects(payload.get(place)):
             if key in item and isinstance(item[key], dict):
@@ -131,7 +131,7 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
-    """The block at the end of a place, its text made a block first; None where the place is empty."""
+    """Return the block at the end of a place, its text made a block first; None where the place is empty."""
     if place == "tools":
         tools = payload.get("tools") if marks.tools else None
         return tools[-1] if tools else None
@@ -156,7 +156,7 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
 
 
 def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str, Any] | None:
-    """The last message before the newest user's turn, of those that can be marked."""
+    """Return the last message before the newest user's turn, of those that can be marked."""
     newest = next((at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), 0)
     roles = ("user", "assistant") if assistant else ("user", "system", "developer")
     return next(

@@ -1,7 +1,6 @@
 """Content as a provider can carry it: block by block, kept, changed or left out, and always reported.
 
-The one media pass is here too. It runs twice over the same table of rules: once to find what must be loaded, once, with
-all of that at hand, to put it in place.
+Media that must be loaded first are noted in the job; with all of them at hand, the same pass puts them in place.
 """
 
 from __future__ import annotations
@@ -28,12 +27,9 @@ from lazyprompt.messages.msg import (
 from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import Media, MediaKind
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Media, MediaKind, Turn
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block, Source
 
@@ -68,37 +64,6 @@ def _with_urls(turn: Turn, job: Job) -> Turn:
             why = f"{job.profile.name} takes no {kind.kind} as the url"
             job.notes.add(f"messages[{at}].url[{index}]", kind.kind, "left out", why, url)
     return (role, name, (*blocks_of(content), *blocks), at) if blocks else turn
-
-
-def _shown_by(role: Role, content: Content, *, merges: bool) -> Role:
-    """Return the role that shows the media of a turn: the user, where all that agents say becomes the user's."""
-    return "user" if merges and role == "assistant" and not calls_tools(content) else role
-
-
-def sources_to_load(turns: Iterable[Turn], job: Job) -> dict[URLSource, str]:
-    """Return what must be loaded before the turns can be written, and where each is first met.
-
-    Raises:
-        MediaError: Something may not be loaded, or not be passed on.
-    """
-    found: dict[URLSource, str] = {}
-    for role, _, content, at in turns:
-        whose = _shown_by(role, content, merges=job.merging is not None)
-        for where, block, shower in _media_in(content, whose, f"messages[{at}].content"):
-            rule = job.profile.media.get(cast("MediaKind", block.kind))
-            if rule and _fits(rule, shower) and _action(block.source, rule, job.resolver, where) == "load":
-                found.setdefault(cast("URLSource", block.source), where)
-    return found
-
-
-def _media_in(content: Content, whose: Role, where: str) -> Iterator[tuple[str, MediaBlock, Role]]:
-    """Yield the media of a content, each with its place and the role that shows it; the user shows those of results."""
-    for index, block in enumerate(content if isinstance(content, tuple) else ()):
-        place = f"{where}[{index}]"
-        if isinstance(block, MediaBlock):
-            yield place, block, whose
-        elif isinstance(block, ToolResultBlock) and isinstance(block.output, tuple):
-            yield from _media_in(block.output, "user", f"{place}.output")
 
 
 def _fits(rule: Media, role: Role) -> bool:
@@ -139,7 +104,7 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
     carrier = _Carrier(job)
     kept: list[Turn] = []
     for turn in turns:
-        new = turn if job.profile.calls_tools and turn[3] not in job.reading.unusual else _carried(turn, carrier, job)
+        new = carrier.turn(turn) if turn[3] in job.reading.unusual or not job.profile.calls_tools else turn
         if new is None:
             job.notes.add(f"messages[{turn[3]}]", "message", "left out", "nothing is left of it")
         else:
@@ -147,38 +112,33 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
     return kept
 
 
-def _carried(turn: Turn, carrier: _Carrier, job: Job) -> Turn | None:
-    """Return a turn as the provider can carry it; None where nothing is left of it."""
-    profile, (role, name, content, at) = job.profile, turn
-    if isinstance(content, str):
-        new = carrier.text(content, f"messages[{at}].content")
-        return (role, name, new, at) if new or (profile.empty_text and not content) else None
-    whose = _shown_by(role, content, merges=job.merging is not None)
-    blocks = tuple(
-        block
-        for index, given in enumerate(content)
-        for block in carrier.block(given, role, whose, f"messages[{at}].content[{index}]")
-    )
-    if profile.thinking != "text" or not profile.empty_text:
-        blocks = _without_last_thoughts(blocks, at, job)
-    # An empty text is a text where it may be sent, be it a block or not.
-    empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
-    return (role, name, blocks or "", at) if blocks or empty else None
-
-
-def _without_last_thoughts(blocks: tuple[Block, ...], at: int, job: Job) -> tuple[Block, ...]:
-    """Return the blocks without thoughts that nothing follows: those that sign them refuse such an end."""
-    while blocks and isinstance(blocks[-1], ThinkingBlock):
-        job.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", blocks[-1].thinking)
-        blocks = blocks[:-1]
-    return blocks
-
-
 class _Carrier:
     """The rules of one provider over one conversation, block by block."""
 
     def __init__(self, job: Job) -> None:
-        self.profile, self.resolver, self.loaded, self.notes = job.profile, job.resolver, job.loaded, job.notes
+        self.job, self.profile, self.notes = job, job.profile, job.notes
+
+    def turn(self, turn: Turn) -> Turn | None:
+        """Return a turn as the provider can carry it; None where nothing is left of it."""
+        profile, (role, name, content, at) = self.profile, turn
+        if isinstance(content, str):
+            text = self.text(content, f"messages[{at}].content")
+            return (role, name, text, at) if text or (profile.empty_text and not content) else None
+        # Where all that agents say becomes the user's, the user shows their media.
+        merges = self.job.merging is not None and role == "assistant" and not calls_tools(content)
+        blocks = [
+            block
+            for index, given in enumerate(content)
+            for block in self.block(given, role, "user" if merges else role, f"messages[{at}].content[{index}]")
+        ]
+        # Those that sign thoughts refuse one at the end.
+        needs_end = profile.thinking != "text" or not profile.empty_text
+        while blocks and isinstance(last := blocks[-1], ThinkingBlock) and needs_end:
+            self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", last.thinking)
+            blocks.pop()
+        # An empty text is a text where it may be sent, be it a block or not.
+        empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
+        return (role, name, tuple(blocks) or "", at) if blocks or empty else None
 
     def text(self, text: str, where: str) -> str:
         """Return the text, or nothing where it shows nothing and the provider refuses that."""
@@ -260,7 +220,7 @@ class _Carrier:
             whose = "" if rule is None else f" from the {role}"
             self.notes.add(where, kind, "left out", f"{name} takes no {kind}{whose}", address)
             return ()
-        action = _action(block.source, rule, self.resolver, where)
+        action = _action(block.source, rule, self.job.resolver, where)
         if action is None:
             way = (
                 f"{name} takes no {kind} by address; give media=MediaResolver(hosts=[...]) to have it loaded"
@@ -271,10 +231,14 @@ class _Carrier:
             return ()
         if action == "pass on":
             return (block,)
-        given = self.loaded[cast("URLSource", block.source)] if action == "load" else cast("Base64Source", block.source)
+        if isinstance(block.source, URLSource) and self.job.wanted is not None:
+            self.job.wanted.setdefault(block.source, where)
+            return ()
+        given = self.job.loaded[block.source] if isinstance(block.source, URLSource) else block.source
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
-            source = replace(source, media_type=given.media_type)  # the provider's own name of the type
+            # The provider's own name of the type.
+            source = source if source.media_type == given.media_type else replace(source, media_type=given.media_type)
         if source.media_type != given.media_type:
             self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")
         if not rule.takes(source.media_type):

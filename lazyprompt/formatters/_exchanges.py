@@ -13,8 +13,8 @@ from lazyprompt.messages.openai_form import NO_RESULT
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Turn
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Turn
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.msg import Block
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import HistoryStyle, Layout
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Content, HistoryStyle, Layout, Turn
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.msg import Block
 
@@ -78,7 +77,7 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _with_system(turns: list[Turn], layout: Layout) -> list[Turn]:
-    """The turns with the system text and the first history together, where the layout has them so."""
+    """Join the system text and the first history, where the layout has them so."""
     if layout.system == "own" or not turns:
         return turns
     has_system = turns[0][0] != "user"
@@ -91,7 +90,7 @@ def _with_system(turns: list[Turn], layout: Layout) -> list[Turn]:
 
 
 def _one_text(first: Content, second: Content, between: str) -> Content:
-    """Two contents as one, their texts joined where they meet."""
+    """Join two contents, their texts where they meet."""
     if not (first and second) or (isinstance(first, str) and isinstance(second, str)):
         return joined(first, second, between)
     before, behind = blocks_of(first), blocks_of(second)
@@ -101,7 +100,7 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
 
 
 def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: Layout, notes: Notes) -> Content:
-    """A run of messages: text where it is text alone, else texts with the media where they belong."""
+    """Write a run of messages: text where it is text alone, else texts with the media where they belong."""
     blocks: list[Block] = []
     media: list[Block] = []
     lines: list[str] = []
@@ -126,7 +125,7 @@ def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: Layo
 
 
 def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:
-    """The lines and media of a run, each medium behind a line that says whose it is."""
+    """Yield the lines and media of a run, each medium behind a line with its speaker."""
     for role, name, content, at in run:
         speaker = names[role, name]
         if name and speaker != name:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import SYSTEM_ROLES
@@ -22,9 +23,8 @@ from lazyprompt.safety.speakers import written_names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters._turns import Job
+    from lazyprompt.formatters.profile import Content, Profile, Turn
     from lazyprompt.messages.msg import Block
 
 # What stands where a provider asks for a user's turn and the conversation has none.
@@ -187,20 +187,15 @@ def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
     return new
 
 
-def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:  # noqa: ARG001 - every step is handed the job
+def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
     """Make one turn of neighbours of the user, or of the assistant."""
+    roles = [turn[0] for turn in turns]
+    if not any(map(_JOINED.__contains__, pairwise(roles))):
+        return turns
     new: list[Turn] = []
-    # The neighbours that become one turn, by its index.
-    neighbours: dict[int, list[Turn]] = {}
-    before = ""
-    for turn in turns:
-        if turn[0] == before and before in _TALKING:
-            neighbours.setdefault(len(new) - 1, [new[-1]]).append(turn)
-        else:
-            new.append(turn)
-        before = turn[0]
-    for index, group in neighbours.items():
-        new[index] = _as_one(group)
+    for role, group in groupby(turns, itemgetter(0)):
+        neighbours = list(group)
+        new += [_as_one(neighbours)] if (role, role) in _JOINED and len(neighbours) > 1 else neighbours
     return new
 
 
@@ -213,7 +208,8 @@ def _as_one(turns: list[Turn]) -> Turn:
     return role, name, tuple(ordered) or "", at
 
 
-_TALKING = frozenset(("user", "assistant"))
+# The roles of neighbours that become one turn.
+_JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
 def add_user_turns(turns: list[Turn], job: Job) -> list[Turn]:

@@ -7,24 +7,25 @@ each step touches only those.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.roles import Role
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.histories.openai import message_from_openai
-from lazyprompt.messages.histories.read import is_openai, message_fields, read_history, without_role_names
-from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolResultBlock, ToolUseBlock, result_of
+from lazyprompt.messages.histories.read import MARKS, is_openai, message_fields, read_history, without_role_names
+from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, plain_block, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Fields, Json
+    from lazyprompt._base.roles import Role
+    from lazyprompt.formatters.profile import Content, HistoryStyle, Layout, Profile, Turn
+    from lazyprompt.formatters.report import Notes
+    from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
+    from lazyprompt.messages.msg import Base64Source, Block, URLSource
 
-Content: TypeAlias = str | tuple[Block, ...]
-# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
-Turn: TypeAlias = tuple[Role, str, Content, int]
 MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 
@@ -36,7 +37,7 @@ PREFILL = ("prefix", "partial")
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
     """Return a content as blocks, plain text as one of them."""
-    return content if isinstance(content, tuple) else (TextBlock(content),) if content else ()
+    return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
 
 
 def calls_tools(content: Content) -> bool:
@@ -44,6 +45,7 @@ def calls_tools(content: Content) -> bool:
     return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
 
 
+@dataclass(slots=True)
 class Reading:
     """The turns of a conversation, and the work that they may need.
 
@@ -63,31 +65,18 @@ class Reading:
         cut: The number of messages that were left out, to keep to a budget.
     """
 
-    __slots__ = (
-        "cut",
-        "has_late_system",
-        "ids",
-        "media_in_results",
-        "messages",
-        "metadata",
-        "prefill",
-        "turns",
-        "unordered",
-        "unusual",
-        "urls",
-        "waiting",
-    )
-
-    def __init__(self, messages: list[MessageLike]) -> None:
-        self.messages = messages
-        self.turns: list[Turn] = []
-        self.unusual: set[int] = set()
-        self.urls: dict[int, tuple[str, ...]] = {}
-        self.has_late_system = self.unordered = self.media_in_results = self.prefill = False
-        self.ids: dict[str, str] = {}
-        self.waiting: dict[str, str] = {}
-        self.metadata: dict[int, Mapping[str, Json]] = {}
-        self.cut = 0
+    messages: list[MessageLike]
+    turns: list[Turn] = field(default_factory=list["Turn"])
+    unusual: set[int] = field(default_factory=set[int])
+    urls: dict[int, tuple[str, ...]] = field(default_factory=dict[int, "tuple[str, ...]"])
+    has_late_system: bool = False
+    unordered: bool = False
+    media_in_results: bool = False
+    ids: dict[str, str] = field(default_factory=dict[str, str])
+    metadata: dict[int, Mapping[str, Json]] = field(default_factory=dict[int, "Mapping[str, Json]"])
+    prefill: bool = False
+    waiting: dict[str, str] = field(default_factory=dict[str, str])
+    cut: int = 0
 
     def only(self, kept: Sequence[int]) -> Reading:
         """Return the reading of some of the messages, by their indices; the work noted is that of all of them."""
@@ -103,16 +92,16 @@ class Reading:
     def add(self, message: Msg, name: str) -> None:
         """Read the next message into a turn, with the name of its speaker."""
         role, content, at = message.role, message.content, len(self.turns)
-        if isinstance(content, str):
+        if not isinstance(content, str):
+            content = self._blocks(role, content, at)
+            if role == "tool":
+                name = ""  # it is the tool's, and the results have it
+        else:
             if not content or content.isspace():
                 self.unusual.add(at)
             # Nothing may stand between a call and its results, and a tool says nothing but results.
             if self.waiting or role == "tool":
                 self.unordered = True
-        else:
-            content = self._blocks(role, content, at)
-            if role == "tool":
-                name = ""  # it is the tool's, and the results have it
         if message.url is not None:
             self.urls[at] = message.urls
             self.unusual.add(at)
@@ -136,7 +125,7 @@ class Reading:
                 waiting[block.id] = self.ids[block.id] = block.name
             elif isinstance(block, ToolResultBlock):
                 unordered = unordered or not is_tool or block.id != next(iter(waiting), None)
-                if block.is_error or not isinstance(block.output, str):
+                if block.is_error or type(block.output) is not str:
                     unusual = True
                     self.media_in_results = self.media_in_results or _holds_media(block)
                 if waiting.pop(block.id, block.name) != block.name:
@@ -150,12 +139,56 @@ class Reading:
             self.unusual.add(at)
         if unordered:
             self.unordered = True
-        return tuple(_named(block, self.ids) for block in blocks) if unnamed else blocks
+        if not unnamed:
+            return blocks
+        names = self.ids
+        return tuple(
+            [
+                answering(each, each.id, names.get(each.id, each.name)) if isinstance(each, ToolResultBlock) else each
+                for each in blocks
+            ]
+        )
 
 
-def _named(block: Block, tools: Mapping[str, str]) -> Block:
-    """Return a result with the name of the tool that was called."""
-    return answering(block, block.id, tools.get(block.id, block.name)) if isinstance(block, ToolResultBlock) else block
+Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
+
+
+class Merging(NamedTuple):
+    """The rule by which the messages of all speakers become histories in the user's turns.
+
+    Attributes:
+        layout: The place of the system text.
+        style: The form of a history.
+        single: True if a single message is written as a history too.
+    """
+
+    layout: Layout
+    style: HistoryStyle
+    single: bool
+
+
+class Job(NamedTuple):
+    """One conversation on its way to a payload.
+
+    Attributes:
+        reading: The conversation, and the work that it may need.
+        profile: The provider's rules.
+        notes: The report so far; steps add to it.
+        resolver: The loader of media; None where nothing may be loaded.
+        loaded: The media that were loaded.
+        wanted: The media to load, each with the place where it is first met; None where they are loaded.
+        merging: The rule by which speakers are merged; None where they are not.
+        user_last: True if the last turn must be the user's or a tool's.
+    """
+
+    reading: Reading
+    profile: Profile
+    notes: Notes
+    resolver: MediaResolver | None
+    loaded: Loaded
+    wanted: dict[URLSource, str] | None
+    merging: Merging | None
+    user_last: bool
 
 
 def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
@@ -181,7 +214,7 @@ def flat(messages: Iterable[Messages]) -> list[MessageLike]:
     if not _MESSAGES.issuperset(map(type, items)):
         items = list(_items(items))
     if not _MESSAGES.issuperset(map(type, items)):
-        return _as_messages(items)
+        return [*without_role_names(items, read_history(items))]
     return cast("list[MessageLike]", items)
 
 
@@ -203,11 +236,6 @@ def _items(given: Iterable[object]) -> Iterator[object]:
             )
 
 
-def _as_messages(items: Sequence[object]) -> list[MessageLike]:
-    """Read items of any form."""
-    return [*without_role_names(items, read_history(items))]
-
-
 def read(messages: list[MessageLike]) -> Reading:
     """Read messages into turns.
 
@@ -221,29 +249,23 @@ def read(messages: list[MessageLike]) -> Reading:
         HistoryError: A dict is no message (or MediaError).
     """
     reading = Reading(messages)
-    for at, item in enumerate(messages):
-        if isinstance(item, Msg):
-            reading.add(item, item.name)
-        elif is_openai(item):
-            # A dict without a name has none; as a Msg it is called what its role is.
-            message = _message_of(item, f"messages[{at}]", reading.waiting)
-            reading.add(message, message.name if item.get("name") else "")
-        else:
-            # Other forms are read as a whole: a message may be several items.
-            return read(_as_messages(messages))
+    where = ""
+    try:
+        for at, item in enumerate(messages):
+            if isinstance(item, Msg):
+                reading.add(item, item.name)
+            elif MARKS.isdisjoint(item) or is_openai(item):
+                where = f"messages[{at}]"
+                message = message_from_openai(item, where, reading.waiting)
+                # A dict without a name has none; as a Msg it is called what its role is.
+                reading.add(message, message.name if item.get("name") else "")
+            else:
+                # Other forms are read as a whole: a message may be several items. Their errors name the places.
+                where = ""
+                return read([*without_role_names(messages, read_history(messages))])
+    except (HistoryError, MediaError) as error:
+        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
     reading.unordered = reading.unordered or bool(reading.waiting)
     last = reading.metadata.get(len(messages) - 1, {})
     reading.prefill = reading.turns[-1][0] == "assistant" and True in map(last.get, PREFILL)
     return reading
-
-
-def _message_of(item: Fields, where: str, waiting: Iterable[str]) -> Msg:
-    """Read an OpenAI dict; an error names its place.
-
-    Raises:
-        HistoryError: It is no message (or MediaError).
-    """
-    try:
-        return message_from_openai(item, where, waiting)
-    except (HistoryError, MediaError) as error:
-        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error

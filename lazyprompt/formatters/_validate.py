@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.formatters._cache import marked_blocks
-from lazyprompt.formatters.shape import FINE, Check, shown
+from lazyprompt.formatters.shape import Check, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.form import Seen, View
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
     from lazyprompt.formatters.shape import Fault, Path
+    from lazyprompt.formatters.views import Kind, View
 
 
 class Violation(NamedTuple):
@@ -65,7 +65,11 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
     faults = list(shape(payload))
     if not views and not faults and not payload.get(key):
         faults.append(((key,), "holds no message", "give at least one"))
-    faults += _block_faults(views, profile, model)
+    judge = _Judge(profile, model)
+    for view in views:
+        judge.message(view)
+    judge.unanswered()
+    faults += judge.faults
     faults += _order_faults(views, profile, model)
     faults += _tool_faults(profile.form.declared(payload), profile)
     if profile.breakpoints is not None:
@@ -73,99 +77,78 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
 
 
-def _block_faults(views: Iterable[View], profile: Profile, model: str | None) -> list[Fault]:
-    """What a message may hold, and that each call has its result right behind it."""
-    faults: list[Fault] = []
-    calls = _Calls(profile, thinks=profile.needs_thoughts(model))
-    names = profile.names
-    for view in views:
-        path, _, seen, name = view
-        if calls.waiting and not profile.results_anywhere and not (seen and seen[0][0] == "result"):
-            faults += calls.unanswered()
-        if name is not None and names is not None and not names.fullmatch(name):
-            faults.append(((*path, "name"), f"is {name!r}", f"use {names.pattern}"))
+class _Judge:
+    """The faults of the blocks of a conversation.
+
+    Attributes:
+        faults: The faults so far.
+        waiting: The calls without a result, by id, each with its place.
+    """
+
+    def __init__(self, profile: Profile, model: str | None) -> None:
+        self.profile, self.thinks = profile, profile.needs_thoughts(model)
+        self.faults: list[Fault] = []
+        self.waiting: dict[str, Path] = {}
+        self._used: set[str] = set()
+        self._names: set[str] = set()
+
+    def add(self, path: Path, what: str, fix: str) -> None:
+        """Add a fault."""
+        self.faults.append((path, what, fix))
+
+    def message(self, view: View) -> None:
+        """Judge the blocks of a message, and that results stand right behind their calls."""
+        profile, (path, role, seen, name) = self.profile, view
+        if self.waiting and not profile.results_anywhere and not (seen and seen[0][0] == "result"):
+            self.unanswered()
+        if name is not None and profile.names is not None and not profile.names.fullmatch(name):
+            self.add((*path, "name"), f"is {name!r}", f"use {profile.names.pattern}")
         if not seen:
             if not profile.empty_text:
-                faults.append((path, "has no content", "give it some, or remove it"))
-            continue
-        faults += _seen_faults(view, calls)
-        if seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
-            faults.append(((*path, *seen[-1][1]), "is a thought at the end", "put what followed it behind it"))
-    return [*faults, *calls.unanswered()]
-
-
-def _seen_faults(view: View, calls: _Calls) -> list[Fault]:
-    """What is wrong with the blocks of a message."""
-    path, role, seen, _ = view
-    profile = calls.profile
-    faults: list[Fault] = [*calls.without_thought(path, seen)]
-    for kind, at, text, tool in seen:
-        if kind == "call":
-            if role != "assistant":
-                faults.append(((*path, *at), f"is a call of the {role}'s", "only the assistant thinks and calls"))
-            faults += calls.made(text, tool, path, at)
-        elif kind == "result":
-            if calls.waiting.pop(text, None) is None:
-                what = f"answers {text!r}, which no call before it waits for"
-                faults.append(((*path, *at), what, "put it right behind its call, or remove it"))
-        elif kind == "text":
-            if not profile.empty_text and (not text or text.isspace()):
-                faults.append(((*path, *at), "is a text that shows nothing", "remove it"))
-        elif kind != "thinking":
-            faults += _medium_faults((*path, *at), role, kind, text, profile)
-        elif role != "assistant":
-            faults.append(((*path, *at), f"is a thinking of the {role}'s", "only the assistant thinks and calls"))
-    return faults
-
-
-class _Calls:
-    """The calls of a conversation: which ids were used, and which calls wait for their results."""
-
-    __slots__ = ("names", "profile", "thinks", "used", "waiting")
-
-    def __init__(self, profile: Profile, *, thinks: bool) -> None:
-        self.profile, self.thinks = profile, thinks
-        self.used: set[str] = set()
-        self.names: set[str] = set()
-        # Where each stands: the place of its message, and the one in that. They are put together for a fault.
-        self.waiting: dict[str, tuple[Path, Path]] = {}
-
-    def made(self, call_id: str, name: str | None, message: Path, at: Path) -> Sequence[Fault]:
-        """A call, and what is wrong with it."""
-        new = call_id not in self.used
-        self.used.add(call_id)
-        self.waiting[call_id] = message, at
-        fits = self.profile.ids.fullmatch(call_id)
-        if new and fits and (name is None or name in self.names):
-            return FINE
-        path = (*message, *at)
-        faults: list[Fault] = []
-        if not new:
-            faults.append((path, f"uses the id {call_id!r} again", "give each call its own"))
-        if not fits:
-            faults.append((path, f"has the id {call_id!r}, which is refused", f"use {self.profile.ids.pattern}"))
-        if name is not None and name not in self.names:
-            self.names.add(name)
-            if not self.profile.tool_names.fullmatch(name):
-                faults.append(
-                    (path, f"calls {name!r}, a name that is refused", f"use {self.profile.tool_names.pattern}")
-                )
-        return faults
-
-    def without_thought(self, path: Path, seen: Sequence[Seen]) -> Iterator[Fault]:
-        """Yield a fault where a message of a thinking model calls without a thought."""
+                self.add(path, "has no content", "give it some, or remove it")
+            return
         if self.thinks and {kind for kind, *_ in seen} & {"call", "thinking"} == {"call"}:
-            yield path, "calls tools without what was thought before", 'give "reasoning_content", "" if there is none'
+            fix = 'give "reasoning_content", "" if there is none'
+            self.add(path, "calls tools without what was thought before", fix)
+        for kind, at, text, tool in seen:
+            self.block((*path, *at), role, kind, text, tool)
+        if seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
+            self.add((*path, *seen[-1][1]), "is a thought at the end", "put what followed it behind it")
 
-    def unanswered(self) -> Sequence[Fault]:
-        """The calls that nobody answered; they wait no longer."""
-        if not self.waiting:
-            return FINE
-        waiting, self.waiting = self.waiting, {}
-        return [
-            ((*path, *at), f"makes the call {call_id!r}, which is not answered", "put its result right behind it")
-            for call_id, (path, at) in waiting.items()
-        ]
+    def block(self, path: Path, role: str, kind: Kind, text: str, tool: str | None) -> None:
+        """Judge a block."""
+        if kind in ("call", "thinking") and role != "assistant":
+            self.add(path, f"is a {kind} of the {role}'s", "only the assistant thinks and calls")
+        if kind == "call":
+            self.call(path, text, tool)
+        elif kind == "result":
+            if self.waiting.pop(text, None) is None:
+                what = f"answers {text!r}, which no call before it waits for"
+                self.add(path, what, "put it right behind its call, or remove it")
+        elif kind == "text":
+            if not self.profile.empty_text and (not text or text.isspace()):
+                self.add(path, "is a text that shows nothing", "remove it")
+        elif kind != "thinking":
+            self.faults += _medium_faults(path, role, kind, text, self.profile)
+
+    def call(self, path: Path, call_id: str, name: str | None) -> None:
+        """Judge a call, and note that it waits for its result."""
+        ids, names = self.profile.ids, self.profile.tool_names
+        if call_id in self._used:
+            self.add(path, f"uses the id {call_id!r} again", "give each call its own")
+        if not ids.fullmatch(call_id):
+            self.add(path, f"has the id {call_id!r}, which is refused", f"use {ids.pattern}")
+        if name is not None and name not in self._names and not names.fullmatch(name):
+            self.add(path, f"calls {name!r}, a name that is refused", f"use {names.pattern}")
+        self._used.add(call_id)
+        self._names.update(() if name is None else (name,))
+        self.waiting[call_id] = path
+
+    def unanswered(self) -> None:
+        """Add the calls without a result as faults; they wait no longer."""
+        for call_id, path in self.waiting.items():
+            self.add(path, f"makes the call {call_id!r}, which is not answered", "put its result right behind it")
+        self.waiting.clear()
 
 
 def _medium_faults(path: Path, role: str, kind: str, source: str, profile: Profile) -> Iterator[Fault]:
@@ -178,14 +161,14 @@ def _medium_faults(path: Path, role: str, kind: str, source: str, profile: Profi
 
 
 def _taken(source: str, rule: Media) -> bool:
-    """Whether a medium's address, or ``data:`` and its MIME type, is of a kind that a provider takes."""
+    """Return True if a provider takes a medium's address, or its ``data:`` and MIME type."""
     if not source.startswith("data:"):
         return rule.url or source.partition(":")[0] in rule.schemes
     return rule.data and (source == "data:" or rule.takes(source.removeprefix("data:").partition(";")[0]))
 
 
 def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iterator[Fault]:
-    """Names of tools, each used once."""
+    """Judge the names of tools: each is used once."""
     used: set[str] = set()
     for path, name in declared:
         if not profile.tool_names.fullmatch(name):
@@ -196,7 +179,7 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
 
 
 def _order_faults(views: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
-    """Who may speak when."""
+    """Judge the order of roles."""
     said = [view for view in views if view[1] != "system" and view[1] != "developer"]
     first = bool(views) and views[0][1] in SYSTEM_ROLES
     if profile.system != "anywhere" and len(said) + first < len(views):
@@ -213,7 +196,7 @@ def _order_faults(views: Sequence[View], profile: Profile, model: str | None) ->
 
 
 def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
-    """User and assistant in turn, the right one first and last."""
+    """Judge if user and assistant take turns, the right one first and last."""
     path, first, *_ = said[0]
     if profile.user_first and first != "user":
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
@@ -234,7 +217,7 @@ def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> I
 
 
 def _mark_faults(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> Iterator[Fault]:
-    """Cache breakpoints: not too many, longer lifetimes first."""
+    """Judge cache breakpoints: not too many, longer lifetimes first."""
     found = marked_blocks(payload, marks, messages_key)
     for path, _ in found[marks.most :]:
         yield path, "is one cache breakpoint too many", f"set at most {marks.most}"

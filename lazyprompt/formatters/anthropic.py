@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
-from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
-from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, tagged, text, text_or
+from lazyprompt.formatters.shape import check_of, listed, parts_of, tagged
+from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Kind, Seen, View
-    from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Msg, Source
+    from lazyprompt.formatters.profile import Content, Turn
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Kind, Seen, View
+    from lazyprompt.messages.msg import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class AnthropicForm:
     messages_key: str = "messages"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The system text and the messages of turns."""
+        """Write the system text and the messages of turns."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
         # The results of the turn before, where there are any.
@@ -67,25 +67,20 @@ class AnthropicForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Functions with their ``input_schema``; Anthropic's own tools as they are."""
+        """Return functions with their ``input_schema``, and Anthropic's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Messages of the user and the assistant; other keys of a request are the caller's."""
-        said = text_or(listed(tagged("type", {**_SAID, "tool_result": _RESULT_SHAPE}), 1))
-        answered = text_or(listed(tagged("type", {**_ANSWERED, **_SERVER}), 1))
+        """Return the check of messages of the user and the assistant; other keys of a request are the caller's."""
         roles = {
-            "user": fields({"role": anything, "content": said}),
-            "assistant": fields({"role": anything, "content": answered}),
+            "user": {"content": parts_of({**_SAID, "tool_result": _RESULT_SHAPE})},
+            "assistant": {"content": parts_of({**_ANSWERED, **_SERVER})},
         }
-        return fields(
-            {"messages": listed(tagged("role", roles), 1)},
-            {"system": text_or(listed(tagged("type", {"text": _TEXT}), 1)), "tools": listed(_TOOL)},
-            more=True,
-        )
+        messages, system = listed(tagged("role", roles), 1), parts_of({"text": _TEXT})
+        return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The system text and the messages, results apart from what the user says behind them."""
+        """Yield the system text and the messages, results apart from the user's text behind them."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _seen(system, ()), None
@@ -106,12 +101,10 @@ class AnthropicForm:
                 yield path, role, said, None
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the tools."""
+        """Yield the names of the tools."""
         return named((("tools", at), tool) for at, tool in objects(payload.get("tools")))
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_anthropic(answer, provider)
+    parse = staticmethod(from_anthropic)
 
 
 def _blocks(content: Content) -> list[Json]:
@@ -206,7 +199,7 @@ def _seen(content: object, path: Path) -> list[Seen]:
 
 
 def _address(block: Mapping[str, Any]) -> str:
-    """Where a medium is, or ``data:`` and its MIME type; nothing of a thought."""
+    """Return the address of a medium, or ``data:`` and its MIME type; nothing of a thought."""
     source = block.get("source")
     given = cast("JsonObject", source) if isinstance(source, dict) else {}
     encoded = text_of_json(given.get("media_type")) if given.get("type") == "base64" else ""
@@ -222,48 +215,45 @@ _KINDS: dict[str, Kind] = {
     "image": "image",
     "document": "file",
 }
-_MARK: dict[str, Check] = {"cache_control": nullable(mapping)}
-_TEXT = fields({"type": anything, "text": text}, {**_MARK, "citations": anything})
-_ENCODED = fields({"type": anything, "media_type": text, "data": base64})
-_SOURCES: dict[str, Check] = {
-    "base64": _ENCODED,
-    "url": fields({"type": anything, "url": text}),
-    "file": fields({"type": anything, "file_id": text}),
+_MARK: dict[str, Spec] = {"cache_control?": "object|null"}
+_TEXT: dict[str, Spec] = {"text": "text", **_MARK, "citations?": "any"}
+_SOURCES: dict[str, Spec] = {
+    "base64": {"media_type": "text", "data": "base64"},
+    "url": {"url": "text"},
+    "file": {"file_id": "text"},
 }
-_DOCUMENTS: dict[str, Check] = {
-    "text": fields({"type": anything, "media_type": text, "data": text}),
-    "content": fields({"type": anything, "content": anything}),
+_DOCUMENTS: dict[str, Spec] = {
+    "text": {"media_type": "text", "data": "text"},
+    "content": {"content": "any"},
 }
-_SAID: dict[str, Check] = {
+_SAID: dict[str, Spec] = {
     "text": _TEXT,
-    "image": fields({"type": anything, "source": tagged("type", _SOURCES)}, {**_MARK, "transformations": anything}),
-    "document": fields(
-        {"type": anything, "source": tagged("type", {**_SOURCES, **_DOCUMENTS})},
-        {**_MARK, "citations": anything, "context": nullable(text), "title": nullable(text)},
-    ),
-    "search_result": mapping,
-    "container_upload": mapping,
-}
-_RESULT_SHAPE = fields(
-    {"type": anything, "tool_use_id": text},
-    {
+    "image": {"source": tagged("type", _SOURCES), **_MARK, "transformations?": "any"},
+    "document": {
+        "source": tagged("type", {**_SOURCES, **_DOCUMENTS}),
         **_MARK,
-        "content": text_or(listed(tagged("type", {**_SAID, "tool_reference": mapping}))),
-        "is_error": anything,
-        "toolset_name": anything,
+        "citations?": "any",
+        "context?": "text|null",
+        "title?": "text|null",
     },
-)
-_ANSWERED: dict[str, Check] = {
+    "search_result": "object",
+    "container_upload": "object",
+}
+_RESULT_SHAPE: dict[str, Spec] = {
+    "tool_use_id": "text",
+    **_MARK,
+    "content?": parts_of({**_SAID, "tool_reference": "object"}, 0),
+    "is_error?": "any",
+    "toolset_name?": "any",
+}
+_ANSWERED: dict[str, Spec] = {
     "text": _TEXT,
-    "thinking": fields({"type": anything, "thinking": text, "signature": text}),
-    "redacted_thinking": fields({"type": anything, "data": text}),
-    "tool_use": fields(
-        {"type": anything, "id": text, "name": text, "input": mapping},
-        {**_MARK, "caller": anything, "toolset_name": anything},
-    ),
+    "thinking": {"thinking": "text", "signature": "text"},
+    "redacted_thinking": {"data": "text"},
+    "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "caller?": "any", "toolset_name?": "any"},
 }
 # What Anthropic's own tools leave in its answers; their form is not judged.
-_SERVER: dict[str, Check] = dict.fromkeys(
+_SERVER: dict[str, Spec] = dict.fromkeys(
     (
         "server_tool_use",
         "web_search_tool_result",
@@ -274,25 +264,20 @@ _SERVER: dict[str, Check] = dict.fromkeys(
         "tool_search_tool_result",
         "container_upload",
     ),
-    mapping,
+    "object",
 )
-
-
-_OWN_TOOL = fields({"type": text, "name": text}, more=True)
 _TOOL_KEYS = ("input_examples", "defer_loading", "allowed_callers", "eager_input_streaming")
-_FUNCTION = fields(
-    {"name": text, "input_schema": mapping},
-    {
-        **_MARK,
-        "type": nullable(text),
-        "description": text,
-        "strict": anything,
-        **dict.fromkeys(_TOOL_KEYS, anything),
-    },
-)
-
+_FUNCTION: dict[str, Spec] = {
+    "name": "text",
+    "input_schema": "object",
+    **_MARK,
+    "type?": "text|null",
+    "description?": "text",
+    "strict?": "any",
+    **dict.fromkeys((f"{key}?" for key in _TOOL_KEYS), "any"),
+}
 # A tool with its schema; Anthropic's own have a type instead.
-_TOOL = tagged("type", {"custom": _FUNCTION}, other=_OWN_TOOL, default="custom")
+_TOOL = tagged("type", {"custom": _FUNCTION}, {"type": "text", "name": "text", "...": "any"}, default="custom")
 
 ANTHROPIC = Profile(
     name="anthropic",

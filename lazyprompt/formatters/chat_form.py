@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from json import loads
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
-from lazyprompt.formatters._chat_shape import (
-    MEDIA_KINDS,
-    PART_SHAPES,
-    PARTS,
-    call_shape,
-    chat_shape,
-    json_text,
-    url_shape,
-)
 from lazyprompt.formatters._turns import PREFILL
-from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
-from lazyprompt.formatters.shape import listed, tagged, text_or
+from lazyprompt.formatters.shape import FINE, check_of, listed, nullable, one_of, parts_of, tagged, text
+from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._turns import Turn
-    from lazyprompt.formatters.form import Seen, View
-    from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Block, Msg, VideoBlock
+    from lazyprompt.formatters.profile import MediaKind, Profile, Turn
+    from lazyprompt.formatters.shape import Check, Fault, Path, Spec
+    from lazyprompt.formatters.views import Seen, View
+    from lazyprompt.messages.msg import Block, VideoBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +44,9 @@ class ChatForm:
 
     Args:
         no_text: What stands for the content of a message that only calls tools.
-        text_lists: Whether several texts stay apart, as a list of parts; else they are lines of one text.
-        needs_content: Whether a message that calls tools must have a content all the same.
-        named_results: Whether a result says the name of its tool.
+        text_lists: True if several texts stay apart, as a list of parts; else they are lines of one text.
+        needs_content: True if a message that calls tools must have a content all the same.
+        named_results: True if a result says the name of its tool.
         thinking: The key of a message for what the model thought.
         parts: How blocks are written where OpenAI's own parts do not fit, by kind.
     """
@@ -69,7 +60,7 @@ class ChatForm:
     messages_key: str = "messages"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The messages of turns."""
+        """Write the messages of turns."""
         has_names = profile.names is not None
         needs_thoughts = self.thinking if profile.needs_thoughts(model) else None
         messages: list[JsonObject] = []
@@ -89,7 +80,7 @@ class ChatForm:
 
     @property
     def lists(self) -> bool:
-        """Whether content is always a list."""
+        """True if content is always a list."""
         return False
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
@@ -104,23 +95,23 @@ class ChatForm:
             message["tool_calls"] = list(calls)
 
     def content(self, blocks: tuple[Block, ...]) -> Json:
-        """What was said: a text where it is text alone, else parts."""
+        """Write a content: a text where it is text alone, else parts."""
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
         if len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
             return "\n".join(texts)
         return [self.part(block) for block in blocks]
 
     def part(self, block: Block) -> JsonObject:
-        """A block as a part of a content."""
+        """Write a block as a part of a content."""
         return self.parts.get(block.kind, write_part)(block)
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """A call of a tool."""
+        """Write a call of a tool."""
         function: JsonObject = {"name": block.name, "arguments": str(dump(block.arguments))}
         return {"id": block.id, "type": "function", "function": function}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """The result of a call as a message."""
+        """Write the result of a call as a message."""
         message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": block.text}
         if self.named_results and block.name:
             message["name"] = block.name
@@ -131,33 +122,25 @@ class ChatForm:
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text or parts; other keys of a request are the caller's."""
-        kinds = {"text": PART_SHAPES["text"]}
-        for kind in profile.media:
-            kinds[PARTS[kind]] = PART_SHAPES[PARTS[kind]]
-            if kind in self.parts:
-                kinds[self.parts[kind].kind] = url_shape(self.parts[kind].kind)
-        said = text_or(listed(tagged("type", kinds), 1))
-        plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
-        answers = text_or(listed(tagged("type", {kind: PART_SHAPES[kind] for kind in ("text", "refusal")}), 1))
-        return chat_shape(
-            said,
-            plain,
-            call_shape(json_text),
-            profile,
-            answers=answers,
-            needs_content=self.needs_content,
+        """Return the check of messages by role; other keys of a request are the caller's."""
+        names = {"text", *(PARTS[kind] for kind in profile.media)}
+        names |= {self.parts[kind].kind for kind in profile.media if kind in self.parts}
+        said, plain, answers = (
+            parts_of({kind: each for kind, each in PART_SHAPES.items() if kind in kinds})
+            for kinds in (names, {"text"}, {"text", "refusal"})
         )
+        call = call_shape(json_text)
+        return chat_shape(said, plain, call, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the tools."""
+        """Yield the names of the tools."""
         for at, tool in objects(payload.get("tools")):
             function = tool.get("function")
             if isinstance(function, dict) and tool.get("type") == "function":
                 yield from named([(("tools", at, "function"), cast("dict[str, Any]", function))])
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The messages."""
+        """Yield the messages."""
         # The calls of the last message that made some: a result without an id belongs to the next of them.
         calls: list[Seen] = []
         messages = objects(payload.get("messages"))
@@ -189,7 +172,7 @@ class ChatForm:
             yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
-        """A part of a content."""
+        """Return a part of a content as the rules look at it."""
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not isinstance(inner, dict):
@@ -203,16 +186,14 @@ class ChatForm:
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
-        """What a message holds beside its content."""
+        """Return what a message holds beside its content, as the rules look at it."""
         return []
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_openai_chat(answer, provider)
+    parse = staticmethod(from_openai_chat)
 
 
 def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
-    """A call as the rules look at it; one without an id is named after its place."""
+    """Return a call as the rules look at it; one without an id is named after its place."""
     function = call.get("function")
     name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
     call_id = call.get("id", f"call {at}.{index}")
@@ -220,5 +201,127 @@ def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
 
 
 def _copy(content: Json) -> Json:
-    """Content of a table, never the table's own list."""
+    """Copy content of a table."""
     return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
+
+
+# How the kinds of media are called among the parts.
+PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
+MEDIA_KINDS: dict[str, MediaKind] = {
+    **{part: kind for kind, part in PARTS.items()},
+    "file_url": "file",
+    "audio_url": "audio",
+}
+_MARKS: dict[str, Spec] = {"prompt_cache_breakpoint?": "object", "cache_control?": "object"}
+
+
+def _url_shape(part: str) -> dict[str, Spec]:
+    return {part: {"url": "text", "detail?": "text"}, **_MARKS}
+
+
+PART_SHAPES: dict[str, Spec] = {
+    "text": {"text": "text", **_MARKS},
+    "image_url": _url_shape("image_url"),
+    "input_audio": {"input_audio": {"data": "base64", "format": one_of("wav", "mp3")}, **_MARKS},
+    "audio_url": _url_shape("audio_url"),
+    "video_url": _url_shape("video_url"),
+    "file": {"file": {"file_data?": "text", "filename?": "text", "file_id?": "text"}, **_MARKS},
+    "file_url": _url_shape("file_url"),
+    "refusal": {"refusal": "text"},
+}
+# What LiteLLM passes on to Anthropic.
+_THOUGHTS: dict[str, Spec] = {
+    "thinking": {"thinking": "text", "signature": "text", **_MARKS},
+    "redacted_thinking": {"data": "text", **_MARKS},
+}
+# A tool; of those that are no functions only that they have a type.
+_TOOL = tagged(
+    "type",
+    {
+        "function": {
+            "function": {"name": "text", "description?": "text", "parameters?": "object", "strict?": "any"},
+            "cache_control?": "object",
+        }
+    },
+    other={"type": "text", "...": "any"},
+)
+
+
+def call_shape(arguments: Spec) -> Check:
+    """Return the check of a call of a tool, with its arguments as text or as an object."""
+    own = {"function": {"name": "text", "arguments": arguments}, "id?": "text", "type?": "text", "index?": "any"}
+    custom = {"custom": {"name": "text", "input": "text"}, "id?": "text", "type?": "text"}
+    return tagged("type", {"function": own, "custom": custom}, default="function")
+
+
+def json_text(value: object) -> Sequence[Fault]:
+    """Check the text of a JSON object."""
+    if type(value) is not str:
+        return text(value)
+    try:
+        fine = isinstance(loads(value), dict)
+    except (ValueError, RecursionError):
+        fine = False
+    return FINE if fine else [((), f"is {value[:60]!r}", "give the text of a JSON object")]
+
+
+def chat_shape(
+    said: Check,
+    plain: Check,
+    call: Check,
+    profile: Profile,
+    extra: Mapping[str, Spec] | None = None,
+    *,
+    answers: Check | None = None,
+    needs_content: bool = False,
+    names_calls: bool = True,
+) -> Check:
+    """Return the check of messages by role, and tools.
+
+    Args:
+        said: The content of a user's message.
+        plain: The content of all others, text alone.
+        call: A call of a tool.
+        profile: The provider's rules.
+        extra: Further keys that a message may have.
+        answers: The content of the assistant's messages, where that may be more.
+        needs_content: True if a message that calls tools must have a content all the same.
+        names_calls: True if a result must name the call it answers.
+    """
+    own: dict[str, Spec] = {"name?": "text", **(extra or {})}
+    assistant: dict[str, Spec] = {
+        **own,
+        **dict.fromkeys(("reasoning_content?", "reasoning?", "refusal?", "thinking?"), "text|null"),
+        "content" if needs_content else "content?": nullable(answers or plain),
+        "tool_calls?": listed(call, 1),
+        **dict.fromkeys(("audio?", "function_call?", "annotations?"), "any"),
+        "thinking_blocks?": listed(tagged("type", _THOUGHTS)),
+    }
+    if profile.prefill:
+        assistant[f"{profile.prefill}?"] = "bool"
+    call_id = "tool_call_id" if names_calls else "tool_call_id?"
+    system: dict[str, Spec] = {"content": plain, **own}
+    roles: dict[str, Spec] = {
+        "system": system,
+        "user": {"content": said, **own},
+        "assistant": _answers_something(check_of({"role": "any", **assistant})),
+        "tool": {"content": plain, **own, "tool_name?": "text", call_id: "text"},
+    }
+    if profile.developer:
+        roles["developer"] = system
+    return check_of({"messages": listed(tagged("role", roles), 1), "tools?": [_TOOL], "...": "any"})
+
+
+def _answers_something(message: Check) -> Check:
+    def check(value: object) -> Sequence[Fault]:
+        faults = message(value)
+        given = cast("Mapping[str, object]", value)
+        if (
+            faults
+            or given.get("content") is not None
+            or any(given.get(key) for key in ("tool_calls", "refusal", "audio"))
+        ):
+            return faults
+        return [(("content",), "is missing, and there are no tool_calls", "give one of them")]
+
+    return check

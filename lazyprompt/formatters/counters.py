@@ -28,7 +28,7 @@ _SHORT = "x"  # what is said where something must be; a token by itself
 
 
 class _AskingCounter(ABC, Generic[_Client]):
-    """What both counters do: messages into the provider's form, and something to say where there is nothing."""
+    """The base of both counters: it formats messages, and counts a short message where there is none."""
 
     __slots__ = ("_client", "_formatter", "_frame", "model")
     additive: ClassVar[bool] = False
@@ -42,7 +42,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         self._frame: int | None = None
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """The number of tokens of messages, and of the tools sent with them; one request.
+        """Return the number of tokens of messages, and of the tools sent with them; one request.
 
         A request without messages is refused: system text or tools alone are counted beside a short message, whose own
         count (a second request, once for a counter) is taken off. Nothing at all counts 0, without any request.
@@ -74,7 +74,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         return asked if forms else asked - self._short()
 
     def count_text(self, text: str) -> int:
-        """The number of tokens of a text, without those that the provider puts around a message.
+        """Return the number of tokens of a text, without those that the provider puts around a message.
 
         Args:
             text: The text. An empty one counts 0, without any request; any other takes one, and the first a second.
@@ -92,17 +92,17 @@ class _AskingCounter(ABC, Generic[_Client]):
         return self._ask(None, self._user(text), []) - self._short() + 1
 
     def _user(self, text: str) -> list[Form]:
-        """A text as what a user says, in the provider's form."""
+        """Return a user's message of a text, in the provider's form."""
         return self._parted([{"role": "user", "content": text}])[1]
 
     def _short(self) -> int:
-        """The count of the short message."""
+        """Return the count of the short message."""
         if self._frame is None:
             self._frame = self._ask(None, self._user(_SHORT), [])
         return self._frame
 
     def _parted(self, messages: Sequence[Msg | Form]) -> tuple[object, list[Form]]:
-        """System text, and the messages in the provider's form."""
+        """Return system text, and the messages in the provider's form."""
         given = [dict(message) if isinstance(message, Mapping) else message for message in messages]
         forms: list[Form] = [message for message in given if isinstance(message, dict)]
         if len(forms) == len(given):
@@ -114,7 +114,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         return payload.get(self._names[1]), payload[self._formatter.profile.form.messages_key]
 
     def _own_tools(self, tools: Sequence[Form]) -> list[Form]:
-        """Tools in the provider's form; those of the OpenAI form become so."""
+        """Return tools in the provider's form."""
         own = [tool for tool in tools if "function" not in tool]
         if len(own) < len(tools):
             functions = [dict(tool) for tool in tools if "function" in tool]
@@ -138,15 +138,15 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @abstractmethod
     def _connect(self) -> _Client:
-        """The official client, as it makes itself from the environment."""
+        """Make the official client from the environment."""
 
     @abstractmethod
     def _is_own(self, system: object, messages: list[Form]) -> bool:
-        """Whether messages are in the provider's form; what is the OpenAI form as well, the formatter reads."""
+        """Return True if messages are in the provider's form, and not in the OpenAI form as well."""
 
     @abstractmethod
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
-        """The provider's count; of one message at least."""
+        """Ask for the provider's count, of one message at least."""
 
 
 class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
@@ -180,7 +180,7 @@ class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
 
 
 def _is_plain(content: object) -> bool:
-    """Whether a content is text, or parts of text and no more: the OpenAI form, and Anthropic's as well."""
+    """Return True for text, or parts of text alone: the OpenAI form, and Anthropic's as well."""
     return isinstance(content, str | None) or (
         isinstance(content, list)
         and all(isinstance(part, dict) and part.keys() == {"type", "text"} for part in cast("list[object]", content))
@@ -228,7 +228,7 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
 
 
 def _with_objects(content: Form) -> Form:
-    """A content whose parts are objects: Gemini's first client took texts as well, and a history style has them so."""
+    """Make parts that are texts objects: Gemini's first client took texts as well, and a history style has them so."""
     parts = content.get("parts")
     if not isinstance(parts, list):
         return content
@@ -237,7 +237,7 @@ def _with_objects(content: Form) -> Form:
 
 
 def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]) -> dict[str, Any]:
-    """A body with a ``GenerateContentRequest``, checked and written by the client's own types."""
+    """Return a body with a ``GenerateContentRequest``, checked and written by the client's own types."""
     from google.genai.types import Content, Tool  # noqa: PLC0415 - an extra, and here, for there is a client
 
     items = [*map(Content.model_validate, contents), *map(Tool.model_validate, tools)]

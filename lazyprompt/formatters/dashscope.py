@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_dashscope
-from lazyprompt.formatters._chat_shape import call_shape, chat_shape, json_text
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import anything, fields, listed, nullable, text, text_or
+from lazyprompt.formatters.shape import check_of, listed, text_or
+from lazyprompt.formatters.views import text_of_json
 from lazyprompt.messages.msg import TextBlock, ToolResultBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.form import Seen
     from lazyprompt.formatters.profile import MediaKind
-    from lazyprompt.formatters.shape import Check, Fault, Path
-    from lazyprompt.messages.msg import Block, ImageBlock, Msg
+    from lazyprompt.formatters.shape import Check, Fault, Path, Spec
+    from lazyprompt.formatters.views import Seen
+    from lazyprompt.messages.msg import Block, ImageBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,65 +32,63 @@ class DashScopeForm(ChatForm):
     """Content of parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``.
 
     Args:
-        always_lists: Whether text alone is a list as well.
+        always_lists: True if text alone is a list as well.
     """
 
     always_lists: bool = False
 
     @property
     def lists(self) -> bool:
-        """Whether content is always a list."""
+        """True if content is always a list."""
         return self.always_lists
 
     def content(self, blocks: tuple[Block, ...]) -> Json:
-        """What was said: a text where it is text alone and may be, else parts."""
+        """Write a content: a text where it is text alone and may be, else parts."""
         if self.always_lists:
             return [self.part(block) for block in blocks]
         return ChatForm.content(self, blocks)
 
     def part(self, block: Block) -> JsonObject:
-        """A block as a part of one key."""
+        """Write a block as a part of one key."""
         if isinstance(block, TextBlock):
             return {"text": block.text}
         return {block.kind: address_of(cast("ImageBlock", block).source)}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """The result of a call as a message."""
+        """Write the result of a call as a message."""
         message = ChatForm.result(self, block)
         if self.always_lists:
             message["content"] = [{"text": block.text}]
         return message
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text or of parts of one key."""
+        """Return the check of messages by role, content of text or of parts of one key."""
         parts = listed(_one_key("text", *profile.media), 1)
         said = parts if self.always_lists else text_or(parts)
         return chat_shape(said, said, call_shape(json_text), profile)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
-        """A part of a content."""
+        """Return a part of a content as the rules look at it."""
         for kind in _KINDS:
             if kind in part:
                 return kind, path, text_of_json(part[kind]), None
         return "text", path, text_of_json(part.get("text")), None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_dashscope(answer, provider)
+    parse = staticmethod(from_dashscope)
 
 
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 
 
 # What may stand beside a medium: how closely it is looked at, and a mark for the cache.
-_BESIDE: dict[str, Check] = dict.fromkeys(
-    ("fps", "max_frames", "min_pixels", "max_pixels", "total_pixels", "cache_control"), anything
+_BESIDE: dict[str, Spec] = dict.fromkeys(
+    ("fps?", "max_frames?", "min_pixels?", "max_pixels?", "total_pixels?", "cache_control?"), "any"
 )
 
 
 def _one_key(*kinds: str) -> Check:
-    """An object of one key of these, and its settings; a text may be null, as the documents print it."""
-    known = fields({}, {kind: nullable(text) if kind == "text" else anything for kind in kinds} | _BESIDE)
+    """Return the check of an object of one key of these, and its settings; a text may be null, as documented."""
+    known = check_of({f"{kind}?": "text|null" if kind == "text" else "any" for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:
         faults = known(value)

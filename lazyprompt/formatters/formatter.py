@@ -1,7 +1,7 @@
 """The formatters: messages in, a provider's payload out. All providers take one path.
 
-Messages are read into turns, the steps of ``_steps.py`` that a conversation needs make the turns keep the provider's
-rules, and the provider's form writes them.
+Messages are read into turns, the steps of ``STEPS`` that a conversation needs make the turns keep the provider's rules,
+and the provider's form writes them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters._carry import add_urls, sources_to_load
-from lazyprompt.formatters._job import Job, Merging
-from lazyprompt.formatters._merge import STYLES
-from lazyprompt.formatters._steps import keep_rules
+from lazyprompt.formatters._carry import add_urls, carry
+from lazyprompt.formatters._exchanges import order_exchanges
+from lazyprompt.formatters._merge import STYLES, merge_speakers
+from lazyprompt.formatters._repair import (
+    add_user_turns,
+    answer_results,
+    fit_names,
+    ids_fit,
+    join_neighbours,
+    move_media,
+    put_system_first,
+    strip_last_space,
+)
 from lazyprompt.formatters._tools import packed_tools
-from lazyprompt.formatters._turns import PREFILL, calls_tools, flat, read
+from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
@@ -30,16 +39,15 @@ from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.tools import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters._cache import CacheLike
-    from lazyprompt.formatters._job import Loaded
-    from lazyprompt.formatters._turns import MessageLike, Messages, Reading
-    from lazyprompt.formatters.profile import HistoryStyle
+    from lazyprompt.formatters._turns import Loaded, MessageLike, Messages, Reading
+    from lazyprompt.formatters.profile import HistoryStyle, Turn
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Base64Source, URLSource
     from lazyprompt.messages.tools import ToolLike
@@ -55,6 +63,23 @@ _NO_TOOLS = ToolSet.of(None)
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
 # Names that say nothing but the role.
 _NO_NAMES = frozenset({*ROLES, ""})
+
+
+# The rules from turns to turns, in the order they are applied, each with the test if anything can break it. A rule puts
+# right what breaks it, and reports that; all other turns stay as they are.
+STEPS: tuple[tuple[Callable[[list[Turn], Job], list[Turn]], Callable[[Job], object]], ...] = (
+    (add_urls, lambda job: job.reading.urls),
+    (carry, lambda job: job.reading.unusual or not job.profile.calls_tools),
+    (order_exchanges, lambda job: job.reading.unordered or job.reading.media_in_results),
+    (put_system_first, lambda job: job.reading.has_late_system),
+    (merge_speakers, lambda job: job.merging),
+    (fit_names, lambda job: job.profile.names or job.reading.unordered or not ids_fit(job.reading.ids, job)),
+    (move_media, lambda job: job.reading.media_in_results),
+    (answer_results, lambda job: job.profile.answers_results),
+    (join_neighbours, lambda job: job.profile.alternate),
+    (add_user_turns, lambda _: True),
+    (strip_last_space, lambda job: not job.profile.trailing_space),
+)
 
 
 class Settings(TypedDict, total=False):
@@ -136,13 +161,12 @@ class ChatFormatter:
             HistoryError: Something is no message.
             BudgetError: Even what must stay does not fit.
         """
-        given, own = self._given(messages, tools)
-        reading = read(given)
+        reading, own = _read(messages, tools)
         loaded = self._loaded(self._sources(reading))
         if self._budget is None:
             return self._payload(reading, own, loaded)
-        cost = partial(self._cost, self._budget, reading, own, loaded)
-        return self._fitting(reading, own, loaded, self._budget.fitted(reading.messages, cost))
+        fitted = self._budget.fitted(reading.messages, partial(self._cost, self._budget, reading, own, loaded))
+        return self._fitting(reading, own, loaded, fitted)
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
         """Async version of :meth:`format`: media are loaded side by side, and nothing blocks the event loop.
@@ -151,8 +175,7 @@ class ChatFormatter:
         """
         import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
 
-        given, own = self._given(messages, tools)
-        reading = read(given)
+        reading, own = _read(messages, tools)
         sources = self._sources(reading)
         loaded: Loaded = {}
         if sources:
@@ -172,8 +195,8 @@ class ChatFormatter:
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
             return self._payload(reading, own, loaded)
-        cost = partial(self._cost, self._budget, reading, own, loaded)
-        return self._fitting(reading, own, loaded, await self._budget.afitted(reading.messages, cost))
+        fitted = await self._budget.afitted(reading.messages, partial(self._cost, self._budget, reading, own, loaded))
+        return self._fitting(reading, own, loaded, fitted)
 
     def validate(self, payload: Mapping[str, Any]) -> None:
         """Judge any payload by the provider's rules.
@@ -189,7 +212,7 @@ class ChatFormatter:
             raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
 
     def parse(self, response: object, name: str = "assistant") -> Msg:
-        """The provider's answer as a message, ready for history.
+        """Read the provider's answer as a message, ready for history.
 
         Args:
             response: The answer: a dict, or the official client's own object.
@@ -205,26 +228,21 @@ class ChatFormatter:
         message = self.profile.form.parse(as_dict(response), self.profile.name)
         return message if name == message.name else Msg(name, message.content, "assistant", usage=message.usage)
 
-    def _given(self, messages: tuple[Messages, ...], tools: ToolsLike) -> tuple[list[MessageLike], ToolSet]:
-        own = _NO_TOOLS if tools is None else ToolSet.of(tools)
-        given = flat(messages)
-        if not given:
-            raise FormatError("there is no message; give at least one")
-        return given, own
-
     def _sources(self, reading: Reading) -> dict[URLSource, str]:
         """Return what must be loaded."""
-        if not reading.unusual:
+        # Without a resolver nothing is loaded; before a budget drops any, all media are checked.
+        if not reading.unusual or (self._media is None and self._budget is None):
             return {}
-        job = self._job(reading, {}, Notes())
-        turns = [turn for turn in reading.turns if turn[3] in reading.unusual]
-        return sources_to_load(add_urls(turns, job), job)
+        wanted: dict[URLSource, str] = {}
+        job = self._job(reading, {}, Notes(), wanted)
+        carry(add_urls([turn for turn in reading.turns if turn[3] in reading.unusual], job), job)
+        return wanted
 
-    def _job(self, reading: Reading, loaded: Loaded, notes: Notes) -> Job:
+    def _job(self, reading: Reading, loaded: Loaded, notes: Notes, wanted: dict[URLSource, str] | None = None) -> Job:
         profile = self.profile
         # A prefill that the provider knows is no last turn.
         user_last = not (reading.prefill and profile.prefill) and profile.needs_user_last(self.model)
-        return Job(reading, profile, notes, self._media, loaded, self._merging, user_last)
+        return Job(reading, profile, notes, self._media, loaded, wanted, self._merging, user_last)
 
     def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
         if not sources:
@@ -255,7 +273,10 @@ class ChatFormatter:
 
     def _payload(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
         profile, notes = self.profile, Notes()
-        turns = keep_rules(self._job(reading, loaded, notes))
+        job, turns = self._job(reading, loaded, notes), reading.turns
+        for step, is_needed in STEPS:
+            if is_needed(job):
+                turns = step(turns, job)
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:
@@ -297,6 +318,14 @@ class ChatFormatter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.name!r})"
+
+
+def _read(messages: Iterable[Messages], tools: ToolsLike) -> tuple[Reading, ToolSet]:
+    own = _NO_TOOLS if tools is None else ToolSet.of(tools)
+    given = flat(messages)
+    if not given:
+        raise FormatError("there is no message; give at least one")
+    return read(given), own
 
 
 def _note_part_fields(parts: Mapping[str, JsonObject], where: str, notes: Notes) -> None:
@@ -341,7 +370,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, reading: Reading, notes: Notes) -> None:
-        """Names stand in the text, but for those of agents that call tools."""
+        """Report the names of agents that call tools; all others stand in the text."""
         calling = {turn[1] for turn in reading.turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"

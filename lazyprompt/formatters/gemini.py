@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
-from lazyprompt.formatters.form import name_of_json, named, objects, text_of_json
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
-from lazyprompt.formatters.shape import anything, base64, fields, listed, mapping, nullable, one_of, text, text_or
+from lazyprompt.formatters.shape import check_of, listed, one_of, text_or
+from lazyprompt.formatters.views import name_of_json, named, objects, text_of_json
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Kind, Seen, View
-    from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
+    from lazyprompt.formatters.profile import Content, Turn
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Kind, Seen, View
+    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
 _UNSIGNED = "skip_thought_signature_validator"
@@ -37,14 +37,14 @@ class GeminiForm:
     """Contents of parts, results in the user's.
 
     Args:
-        strings: Whether a text is a part by itself, as the first client of Gemini took it.
+        strings: True if a text is a part by itself, as the first client of Gemini took it.
     """
 
     strings: bool = False
     messages_key: str = "contents"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The system instruction and the contents of turns."""
+        """Write the system instruction and the contents of turns."""
         payload: dict[str, Any] = {}
         contents: list[JsonObject] = []
         signs = model is not None and _ASKS_SIGNATURES.match(model) is not None
@@ -73,7 +73,7 @@ class GeminiForm:
         return payload
 
     def parts(self, content: Content) -> list[Json]:
-        """The parts of a turn."""
+        """Write the parts of a turn."""
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
         # A call is written here, for there are many: a function of its own would cost as much again.
@@ -88,24 +88,23 @@ class GeminiForm:
         return parts
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """One tool with all functions declared."""
+        """Return one tool with all functions declared."""
         return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
 
     def shape(self, profile: Profile) -> Check:
-        """Contents of parts; other keys of a request are the caller's."""
+        """Return the check of contents of parts; other keys of a request are the caller's."""
         part = text_or(_PART) if self.strings else _PART
-        content = fields({"parts": listed(part, 1)}, {"role": one_of("user", "model")})
-        beside = {"system_instruction": anything, "tools": listed(mapping)}
-        return fields({"contents": listed(content, 1)}, beside, more=True)
+        contents = listed({"parts": listed(part, 1), "role?": one_of("user", "model")}, 1)
+        return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the functions."""
+        """Yield the names of the functions."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
                 yield from named((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The system instruction and the contents, results apart from what the user says behind them."""
+        """Yield the system instruction and the contents, results apart from the user's text behind them."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
@@ -124,9 +123,7 @@ class GeminiForm:
             if said or not results:
                 yield path, "user", said, None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_gemini(answer, provider)
+    parse = staticmethod(from_gemini)
 
 
 def _with_signature(parts: list[Json]) -> None:
@@ -228,7 +225,7 @@ def _seen(parts: object, at: int) -> list[Seen]:
 
 
 def _said(part: JsonObject, path: Path) -> list[Seen]:
-    """A part without a call, a result or a medium: a text, a thought, or what Gemini's own tools left."""
+    """Return a text or a thought as the rules look at it; nothing of the parts of Gemini's own tools."""
     if "text" not in part:
         return []
     said = text_of_json(part["text"])
@@ -249,35 +246,30 @@ _KEYS: dict[str, Kind] = {
     "file_data": "file",
     "fileData": "file",
 }
-_TYPE: dict[str, Check] = {"mime_type": text, "mimeType": text, "display_name": text, "displayName": text}
-_CALL = fields({"name": text}, {"id": nullable(text), "args": mapping})
-_RESPONSE = fields(
-    {"name": text, "response": mapping},
-    {"id": nullable(text), "parts": listed(mapping), "will_continue": anything, "scheduling": anything},
-)
-_INLINE = fields({"data": base64}, _TYPE)
-_FILE = fields({}, {**_TYPE, "file_uri": text, "fileUri": text})
+_TYPE: dict[str, Spec] = dict.fromkeys(("mime_type?", "mimeType?", "display_name?", "displayName?"), "text")
+_CALL = {"name": "text", "id?": "text|null", "args?": "object"}
+_RESPONSE: dict[str, Spec] = {
+    "name": "text",
+    "response": "object",
+    "id?": "text|null",
+    "parts?": ["object"],
+    "will_continue?": "any",
+    "scheduling?": "any",
+}
+_INLINE: dict[str, Spec] = {"data": "base64", **_TYPE}
+_FILE: dict[str, Spec] = {**_TYPE, "file_uri?": "text", "fileUri?": "text"}
 # A part in the keys of the client or of the REST API: one of these, and what may stand beside it.
-_PART = fields(
-    {},
-    {
-        "text": text,
-        "function_call": _CALL,
-        "functionCall": _CALL,
-        "function_response": _RESPONSE,
-        "functionResponse": _RESPONSE,
-        "inline_data": _INLINE,
-        "inlineData": _INLINE,
-        "file_data": _FILE,
-        "fileData": _FILE,
-        **dict.fromkeys(
-            ("thought", "thought_signature", "thoughtSignature", "video_metadata", "videoMetadata"), anything
-        ),
-        **dict.fromkeys(
-            ("executable_code", "code_execution_result", "executableCode", "codeExecutionResult"), anything
-        ),
-    },
-)
+_PART: dict[str, Spec] = {
+    "text?": "text",
+    **dict.fromkeys(("function_call?", "functionCall?"), _CALL),
+    **dict.fromkeys(("function_response?", "functionResponse?"), _RESPONSE),
+    **dict.fromkeys(("inline_data?", "inlineData?"), _INLINE),
+    **dict.fromkeys(("file_data?", "fileData?"), _FILE),
+    **dict.fromkeys(
+        ("thought?", "thought_signature?", "thoughtSignature?", "video_metadata?", "videoMetadata?"), "any"
+    ),
+    **dict.fromkeys(("executable_code?", "code_execution_result?", "executableCode?", "codeExecutionResult?"), "any"),
+}
 
 GEMINI = Profile(
     name="gemini",

@@ -10,11 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lazyprompt.formatters._chat_shape import PART_SHAPES, call_shape, chat_shape, json_text
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
-from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, tagged, text, text_or
+from lazyprompt.formatters.shape import parts_of, text_or
+from lazyprompt.formatters.views import text_of_json
 from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters.form import Seen
-    from lazyprompt.formatters.shape import Check, Path
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Seen
     from lazyprompt.messages.msg import Block, Source
 
 
@@ -61,11 +60,9 @@ class MistralForm(ChatForm):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text or of chunks."""
-        plain = text_or(listed(tagged("type", {"text": PART_SHAPES["text"]}), 1))
-        said = text_or(listed(tagged("type", _SAID), 1))
-        answers = text_or(listed(tagged("type", _ANSWERED), 1))
-        return chat_shape(said, plain, call_shape(json_text), profile, answers=answers)
+        """Return the check of messages by role, content of text or of chunks."""
+        plain = parts_of({"text": PART_SHAPES["text"]})
+        return chat_shape(parts_of(_SAID), plain, call_shape(json_text), profile, answers=parts_of(_ANSWERED))
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """Return a chunk of a content as the rules look at it."""
@@ -87,18 +84,18 @@ def _bare(source: Source) -> str:
     return source.data if isinstance(source, Base64Source) else source.url
 
 
-_THOUGHT = fields(
-    {"type": anything, "thinking": listed(fields({"type": anything}, more=True))},
-    {"signature": nullable(text), "closed": anything},
-)
-_SAID: dict[str, Check] = {
+_SAID: dict[str, Spec] = {
     "text": PART_SHAPES["text"],
-    "image_url": fields({"type": anything, "image_url": text_or(fields({"url": text}, {"detail": nullable(text)}))}),
-    "input_audio": fields({"type": anything, "input_audio": text}),
-    "document_url": fields({"type": anything, "document_url": text}, {"document_name": nullable(text)}),
-    "file": fields({"type": anything, "file_id": text}),
+    "image_url": {"image_url": text_or({"url": "text", "detail?": "text|null"})},
+    "input_audio": {"input_audio": "text"},
+    "document_url": {"document_url": "text", "document_name?": "text|null"},
+    "file": {"file_id": "text"},
 }
-_ANSWERED: dict[str, Check] = {"text": PART_SHAPES["text"], "thinking": _THOUGHT, "reference": mapping}
+_ANSWERED: dict[str, Spec] = {
+    "text": PART_SHAPES["text"],
+    "thinking": {"thinking": [{"type": "any", "...": "any"}], "signature?": "text|null", "closed?": "any"},
+    "reference": "object",
+}
 
 MISTRAL = Profile(
     name="mistral",

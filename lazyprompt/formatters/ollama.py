@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
-from lazyprompt.formatters._chat_shape import call_shape, chat_shape
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.form import text_of_json
+from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape
 from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import base64, fields, listed, mapping, text
+from lazyprompt.formatters.shape import check_of, listed, text
+from lazyprompt.formatters.views import text_of_json
 from lazyprompt.messages.msg import Base64Source, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Seen, View
-    from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.formatters.profile import Content, Turn
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Seen, View
+    from lazyprompt.messages.msg import Block
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
-    """The pictures as Ollama takes them: bare base64, or an address as the documents print it."""
+    """Return the pictures as Ollama takes them: bare base64, or an address as the documents print it."""
     return [
         block.source.data if isinstance(block.source, Base64Source) else block.source.url
         for block in blocks
@@ -48,27 +47,25 @@ class OllamaForm(ChatForm):
             message["images"] = images
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """A call of a tool."""
+        """Write a call of a tool."""
         return {"id": block.id, "function": {"name": block.name, "arguments": block.own_arguments()}}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """The result of a call as a message."""
+        """Write the result of a call as a message."""
         return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
-        """Messages by role, content of text with pictures beside it."""
-        images = {"images": listed(text if profile.media["image"].url else base64, 1)}
-        return chat_shape(text, text, call_shape(mapping), profile, images, names_calls=False)
+        """Return the check of messages by role, content of text with pictures beside it."""
+        images: dict[str, Spec] = {"images?": listed("text" if profile.media["image"].url else "base64", 1)}
+        return chat_shape(text, text, call_shape("object"), profile, images, names_calls=False)
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
-        """The pictures."""
+        """Return the pictures as the rules look at them."""
         images = message.get("images")
         given = cast("list[object]", images) if isinstance(images, list) else []
         return [("image", ("images", at), "data:", None) for at in range(len(given))]
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_ollama(answer, provider)
+    parse = staticmethod(from_ollama)
 
 
 class GenerateForm:
@@ -77,7 +74,7 @@ class GenerateForm:
     messages_key = "prompt"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The prompt of one user's turn, and the system text before it."""
+        """Write the prompt of one user's turn, and the system text before it."""
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
             payload["system" if role == "system" else "prompt"] = _text(content) or "(image)"
@@ -86,27 +83,25 @@ class GenerateForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """There is no place for tools."""
+        """Refuse all tools."""
         raise FormatError(f"ollama-generate knows no tools, and {len(tools)} were given; use the provider 'ollama'")
 
     def shape(self, profile: Profile) -> Check:
-        """A prompt, and what may stand beside it."""
-        return fields({"prompt": text}, {"system": text, "images": listed(base64, 1)}, more=True)
+        """Return the check of a prompt and its further keys."""
+        return check_of({"prompt": "text", "system?": "text", "images?": listed("base64", 1), "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """There are no tools."""
+        """Yield nothing: there are no tools."""
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The prompt as the user's turn."""
+        """Yield the prompt as the user's turn."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:
             yield ("prompt",), "user", [("text", (), text_of_json(payload["prompt"]), None)], None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_ollama_generate(answer, provider)
+    parse = staticmethod(from_ollama_generate)
 
 
 def _text(content: Content) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
-from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Layout, Media, Profile
+from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, Layout, Media, Profile
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES
 
 # Guides on vision, audio, PDF files and prompt caching; the types of the official client.
@@ -51,20 +51,12 @@ DEEPSEEK = Profile(
 
 # "Input params" and "Reasoning content" of its documentation. Signed thoughts (``thinking_blocks``) are left out: only
 # the provider behind LiteLLM knows whether they are its own.
-LITELLM = Profile(
+LITELLM = OPENAI.but(
     name="litellm",
-    form=ChatForm(text_lists=True),
     source="https://docs.litellm.ai/docs/completion/input",
-    media={
-        "image": Media(IMAGES),
-        "audio": Media(("audio/wav", "audio/mpeg"), url=False),
-        "file": Media(PDF, url=False),
-    },
-    developer=True,
+    url_media=ALL_MEDIA,
     prefill="prefix",
-    names=NAMES,
-    ids=IDS,
-    id_length=ID_LENGTH,
+    breakpoints=None,
     layouts={"conversation": Layout("joined"), "dialogue": Layout("joined")},
 )
 

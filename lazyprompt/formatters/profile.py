@@ -13,16 +13,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters._turns import Turn
-    from lazyprompt.formatters.form import View
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Msg
+    from lazyprompt.formatters.views import View
+    from lazyprompt.messages.msg import Block, Msg
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 
+Content: TypeAlias = "str | tuple[Block, ...]"
+# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
+Turn: TypeAlias = "tuple[Role, str, Content, int]"
+
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = ("application/pdf",)
+ALL_MEDIA = frozenset({"image", "audio", "video", "file"})
 
 
 class Form(Protocol):
@@ -34,11 +39,11 @@ class Form(Protocol):
         ...
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The payload of turns that keep the provider's rules, tools apart; fresh all through."""
+        """Write the payload of turns that keep the provider's rules, tools apart; fresh all through."""
         ...
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Tools in the provider's form.
+        """Return tools in the provider's form.
 
         Raises:
             FormatError: A tool has no form there.
@@ -46,35 +51,35 @@ class Form(Protocol):
         ...
 
     def shape(self, profile: Profile) -> Check:
-        """What a payload must look like, whatever it says."""
+        """Return the check of a payload's shape."""
         ...
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the functions that a payload declares, each with its place."""
+        """Yield the names of the functions that a payload declares, each with its place."""
         ...
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The messages of a payload for the rules; what has no known shape is passed over."""
+        """Yield the messages of a payload for the rules; what has no known shape is passed over."""
         ...
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The provider's answer as a message."""
+        """Read the provider's answer as a message."""
         ...
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Media:
-    """How a provider takes one kind of media.
+    """The ways in which a provider takes one kind of media.
 
     Args:
         types: The MIME types it takes, ``image/*`` for all of a kind; one that is named is sent by that name.
-        url: Whether by address, so that the provider fetches it.
-        data: Whether as base64.
+        url: True if by address, so that the provider fetches it.
+        data: True if as base64.
         schemes: Further schemes of addresses it knows, as ``gs``.
-        opaque: Whether any token will do for an address (the names of files uploaded before).
-        assistant: Whether in the assistant's messages too.
-        system: Whether in the system message too.
+        opaque: True if any token will do for an address (the names of files uploaded before).
+        assistant: True if in the assistant's messages too.
+        system: True if in the system message too.
     """
 
     types: tuple[str, ...]
@@ -86,20 +91,20 @@ class Media:
     system: bool = False
 
     def takes(self, media_type: str) -> bool:
-        """Whether the provider takes media of a MIME type."""
+        """Return True if the provider takes media of a MIME type."""
         return media_type in self.types or f"{media_type.partition('/')[0]}/*" in self.types
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a merged history puts the system text.
+    """The place of the system text in a merged history.
 
     Args:
         system: In a turn of its own (``own``), at the beginning of the user's turn (``joined``), or in a system turn
             that holds the history as well (``host``).
         join: What stands between it and the history.
-        media_last: Whether pictures and the like stand behind all text.
+        media_last: True if pictures and the like stand behind all text.
         changes: Rules of the provider that were others when the style was written down.
     """
 
@@ -112,14 +117,14 @@ class Layout:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
-    """How a provider is told up to where to cache.
+    """The marks by which a provider is told up to where to cache.
 
     Args:
         key: The key of a block that holds the mark.
         mark: The mark without a lifetime.
         lifetimes: The lifetimes it knows, the default first, then longer ones.
-        tools: Whether a tool can hold a mark.
-        system: Whether the system text can.
+        tools: True if a tool can hold a mark.
+        system: True if the system text can.
         models: The models that know marks; ``None`` for all.
     """
 
@@ -147,35 +152,35 @@ class Profile:
         source: Where the rules are written down.
         media: The media it takes from the user, by kind.
         result_media: The kinds of media it takes within a tool's result; others follow in a user's turn.
-        error_results: Whether a result can say that the tool failed.
+        error_results: True if a result can say that the tool failed.
         url_media: The kinds that the ``url`` of a message may be, for this provider.
         thinking: Which thoughts it wants back: none, those it signed or redacted itself (``signed``), those it gave an
             id (``items``), its own as text (``own``), or all as text (``text``).
         thinks: The models that refuse a call without the thought before it, be it empty.
-        signs_parts: Whether it signs texts and calls, and wants those signatures back.
-        calls_tools: Whether it knows tools.
-        turns: Whether it knows turns; else all is one text.
+        signs_parts: True if it signs texts and calls, and wants those signatures back.
+        calls_tools: True if it knows tools.
+        turns: True if it knows turns; else all is one text.
         system: Where system text may stand: in any turn (``anywhere``), only first, and only one (``first``), or beside
             the messages (``apart``).
-        developer: Whether the role ``developer`` is known; else it is written as system text.
-        alternate: Whether user and assistant must take turns.
-        combines_turns: Whether it makes one turn of neighbours itself, so that they break no rule.
-        user_first: Whether a user's turn must be the first behind the system text.
-        user_last: Whether a user's turn (or a tool's) must be the last.
+        developer: True if the role ``developer`` is known; else it is written as system text.
+        alternate: True if user and assistant must take turns.
+        combines_turns: True if it makes one turn of neighbours itself, so that they break no rule.
+        user_first: True if a user's turn must be the first behind the system text.
+        user_last: True if a user's turn (or a tool's) must be the last.
         prefill: The key of a last turn of the assistant that the model goes on with; ``""`` where every last turn of
             the assistant is one, ``None`` where none is.
         no_prefill: The models that refuse a last turn of the assistant.
-        needs_user: Whether there must be a user's turn at all.
-        empty_text: Whether a text without a visible sign may be sent.
+        needs_user: True if there must be a user's turn at all.
+        empty_text: True if a text without a visible sign may be sent.
         names: The names it takes for speakers; ``None`` where it has no place for names.
-        results_anywhere: Whether results may stand further behind their calls.
-        answers_results: Whether the assistant must speak between results and the user's next turn.
+        results_anywhere: True if results may stand further behind their calls.
+        answers_results: True if the assistant must speak between results and the user's next turn.
         ids: The ids of tool calls it takes; a mapped id is at most ``id_length`` long.
         id_length: The longest id of a tool call.
         tool_names: The names of tools it takes.
-        strict_tools: Whether a tool may ask that its schema is kept to the letter.
+        strict_tools: True if a tool may ask that its schema is kept to the letter.
         tool_keys: The further keys that it takes beside the function of a tool.
-        trailing_space: Whether an unfinished last answer may end in white space.
+        trailing_space: True if an unfinished last answer may end in white space.
         breakpoints: How it is told up to where to cache; ``None`` where it is not.
         layouts: Where the documented styles of merged histories put the system text.
     """
@@ -186,7 +191,7 @@ class Profile:
     media: Mapping[MediaKind, Media] = field(default_factory=dict[MediaKind, Media])
     result_media: frozenset[str] = frozenset()
     error_results: bool = False
-    url_media: frozenset[str] = frozenset({"image", "audio", "video", "file"})
+    url_media: frozenset[str] = ALL_MEDIA
     thinking: Literal["none", "signed", "items", "own", "text"] = "none"
     thinks: re.Pattern[str] | None = None
     signs_parts: bool = False
@@ -215,7 +220,7 @@ class Profile:
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
 
     def but(self, **changes: object) -> Profile:
-        """The profile of a provider that follows this one in all but some rules."""
+        """Return the profile of a provider that follows this one in all but some rules."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
 
     def needs_user_last(self, model: str | None) -> bool:
@@ -227,5 +232,5 @@ class Profile:
         return _is_one(model, self.thinks)
 
     def layout(self, style: HistoryStyle) -> Layout:
-        """Where a merged history in a style puts the system text."""
+        """Return the place of the system text in a merged history of a style."""
         return self.layouts.get(style, Layout(media_last=style != "tags"))

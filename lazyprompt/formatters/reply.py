@@ -43,7 +43,7 @@ _REASONS: dict[str, Finish] = {
 
 
 class Reply(str):
-    """What a model answered: it is its text, and knows the rest.
+    """A model's answer: a string of its text, with all that came with it.
 
     Attributes:
         message: The answer as a message, ready for history.
@@ -94,7 +94,7 @@ class Reply(str):
 
     @property
     def turn(self) -> tuple[Msg, ...]:
-        """What the user said and what the model answered: what the history of the next call ends with."""
+        """The user's text and the model's answer, which end the history of the next call."""
         return (*user_turn(self.said), self.message)
 
     @property
@@ -104,7 +104,7 @@ class Reply(str):
 
     @property
     def thinking(self) -> str:
-        """What the model thought before it answered, where it is told."""
+        """The model's thoughts before its answer, where they are reported."""
         blocks = (block for block in self.message.blocks if isinstance(block, ThinkingBlock))
         return "\n".join(block.thinking for block in blocks if block.thinking)
 
@@ -128,12 +128,12 @@ class Reply(str):
 
 
 def user_turn(said: str | None) -> tuple[Msg, ...]:
-    """What a user says, as messages of a history; none where nothing is said."""
+    """Return a user's text as messages of a history; none where there is no text."""
     return () if said is None else (Msg("user", said, "user"),)
 
 
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
-    """Why an answer ended."""
+    """Return the reason why an answer ended."""
     if any(at(raw, path) for path in _BLOCKED):
         return "content_filter"
     found = next(filter(None, (at(raw, path) for path in _PLACES)), None)
@@ -145,7 +145,7 @@ def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
 
 
 def at(value: object, path: Sequence[str | int]) -> object:
-    """What lies in an answer at a path of keys and places; None where there is nothing."""
+    """Return the value of an answer at a path of keys and places; None where there is none."""
     for key in path:
         if type(value) is dict or isinstance(value, Mapping):  # the first of them is ten times as fast
             value = cast("Mapping[str | int, object]", value).get(key)

@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def is_loss(self) -> bool:
-        """Whether content was lost that the provider would have used, had it been able to."""
+        """True if content was lost that the provider would have used, had it been able to."""
         return self.action == "left out" and self.kind not in _NO_LOSS
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ Report: TypeAlias = tuple[Entry, ...]
 
 
 class Payload(dict[str, Any]):
-    """What is sent to a provider: a plain dict of JSON values, with an account of what it could not carry.
+    """A provider's payload: a plain dict of JSON values, with a report of what it could not carry.
 
     Attributes:
         report: What was left out, changed, moved or added, place by place; empty where all is as it was given.
@@ -75,14 +75,14 @@ class Notes(list[Entry]):
     __slots__ = ()
 
     def add(self, where: str, kind: str, action: Action, reason: str, text: str = "") -> None:
-        """Write an entry down."""
+        """Add an entry."""
         self.append(Entry(where, kind, action, reason, text))
 
     def finished(self, *, strict: bool) -> Report:
-        """The report.
+        """Return the report.
 
         Args:
-            strict: Whether lost content is an error.
+            strict: True if lost content is an error.
 
         Raises:
             FormatError: ``strict``, and content was lost.

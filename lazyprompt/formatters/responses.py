@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
-from lazyprompt.formatters._chat_shape import json_text
-from lazyprompt.formatters.form import name_of_json, named, objects, role_of_json, text_of_json
+from lazyprompt.formatters.chat_form import json_text
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
-from lazyprompt.formatters.shape import anything, fields, listed, mapping, nullable, one_of, tagged, text, text_or
+from lazyprompt.formatters.shape import check_of, listed, one_of, parts_of, tagged, text_or
+from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
@@ -32,11 +32,10 @@ from lazyprompt.messages.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters._turns import Content, Turn
-    from lazyprompt.formatters.form import Seen, View
-    from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.shape import Check, Path
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.formatters.profile import Content, Profile, Turn
+    from lazyprompt.formatters.shape import Check, Path, Spec
+    from lazyprompt.formatters.views import Seen, View
+    from lazyprompt.messages.msg import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class ResponsesForm:
     messages_key: str = "input"
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """The instructions and the input of turns."""
+        """Write the instructions and the input of turns."""
         payload: dict[str, Any] = {}
         if turns[0][0] == "system" and isinstance(turns[0][2], str) and len(turns) > 1:
             payload["instructions"] = turns[0][2]
@@ -55,20 +54,21 @@ class ResponsesForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Functions with name and parameters beside their type; OpenAI's own tools as they are."""
+        """Return functions with name and parameters beside their type, and OpenAI's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Items by type; other keys of a request are the caller's."""
-        return fields({"input": text_or(listed(_ITEM, 1))}, {"instructions": text, "tools": listed(_TOOL)}, more=True)
+        """Return the check of items by type; other keys of a request are the caller's."""
+        items = text_or(listed(_ITEM, 1))
+        return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """The names of the functions."""
+        """Yield the names of the functions."""
         tools = objects(payload.get("tools"))
         return named((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """The instructions and the items, each as a message of its own."""
+        """Yield the instructions and the items, each as a message of its own."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
@@ -96,13 +96,11 @@ class ResponsesForm:
                 said: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
                 yield path, role_of_json(item.get("role")), said, None
 
-    def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """The answer as a message."""
-        return from_responses(answer, provider)
+    parse = staticmethod(from_responses)
 
 
 def _items(role: str, content: Content) -> Iterator[JsonObject]:
-    """The items of a turn: what is said in one message stays in one."""
+    """Yield the items of a turn; texts and media between other blocks stay in one message."""
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return
@@ -182,56 +180,51 @@ def _seen(part: Mapping[str, Any], path: Path) -> Seen:
             return "text", path, text_of_json(part.get("text")), None
 
 
-_MARKED: dict[str, Check] = {"prompt_cache_breakpoint": mapping}
-_INPUTS: dict[str, Check] = {
-    "input_text": fields({"type": anything, "text": text}, _MARKED),
-    "input_image": fields(
-        {"type": anything}, {**_MARKED, "image_url": nullable(text), "file_id": nullable(text), "detail": text}
-    ),
-    "input_file": fields(
-        {"type": anything},
-        {**_MARKED, **dict.fromkeys(("file_data", "file_url", "file_id", "filename"), nullable(text)), "detail": text},
-    ),
-}
-_OUTPUTS: dict[str, Check] = {
-    "output_text": fields({"type": anything, "text": text}, {"annotations": anything, "logprobs": anything}),
-    "refusal": fields({"type": anything, "refusal": text}),
-}
-_SAYS = text_or(listed(tagged("type", _INPUTS), 1))
-_BESIDE: dict[str, Check] = {"type": one_of("message"), "id": text, "status": text, "phase": anything}
-_MESSAGE = tagged(
-    "role",
-    {
-        **dict.fromkeys(("user", "system", "developer"), fields({"role": anything, "content": _SAYS}, _BESIDE)),
-        "assistant": fields({"role": anything, "content": text_or(listed(tagged("type", _OUTPUTS), 1))}, _BESIDE),
+_MARKED: dict[str, Spec] = {"prompt_cache_breakpoint?": "object"}
+_INPUTS: dict[str, Spec] = {
+    "input_text": {"text": "text", **_MARKED},
+    "input_image": {**_MARKED, "image_url?": "text|null", "file_id?": "text|null", "detail?": "text"},
+    "input_file": {
+        **_MARKED,
+        **dict.fromkeys(("file_data?", "file_url?", "file_id?", "filename?"), "text|null"),
+        "detail?": "text",
     },
-)
-_STATE: dict[str, Check] = {"id": nullable(text), "status": nullable(text)}
-_ITEMS: dict[str, Check] = {
-    "message": _MESSAGE,
-    "function_call": fields(
-        {"type": anything, "call_id": text, "name": text, "arguments": json_text},
-        {**_STATE, "caller": anything, "namespace": anything},
-    ),
-    "function_call_output": fields(
-        {"type": anything, "call_id": text, "output": text_or(listed(tagged("type", _INPUTS)))},
-        {**_STATE, "caller": anything, "name": anything, "namespace": anything},
-    ),
-    "reasoning": fields(
-        {"type": anything, "id": text, "summary": listed(fields({"type": one_of("summary_text"), "text": text}))},
-        {"encrypted_content": nullable(text), "content": anything, "status": nullable(text)},
-    ),
 }
-
-
-_FUNCTION = fields(
-    {"type": anything, "name": text, "parameters": nullable(mapping)},
-    {"strict": anything, "description": nullable(text), "defer_loading": anything, "allowed_callers": anything},
-)
-_OTHER = fields({"type": text}, more=True)
-
-
+_OUTPUTS: dict[str, Spec] = {
+    "output_text": {"text": "text", "annotations?": "any", "logprobs?": "any"},
+    "refusal": {"refusal": "text"},
+}
+_BESIDE: dict[str, Spec] = {"type?": one_of("message"), "id?": "text", "status?": "text", "phase?": "any"}
+_SAYS: dict[str, Spec] = {"content": parts_of(_INPUTS), **_BESIDE}
+_STATE: dict[str, Spec] = {"id?": "text|null", "status?": "text|null", "caller?": "any", "namespace?": "any"}
+_ITEMS: dict[str, Spec] = {
+    "message": tagged(
+        "role",
+        {
+            **dict.fromkeys(("user", "system", "developer"), _SAYS),
+            "assistant": {"content": parts_of(_OUTPUTS), **_BESIDE},
+        },
+    ),
+    "function_call": {"call_id": "text", "name": "text", "arguments": json_text, **_STATE},
+    "function_call_output": {"call_id": "text", "output": parts_of(_INPUTS, 0), **_STATE, "name?": "any"},
+    "reasoning": {
+        "id": "text",
+        "summary": [{"type": one_of("summary_text"), "text": "text"}],
+        "encrypted_content?": "text|null",
+        "content?": "any",
+        "status?": "text|null",
+    },
+}
+_FUNCTION: dict[str, Spec] = {
+    "name": "text",
+    "parameters": "object|null",
+    "strict?": "any",
+    "description?": "text|null",
+    "defer_loading?": "any",
+    "allowed_callers?": "any",
+}
 # Of OpenAI's own tools, and of what they leave in its answers, only that each has a type.
+_OTHER: dict[str, Spec] = {"type": "text", "...": "any"}
 _TOOL = tagged("type", {"function": _FUNCTION}, other=_OTHER)
 _ITEM = tagged("type", _ITEMS, other=_OTHER, default="message")
 

@@ -1,7 +1,8 @@
-"""The shape of JSON, as small checks put together: what is wrong, where, and what to do.
+"""The shape of JSON, as small checks put together.
 
-A check takes a value and gives back its faults, none where it is fine. Where a fault is, is put together on the way
-back, so that a value without faults costs no paths.
+A check takes a value and returns its faults, none where it is fine: the place, what is wrong, and what to do. Places
+are put together on the way back, so that a value without faults costs no paths. Most checks are written in a short
+form: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from lazyprompt._base.json import MAX_INT_BITS
 from lazyprompt.errors import did_you_mean
 
 Path: TypeAlias = tuple[str | int, ...]
-# Where it is, what is wrong, and what to do.
+# The place, what is wrong, and what to do.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
+# A check, or its short form: its name, with "|null" where null will do; the fields of an object, with "?" behind the
+# keys that may be missing, and the key "..." where others may be there; a list of the form of its items.
+Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
 
 
 def shown(path: Path) -> str:
-    """A path as one writes it: ``messages[3].content[0]``."""
+    """Write a path, as ``messages[3].content[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
@@ -39,37 +43,48 @@ def _wrong(value: object, expected: str) -> Sequence[Fault]:
     return [((), f"is {_named(value)}", f"give {expected}")]
 
 
-def anything(_: object) -> Sequence[Fault]:
-    """Any value."""
-    return FINE
-
-
 def text(value: object) -> Sequence[Fault]:
-    """A text."""
+    """Check a text."""
     return FINE if type(value) is str else _wrong(value, "text")
 
 
-def truth(value: object) -> Sequence[Fault]:
-    """True or false."""
-    return FINE if isinstance(value, bool) else _wrong(value, "true or false")
-
-
-def mapping(value: object) -> Sequence[Fault]:
-    """An object with any keys."""
-    return FINE if isinstance(value, dict) else _wrong(value, "a JSON object")
-
-
-def base64(value: object) -> Sequence[Fault]:
-    """Bytes as base64 text."""
+def _base64(value: object) -> Sequence[Fault]:
     fine = isinstance(value, bytes) or (type(value) is str and _BASE64.fullmatch(value) and len(value) % 4 == 0)
     return FINE if fine else _wrong(value, "base64")
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_CHECKS: dict[str, Check] = {
+    "any": lambda _: FINE,
+    "text": text,
+    "bool": lambda value: FINE if isinstance(value, bool) else _wrong(value, "true or false"),
+    "object": lambda value: FINE if isinstance(value, dict) else _wrong(value, "a JSON object"),
+    "base64": _base64,
+}
+
+
+def check_of(spec: Spec) -> Check:
+    """Return the check of a short form."""
+    if isinstance(spec, str):
+        name = spec.removesuffix("|null")
+        return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
+    if isinstance(spec, list):
+        return listed(cast("list[Spec]", spec)[0])
+    if not isinstance(spec, Mapping):
+        return spec
+    forms = cast("Mapping[str, Spec]", spec)
+    required = {key: check_of(each) for key, each in forms.items() if key[-1] not in "?."}
+    optional = {key[:-1]: check_of(each) for key, each in forms.items() if key[-1] == "?"}
+    return fields(required, optional, more="..." in forms)
+
+
+def parts_of(kinds: Mapping[str, Spec], least: int = 1) -> Check:
+    """Return the check of a text, or of parts that name their ``type``."""
+    return text_or(listed(tagged("type", kinds), least))
 
 
 def one_of(*known: str) -> Check:
-    """One of some texts."""
+    """Return the check of one of some texts."""
 
     def check(value: object) -> Sequence[Fault]:
         if value in known:
@@ -80,13 +95,15 @@ def one_of(*known: str) -> Check:
     return check
 
 
-def nullable(inner: Check) -> Check:
-    """What a check takes, or null."""
-    return lambda value: FINE if value is None else inner(value)
+def nullable(inner: Spec) -> Check:
+    """Return the check of null, or of another value."""
+    rule = check_of(inner)
+    return lambda value: FINE if value is None else rule(value)
 
 
-def listed(item: Check, least: int = 0) -> Check:
+def listed(item: Spec, least: int = 0) -> Check:
     """Return the check of a list of items."""
+    rule = check_of(item)
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, list):
@@ -94,23 +111,24 @@ def listed(item: Check, least: int = 0) -> Check:
         items = cast("list[object]", value)
         if len(items) < least:
             return [((), "is empty", f"give at least {least}, or leave the key out")]
-        return [fault for at, each in enumerate(items) for fault in _at(at, item(each))]
+        return [fault for at, each in enumerate(items) for fault in _at(at, rule(each))]
 
     return check
 
 
-def text_or(other: Check) -> Check:
-    """A text, or what a check takes."""
-    return lambda value: FINE if type(value) is str else other(value)
+def text_or(other: Spec) -> Check:
+    """Return the check of a text, or of another value."""
+    rule = check_of(other)
+    return lambda value: FINE if type(value) is str else rule(value)
 
 
 def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False) -> Check:
-    """An object with known keys.
+    """Return the check of an object with known keys.
 
     Args:
         required: The keys that must be there.
         optional: The keys that may be.
-        more: Whether others may be too.
+        more: True if others may be too.
     """
     checks = {**required, **(optional or {})}
 
@@ -120,8 +138,7 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
         given = cast("dict[str, object]", value)
         faults: list[Fault] = []
         for key, each in given.items():
-            rule = checks.get(key)
-            rule = checks.get(key, anything if more else None)
+            rule = checks.get(key, _CHECKS["any"] if more else None)
             if rule is None:
                 faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
             elif found := rule(each):
@@ -131,15 +148,20 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
     return check
 
 
-def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, default: str | None = None) -> Check:
-    """An object whose shape another of its values tells, as its ``type`` or ``role``.
+def tagged(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, default: str | None = None) -> Check:
+    """Return the check of an object whose shape one of its values tells, as its ``type`` or ``role``.
 
     Args:
         key: The key of that value.
-        kinds: The shapes by that value.
+        kinds: The shapes by that value; fields need not name the key.
         other: The shape of all others; without it, there are none.
         default: What no value stands for.
     """
+    checks = {
+        kind: check_of({f"{key}?": "any", **spec} if isinstance(spec, Mapping) else spec)
+        for kind, spec in kinds.items()
+    }
+    rest = None if other is None else check_of(other)
 
     def check(value: object) -> Sequence[Fault]:
         if not isinstance(value, dict):
@@ -147,7 +169,7 @@ def tagged(key: str, kinds: Mapping[str, Check], other: Check | None = None, def
         tag = cast("dict[str, object]", value).get(key)
         if tag is None:
             tag = default
-        rule = kinds.get(tag, other) if isinstance(tag, str) else None
+        rule = checks.get(tag, rest) if isinstance(tag, str) else None
         return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
 
     return check

@@ -66,7 +66,7 @@ class _Control(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is known of a tokenizer's added tokens.
+    """A tokenizer's added tokens.
 
     Attributes:
         size: The size of the vocabulary for which this holds.
@@ -82,7 +82,7 @@ class _Known(NamedTuple):
 
 
 class _Vocabulary(NamedTuple):
-    """What is known of an encoding's tokens.
+    """An encoding's tokens.
 
     Attributes:
         special: The special tokens.
@@ -119,7 +119,7 @@ _SPACES = re.compile(r"\s+")
 
 
 def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
-    """Token ids in which only trusted text is a control token.
+    """Return token ids in which only trusted text is a control token.
 
     Nothing is added, and nothing is cut off or filled up: a text that is to begin with a token holds it. Where no
     control token was forged, the ids are the tokenizer's own.
@@ -154,7 +154,7 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
 
 def _well_formed(part: str) -> str:
-    """A text without halves of surrogate pairs, which are no text for tokenizers."""
+    """Replace halves of surrogate pairs, which are no text for tokenizers."""
     if part.isascii():
         return part
     made = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -162,13 +162,13 @@ def _well_formed(part: str) -> str:
 
 
 def _origins(parts: Iterable[str]) -> list[int]:
-    """Where each sign of well-formed parts stood in the parts as they were given: some had two halves."""
+    """Return the place that each character of well-formed parts had in the parts as given: some had two halves."""
     signs = (found.end() - found.start() for part in parts for found in _SURROGATE_PAIR_OR_SIGN.finditer(part))
     return list(accumulate(signs, initial=0))
 
 
 def _trusted_runs(parts: Iterable[str]) -> list[Span]:
-    """From where to where a text is trusted: parts with nothing between them are one run."""
+    """Return the spans of trusted text; parts with nothing between them are one."""
     runs: list[Span] = []
     end = 0
     for index, part in enumerate(parts):
@@ -179,7 +179,7 @@ def _trusted_runs(parts: Iterable[str]) -> list[Span]:
 
 
 def _lies_in(control: _Control, runs: Sequence[Span]) -> bool:
-    """Whether a control token is wholly in one of the runs."""
+    """Return True if a control token is wholly in one of the runs."""
     at = bisect_right(runs, (control.start, sys.maxsize)) - 1
     return at >= 0 and control.end <= runs[at][1]
 
@@ -198,7 +198,7 @@ def _backend(tokenizer: TokenizerLike) -> _HuggingFace | _Tiktoken:
 
 
 def _is_a(value: object, package: str, name: str) -> bool:
-    """Whether a value is of a package's class; a package that nobody imported has made no value."""
+    """Return True for a value of a package's class; a package that nobody imported has made no value."""
     kind = getattr(sys.modules.get(package), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
@@ -213,7 +213,7 @@ class _HuggingFace:
         self._known = _known(tokenizer)
 
     def encode(self, text: str) -> Encoded:
-        """What the tokenizer makes of a text, whole."""
+        """Encode a whole text."""
         tokenizer = self._tokenizer
         if all(getattr(tokenizer, name) is None for name in ("truncation", "padding")):
             encoding = _encoding(tokenizer, text)
@@ -224,7 +224,7 @@ class _HuggingFace:
         return Encoded([ids.get(made, made) for made in encoding.ids], encoding.offsets)
 
     def controls(self, text: str, encoded: Encoded) -> Iterator[_Control]:
-        """The control tokens in what was made of a text."""
+        """Yield the control tokens of an encoded text."""
         controls, unknown = self._known.controls, self._known.unknown
         for at in compress(count(), map(controls.__contains__, encoded.ids)):
             made = encoded.ids[at]
@@ -246,7 +246,7 @@ class _HuggingFace:
             yield _Control(made, start, end)
 
     def encode_with(self, text: str, allowed: Sequence[_Control]) -> Encoded:
-        """A text encoded with only these control tokens, in order.
+        """Encode a text with only these control tokens, in order.
 
         Cutting it at them would change what the tokenizer does where a text begins. So a copy without any control token
         has signs that the text does not hold in their place.
@@ -277,7 +277,7 @@ class _HuggingFace:
     def _copy(
         self, added: Sequence[tuple[int, tokenizers.AddedToken]], signs: Iterator[str]
     ) -> tuple[tokenizers.Tokenizer, dict[int, int]]:
-        """A copy with these added tokens, which shares the model; and their ids by those that they have there."""
+        """Return a copy with these added tokens, which shares the model, and their ids by their ids in the copy."""
         from tokenizers import AddedToken, Tokenizer  # noqa: PLC0415 - an extra
 
         model = self._tokenizer.model
@@ -294,7 +294,7 @@ class _HuggingFace:
         return copy, {copy.token_to_id(token.content): made for made, token in added}
 
     def _stand_in(self, sign: str, token: tokenizers.AddedToken) -> tokenizers.AddedToken:
-        """A sign as an added token that the tokenizer treats as it treats another one."""
+        """Return a character as an added token that the tokenizer treats as it treats another one."""
         from tokenizers import AddedToken  # noqa: PLC0415 - an extra
 
         return AddedToken(
@@ -307,7 +307,7 @@ class _HuggingFace:
         )
 
     def _harmless(self, made: int) -> list[int]:
-        """A token that the model made of text; a control token, which it can have too, is broken into others."""
+        """Return a token that the model made of text; a control token is broken into others."""
         if not self._is_control(made):
             return [made]
         model: models.Model = self._tokenizer.model
@@ -343,19 +343,19 @@ class _Tiktoken:
         self._known = known
 
     def encode(self, text: str) -> Encoded:
-        """What the encoding makes of a text with special tokens."""
+        """Encode a text with special tokens."""
         encode, special = self._encoding.encode, self._known.special
         pieces = [encode(piece, allowed_special=special, disallowed_special=()) for piece in _pieces(text)]
         return self._encoded(pieces[0] if len(pieces) == 1 else [*chain.from_iterable(pieces)])
 
     def controls(self, text: str, encoded: Encoded) -> Iterator[_Control]:
-        """The special tokens in what was made of a text."""
+        """Yield the special tokens of an encoded text."""
         del text
         for at in compress(count(), map(self._known.special_ids.__contains__, encoded.ids)):
             yield _Control(encoded.ids[at], *encoded.offsets[at])
 
     def encode_with(self, text: str, allowed: Sequence[_Control]) -> Encoded:
-        """A text encoded with only these special tokens, in order; tiktoken itself cuts a text at them first."""
+        """Encode a text with only these special tokens, in order; tiktoken itself cuts a text at them first."""
         ids: list[int] = []
         end = 0
         for control in allowed:
@@ -368,7 +368,7 @@ class _Tiktoken:
         return [made for piece in _pieces(text) for made in self._encoding.encode_ordinary(piece)]
 
     def _encoded(self, ids: list[int]) -> Encoded:
-        """Ids with their offsets."""
+        """Add offsets to ids."""
         signs, inner = self._known.signs, self._known.inner
         for made in set(ids).difference(signs):
             piece = self._encoding.decode_single_token_bytes(made)
@@ -384,7 +384,7 @@ class _Tiktoken:
 
 
 def _known(tokenizer: tokenizers.Tokenizer) -> _Known:
-    """What is known of a tokenizer, read again where tokens were added."""
+    """Return a tokenizer's added tokens, read again where some were added."""
     size = tokenizer.get_vocab_size()
     try:
         known = _KNOWN.get(tokenizer)
@@ -422,7 +422,7 @@ def _is_plain(content: str) -> bool:
 
 
 def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
-    """What the model alone makes of a text."""
+    """Encode a text by the model alone."""
     try:
         return model.tokenize(text)
     except Exception as error:  # the package has no other error
@@ -437,13 +437,13 @@ def _encoding(tokenizer: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding
 
 
 def _unused(text: Iterable[str]) -> Iterator[str]:
-    """Signs that a text does not hold."""
+    """Yield characters that a text does not hold."""
     used = set(text)
     return (sign for sign in map(chr, chain(*_SIGNS)) if sign not in used)
 
 
 def _marked(text: str, controls: Sequence[_Control], sign_of: Mapping[int, str]) -> tuple[str, list[int], list[int]]:
-    """A text with signs in the place of control tokens.
+    """Put characters in the place of control tokens.
 
     Args:
         text: The text.
@@ -467,7 +467,7 @@ def _marked(text: str, controls: Sequence[_Control], sign_of: Mapping[int, str])
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces that tiktoken can encode: only where white space is very long there are two or more."""
+    """Yield a text in pieces that tiktoken can encode: only very long white space makes two or more."""
     start = 0
     if len(text) > _LONG:
         for spaces in _SPACES.finditer(text):

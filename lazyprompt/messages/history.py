@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lazyprompt._base.json import well_formed
+from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.histories.roles import LANGCHAIN_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ class History:
         )
 
     def to_openai(self) -> list[JsonObject]:
-        """The history as fresh OpenAI dicts."""
+        """Write the history as fresh OpenAI dicts."""
         if self._messages:
             from lazyprompt.messages.openai_form import to_openai  # noqa: PLC0415 - only such a history needs it
 
@@ -115,12 +115,12 @@ class History:
 
     @property
     def has_messages(self) -> bool:
-        """Whether the history is made of messages, and not of plain pairs."""
+        """True if the history is made of messages, and not of plain pairs."""
         return bool(self._messages)
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether the last message is the user's or a tool's, so that the assistant speaks next."""
+        """True if the last message is the user's or a tool's, so that the assistant speaks next."""
         if not self._messages:
             return False
         last = self._messages[-1]
@@ -136,7 +136,8 @@ class History:
 
     def without_empty_questions(self) -> History:
         """Return the history without empty user turns, which say nothing and which providers refuse."""
-        if "" not in self.questions and not any(map(_is_empty_question, self._messages)):
+        asked = [each for each in self._messages if each.role == "user"]
+        if "" not in self.questions and not any(map(_is_empty_question, asked)):
             return self
         return History(messages=tuple(message for message in self.messages if not _is_empty_question(message)))
 
@@ -184,7 +185,8 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
 
 
 def _has_results(message: Msg) -> bool:
-    return message.role == "tool" or any(block.type == "tool_result" for block in message.blocks)
+    content = message.content
+    return message.role == "tool" or (type(content) is tuple and any(block.type == "tool_result" for block in content))
 
 
 def _is_empty_question(message: Msg) -> bool:
@@ -194,7 +196,7 @@ def _is_empty_question(message: Msg) -> bool:
 
 
 def _plain_turns(history: Sequence[Any]) -> History | None:
-    """A history of nothing but text pairs, or of plain user and assistant dicts in turn; None for any other.
+    """Read a history of nothing but text pairs, or of plain user and assistant dicts in turn; None for any other.
 
     This is the quick reading, so it only says yes or no: what is wrong with an item is for the careful one to say.
     """

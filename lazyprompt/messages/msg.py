@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, TypeVar, cast, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
-from lazyprompt._base.frozen import read_only, setters
+from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from dataclasses import Field
     from pathlib import Path
 
     from lazyprompt._base.roles import Role
@@ -78,37 +76,36 @@ def _text(text: object, where: str, error: type[HistoryError | MediaError] = His
     well_formed(text, where, error)
 
 
-def _check(block: str, **fields: object) -> None:
-    """Check that the fields of a block are text; those that are None are not given."""
-    for name, value in fields.items():
-        if value is not None and (type(value) is not str or not value.isascii()):
-            _text(value, f"the {name} of a {block}")
-
-
-def _check_type(block: str, given: str, kind: str) -> None:
-    """Check the type that is given for a block."""
-    if given != kind:
-        raise HistoryError(f"{block} has type {given!r}; its type is {kind!r}")
-
-
 Source: TypeAlias = URLSource | Base64Source
 
 # The input of a call without one. Every block has a copy of its input, so nothing changes this.
 _NO_INPUT: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
 class _Block:
-    """What all blocks share: their ``type`` may be given, but only the right one."""
+    """The base of all blocks: their ``type`` may be given, but only the right one, and fields of text hold text."""
 
+    __slots__ = ()
     kind: ClassVar[str]
+    # The fields that hold text, each with True if it may be None.
+    _texts: ClassVar[dict[str, bool]] = {}
+
+    def __init_subclass__(cls) -> None:
+        hints = {"str": False, "str | None": True}
+        cls._texts = {name: hints[hint] for name, hint in cls.__annotations__.items() if hint in hints}
 
     def __post_init__(self) -> None:
-        _check_type(type(self).__name__, getattr(self, "type", self.kind), self.kind)
+        given: object = getattr(self, "type", self.kind)
+        if given != self.kind:
+            raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
+        for name, optional in self._texts.items():
+            value: object = getattr(self, name)
+            if not (type(value) is str and value.isascii()) and not (optional and value is None):
+                _text(value, f"the {'text' if name == self.kind else name} of a {type(self).__name__}")
 
 
 @read_only
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class TextBlock(_Block):
     """Plain text.
 
@@ -120,25 +117,28 @@ class TextBlock(_Block):
 
     kind: ClassVar[str] = "text"
     text: str
-    type: Literal["text"]
-    signature: str | None
-
-    def __init__(self, text: str, type: Literal["text"] = "text", signature: str | None = None) -> None:  # noqa: A002 - the name of the documents
-        _text(text, "the text of a TextBlock")
-        _check_type("TextBlock", type, "text")
-        _check("TextBlock", signature=signature)
-        _set_text(self, text)
-        _set_text_type(self, type)
-        _set_text_signature(self, signature)
+    type: Literal["text"] = "text"
+    signature: str | None = None
 
 
-_set_text, _set_text_type, _set_text_signature = setters(TextBlock)
+_TextDraft = draft_of(TextBlock)
+
+
+def plain_block(text: str) -> TextBlock:
+    """Return a block of text that a reader has checked."""
+    draft = _TextDraft()
+    draft.text = text
+    draft.type = "text"
+    draft.signature = None
+    draft.__class__ = TextBlock
+    block: TextBlock = draft
+    return block
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock(_Block):
-    """What a model thought before it answered.
+    """The thoughts of a model before its answer.
 
     Args:
         thinking: The text of the thought.
@@ -157,11 +157,6 @@ class ThinkingBlock(_Block):
     redacted: str | None = None
     id: str | None = None
     provider: str | None = None
-
-    def __post_init__(self) -> None:
-        super(ThinkingBlock, self).__post_init__()
-        _text(self.thinking, "the text of a ThinkingBlock")
-        _check("ThinkingBlock", signature=self.signature, redacted=self.redacted, id=self.id, provider=self.provider)
 
 
 @read_only
@@ -192,58 +187,49 @@ class ToolUseBlock(_Block):
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the name of the documents
+        id: str,
         name: str,
-        input: dict[str, Any] = _NO_INPUT,  # noqa: A002 - the name of the documents
-        type: Literal["tool_use"] = "tool_use",  # noqa: A002 - the name of the documents
+        input: dict[str, Any] = _NO_INPUT,
+        type: Literal["tool_use"] = "tool_use",
         raw_input: str | None = None,
         signature: str | None = None,
     ) -> None:
-        _text(id, "the id of a ToolUseBlock")
-        _text(name, "the name of a ToolUseBlock")
-        _check_type("ToolUseBlock", type, "tool_use")
-        if raw_input is not None or signature is not None:
-            _check("ToolUseBlock", raw_input=raw_input, signature=signature)
+        fill(self, (id, name, input, type, raw_input, signature))
+        self.__post_init__()
         if not isinstance(cast("object", input), dict):
             raise HistoryError(f"the input of tool call {name!r} is a {input.__class__.__name__}, not a dict")
-        _set_call_id(self, id)
-        _set_call_name(self, name)
-        _set_call_input(self, checked_object(input, f"{name}.input", HistoryError))
-        _set_call_type(self, type)
-        _set_call_raw(self, raw_input)
-        _set_call_signature(self, signature)
+        object.__setattr__(self, "input", checked_object(input, f"{name}.input", HistoryError))
 
     @property
     def arguments(self) -> JsonObject:
-        """What a provider is told: the input, or what the model wrote where that is no JSON object."""
+        """The arguments as a provider gets them: the input, or the model's text where that is no JSON object."""
         return self.input if self.raw_input is None else {"raw_input": self.raw_input}
 
     def own_arguments(self) -> JsonObject:
-        """The arguments for a payload to keep: a copy that nobody else holds."""
+        """Return a copy of the arguments, for a payload to keep."""
         return fresh(self.arguments)
 
 
-_set_call_id, _set_call_name, _set_call_input, _set_call_type, _set_call_raw, _set_call_signature = setters(
-    ToolUseBlock
-)
+_CallDraft = draft_of(ToolUseBlock)
 
 
 def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
-    """Return a call of parts that a reader has checked, in a third of the time; it keeps the very arguments."""
-    made = object.__new__(ToolUseBlock)
-    _set_call_id(made, call_id)
-    _set_call_name(made, name)
-    _set_call_input(made, arguments)
-    _set_call_type(made, "tool_use")
-    _set_call_raw(made, None)
-    _set_call_signature(made, None)
-    return made
+    """Return a call of parts that a reader has checked; it keeps the very arguments."""
+    draft = _CallDraft()
+    draft.id = call_id
+    draft.name = name
+    draft.input = arguments
+    draft.type = "tool_use"
+    draft.raw_input = draft.signature = None
+    draft.__class__ = ToolUseBlock
+    call: ToolUseBlock = draft
+    return call
 
 
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class ToolResultBlock(_Block):
-    """What a tool gave back.
+    """The result of a tool call.
 
     Args:
         id: The id of the call.
@@ -265,27 +251,24 @@ class ToolResultBlock(_Block):
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the name of the documents
+        id: str,
         name: str = "",
         output: str | Sequence[BlockLike] = "",
-        type: Literal["tool_result"] = "tool_result",  # noqa: A002 - the name of the documents
+        type: Literal["tool_result"] = "tool_result",
         *,
         is_error: bool = False,
     ) -> None:
-        _text(id, "the id of a ToolResultBlock")
-        _text(name, "the name of a ToolResultBlock")
-        _check_type("ToolResultBlock", type, "tool_result")
-        _set_result_id(self, id)
-        _set_result_name(self, name)
-        plain = isinstance(output, str) and output.isascii()
-        _set_result_output(self, output if plain else _result_output(output, f"the output of tool {name!r}"))
-        _set_result_type(self, type)
-        _set_result_is_error(self, is_error)
+        fill(self, (id, name, output, type, is_error))
+        self.__post_init__()
+        where = f"the output of tool {name!r}"
+        if isinstance(output, str):
+            well_formed(output, where, HistoryError)
+        else:
+            object.__setattr__(self, "output", _content(output, where, where))
 
     def __setstate__(self, state: Sequence[object]) -> None:
         # Pickles made before there was is_error end with the type.
-        for each, value in zip_longest(fields(self), state, fillvalue=False):
-            object.__setattr__(self, cast("Field[object]", each).name, value)
+        fill(self, (*state, False)[:5])
 
     @property
     def text(self) -> str:
@@ -293,22 +276,20 @@ class ToolResultBlock(_Block):
         return self.output if isinstance(self.output, str) else text_of(self.output)
 
 
-def _result_output(output: str | Sequence[BlockLike], where: str) -> str | tuple[Block, ...]:
-    return well_formed(output, where, HistoryError) if isinstance(output, str) else _content(output, where, where)
-
-
-_set_result_id, _set_result_name, _set_result_output, _set_result_type, _set_result_is_error = setters(ToolResultBlock)
+_ResultDraft = draft_of(ToolResultBlock)
 
 
 def result_of(call_id: str, name: str, output: str) -> ToolResultBlock:
-    """Return a result of parts that a reader has checked; see :func:`call_of`."""
-    made = object.__new__(ToolResultBlock)
-    _set_result_id(made, call_id)
-    _set_result_name(made, name)
-    _set_result_output(made, output)
-    _set_result_type(made, "tool_result")
-    _set_result_is_error(made, False)  # noqa: FBT003 - a descriptor takes its value so
-    return made
+    """Return a result of parts that a reader has checked."""
+    draft = _ResultDraft()
+    draft.id = call_id
+    draft.name = name
+    draft.output = output
+    draft.type = "tool_result"
+    draft.is_error = False
+    draft.__class__ = ToolResultBlock
+    result: ToolResultBlock = draft
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +336,7 @@ class _MediaBlock(_Block):
 
     @classmethod
     def _of(cls, source: Base64Source, name: str) -> Self:  # noqa: ARG003 - only a document keeps it
-        """A block with the content of a file of that name."""
+        """Return a block with the content of a file of that name."""
         return cls(source)
 
 
@@ -373,10 +354,6 @@ class ImageBlock(_MediaBlock):
     kind: ClassVar[str] = "image"
     type: Literal["image"] = "image"
     detail: str | None = None
-
-    def __post_init__(self) -> None:
-        super(ImageBlock, self).__post_init__()
-        _check("ImageBlock", detail=self.detail)
 
 
 @read_only
@@ -412,10 +389,6 @@ class FileBlock(_MediaBlock):
     type: Literal["file"] = "file"
     filename: str | None = None
 
-    def __post_init__(self) -> None:
-        super(FileBlock, self).__post_init__()
-        _check("FileBlock", filename=self.filename)
-
     @classmethod
     def _of(cls, source: Base64Source, name: str) -> Self:
         return cls(source, filename=name)
@@ -443,24 +416,16 @@ def _build(kind: type[_T], given: Mapping[str, object], error: type[HistoryError
         raise error(f"{kind.__name__} does not fit the fields {', '.join(map(str, given))}: {fault}") from fault
 
 
-def blocks_from(content: Iterable[BlockLike], where: str) -> tuple[Block, ...]:
-    """Blocks from blocks or from their dict form.
+def block_from(item: object, where: str) -> Block:
+    """Return a block, or the block of a dict, which names its kind in ``type``.
 
     Args:
-        content: The blocks; a dict names its kind in ``type``.
-        where: How an error names the place, as ``history[2].content``.
-
-    Returns:
-        The blocks as values.
+        item: The block.
+        where: How an error names the place, as ``history[2].content[0]``.
 
     Raises:
-        HistoryError: Something in it is no block.
+        HistoryError: It is no block.
     """
-    return tuple(block_from(item, f"{where}[{index}]") for index, item in enumerate(content))
-
-
-def block_from(item: object, where: str) -> Block:
-    """The same as :func:`blocks_from` for one block."""
     if isinstance(item, _Block):
         return cast("Block", item)
     if not isinstance(item, dict):
@@ -477,7 +442,7 @@ def block_from(item: object, where: str) -> Block:
 
 
 def text_of(content: str | Iterable[Block]) -> str:
-    """The text of a content: its text blocks, a line each; thinking, calls and media left out."""
+    """Return the text of a content: its text blocks, a line each; thinking, calls and media left out."""
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))
@@ -486,7 +451,7 @@ def text_of(content: str | Iterable[Block]) -> str:
 def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Block, ...]:
     if not isinstance(cast("object", content), list | tuple):
         raise HistoryError(f"{where} is a {type(content).__name__}; give text or a list of blocks")
-    return blocks_from(content, place)
+    return tuple(block_from(item, f"{place}[{index}]") for index, item in enumerate(content))
 
 
 @read_only
@@ -533,12 +498,10 @@ class Msg:
             )
         if metadata is not None and not isinstance(cast("object", metadata), Mapping):
             raise HistoryError(f"the metadata of {name!r} is a {type(metadata).__name__}, not a dict")
-        _set_name(self, name)
-        _set_content(self, content if type(content) is str and content.isascii() else _message_content(content, name))
-        _set_role(self, role)
-        _set_url(self, None if url is None else _urls(url, name))
-        _set_metadata(self, checked_object(metadata, "metadata", HistoryError) if metadata else {})
-        _set_usage(self, None if usage is None else dict(usage))
+        own_content = _message_content(content, name)
+        own_metadata = checked_object(metadata, "metadata", HistoryError) if metadata else {}
+        own_usage = None if usage is None else dict(usage)
+        fill(self, (name, own_content, role, None if url is None else _urls(url, name), own_metadata, own_usage))
 
     @property
     def text(self) -> str:
@@ -549,7 +512,7 @@ class Msg:
     def blocks(self) -> tuple[Block, ...]:
         """The content as blocks, plain text as one of them."""
         if isinstance(self.content, str):
-            return (TextBlock(self.content),) if self.content else ()
+            return (plain_block(self.content),) if self.content else ()
         return self.content
 
     @property
@@ -571,8 +534,6 @@ class Msg:
 
 
 def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> str | tuple[Block, ...]:
-    if _are_blocks(content):
-        return content
     if content is None:
         return ()
     if isinstance(content, str):
@@ -580,48 +541,26 @@ def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> st
     return _content(content, f"the content of {name!r}", "content")
 
 
-def _are_blocks(content: object) -> TypeGuard[tuple[Block, ...]]:
-    if not isinstance(content, tuple):
-        return False
-    items = cast("Sequence[object]", content)
-    return all([isinstance(item, _Block) for item in items])  # noqa: C419 - a generator takes three times as long
-
-
-_set_name, _set_content, _set_role, _set_url, _set_metadata, _set_usage = setters(Msg)
-
-
-class _Draft:
-    """A message that can still be changed. It has the slots of :class:`Msg`, so that it can become one."""
-
-    __slots__ = ("content", "metadata", "name", "role", "url", "usage")
-    name: str
-    content: str | tuple[Block, ...]
-    role: Role
-    url: None
-    metadata: Mapping[str, Json]
-    usage: None
+_MsgDraft = draft_of(Msg)
 
 
 def message_of(name: str, content: str | tuple[Block, ...], role: Role) -> Msg:
-    """Return a message of parts that a reader has checked, in a sixth of the time."""
-    draft = _Draft()
+    """Return a message of parts that a reader has checked."""
+    draft = _MsgDraft()
     draft.name = name
     draft.content = content
     draft.role = role
-    draft.url = None
+    draft.url = draft.usage = None
     draft.metadata = {}
-    draft.usage = None
-    draft.__class__ = Msg  # type: ignore[assignment]  # both have the same slots
-    return draft  # type: ignore[return-value]  # it is a message now
+    draft.__class__ = Msg
+    message: Msg = draft
+    return message
 
 
-def _urls(url: str | Sequence[str] | None, name: str) -> str | tuple[str, ...] | None:
-    if url is None or isinstance(url, str):
-        urls: Sequence[str] = () if url is None else (url,)
-    elif isinstance(cast("object", url), list | tuple):
-        urls = url = tuple(url)
-    else:
-        raise HistoryError(f"the url of the message of {name!r} is a {type(url).__name__}; give text or a list of it")
-    for each in urls:
-        _text(each, f"the url of the message of {name!r}")
-    return url
+def _urls(url: str | Sequence[str], name: str) -> str | tuple[str, ...]:
+    where = f"the url of the message of {name!r}"
+    if not isinstance(cast("object", url), str | list | tuple):
+        raise HistoryError(f"{where} is a {type(url).__name__}; give text or a list of it")
+    for each in (url,) if isinstance(url, str) else url:
+        _text(each, where)
+    return url if isinstance(url, str) else tuple(url)

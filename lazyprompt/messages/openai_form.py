@@ -78,7 +78,7 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
 
 
 def to_openai(message: Msg) -> list[JsonObject]:
-    """The OpenAI dicts of a message: one for each tool result, and one for all the rest.
+    """Write the OpenAI dicts of a message: one for each tool result, and one for all the rest.
 
     Thinking is left out: the form has no place for it.
 
@@ -92,22 +92,23 @@ def to_openai(message: Msg) -> list[JsonObject]:
         FormatError: A block has no OpenAI form (video, or audio at an address).
     """
     content = message.content
+    whole: JsonObject = {"role": message.role}
+    if message.name != message.role and message.name:
+        whole["name"] = message.name
     said: list[Block] = []
     calls: list[Json] = []
     dicts: list[JsonObject] = []
-    for block in () if isinstance(content, str) else content:
+    for block in content if type(content) is tuple else ():
         if isinstance(block, ToolUseBlock):
-            calls.append(_write_call(block))
+            function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
+            calls.append({"id": block.id, "type": "function", "function": function})
         elif isinstance(block, ToolResultBlock):
             dicts.append(_write_result(block))
         elif not isinstance(block, ThinkingBlock):
             said.append(block)
     if message.url is not None:
-        said += [*((TextBlock(content),) if content and isinstance(content, str) else ()), *_images(message)]
+        said = _with_pictures(message, said)
     if said or calls or not dicts:
-        whole: JsonObject = {"role": message.role}
-        if message.name not in ("", message.role):
-            whole["name"] = message.name
         text = content if isinstance(content, str) else None if calls else ""
         whole["content"] = _write_content(said) if said else text
         if calls:
@@ -121,9 +122,10 @@ def to_openai(message: Msg) -> list[JsonObject]:
     return dicts
 
 
-def _images(message: Msg) -> list[Block]:
-    """The media at the addresses of a message: the form has pictures there alone."""
-    return [ImageBlock(source_of(url)) for url in message.urls]
+def _with_pictures(message: Msg, said: list[Block]) -> list[Block]:
+    """Add the media at the addresses of a message: the form has pictures there alone."""
+    texts = message.blocks if isinstance(message.content, str) else said
+    return [*texts, *(ImageBlock(source_of(url)) for url in message.urls)]
 
 
 def _write_result(block: ToolResultBlock) -> JsonObject:
@@ -135,20 +137,15 @@ def _write_result(block: ToolResultBlock) -> JsonObject:
     return form
 
 
-def _write_call(block: ToolUseBlock) -> JsonObject:
-    function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
-    return {"id": block.id, "type": "function", "function": function}
-
-
 def _write_content(blocks: Sequence[Block]) -> Json:
-    """A text alone stays text; media, or more than one text, make a list of parts."""
+    """Write a content: a text alone stays text, all else is a list of parts."""
     if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
         return blocks[0].text
     return [write_part(block) for block in blocks] if blocks else ""
 
 
 def write_part(block: Block) -> JsonObject:
-    """A block as a part of a message's content.
+    """Write a block as a part of a message's content.
 
     Raises:
         FormatError: The form has no place for it.
@@ -179,5 +176,5 @@ def _given(name: str, value: str | None) -> JsonObject:
 
 
 def address_of(source: Source) -> str:
-    """The address of a medium; base64 as a ``data:`` address."""
+    """Return the address of a medium; base64 as a ``data:`` address."""
     return source.url if isinstance(source, URLSource) else f"data:{source.media_type};base64,{source.data}"

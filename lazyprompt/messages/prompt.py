@@ -9,11 +9,10 @@ text is trusted is therefore its place in the list, which costs nothing to keep 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from lazyprompt._base.display import html_of
-from lazyprompt._base.frozen import read_only, setters
+from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SlotError, TemplateError
@@ -22,7 +21,6 @@ from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from dataclasses import Field
 
     from lazyprompt.messages.encoding import TokenizerLike
 
@@ -35,7 +33,7 @@ class CountsText(Protocol):
     """Anything that counts the tokens of a text."""
 
     def count_text(self, text: str) -> int:
-        """The number of tokens of a text."""
+        """Return the number of tokens of a text."""
         ...
 
 
@@ -46,7 +44,7 @@ class Segment(NamedTuple):
         text: The text, control sequences neutralised where it is not trusted.
         slot: Where it came from: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``,
             ``input``, ``label``, or ``markers``.
-        trusted: Whether the developer (or the model's own layout) wrote it.
+        trusted: True if the developer (or the model's own layout) wrote it.
     """
 
     text: str
@@ -55,7 +53,7 @@ class Segment(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """What a text is made of.
+    """The parts of a text, and their slots.
 
     Attributes:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
@@ -90,7 +88,7 @@ class Rendered:
 
     @classmethod
     def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
-        """A text whose origins are found out when somebody asks for them.
+        """Return a text whose origins are found when they are asked for.
 
         Args:
             text: The text.
@@ -142,7 +140,7 @@ class Rendered:
         return tuple(segments)
 
     def tokens(self, counter: CountsText) -> dict[str, int]:
-        """How many tokens each slot costs.
+        """Return the tokens of each slot.
 
         Each segment is counted for itself: a token that would span two segments counts in both.
 
@@ -158,7 +156,7 @@ class Rendered:
         return counts
 
     def encode(self, tokenizer: TokenizerLike) -> list[int]:
-        """Token ids in which only trusted text can become a special token.
+        """Return token ids in which only trusted text can become a special token.
 
         What is not trusted becomes ordinary tokens, whatever it says; for text that holds no control sequences these
         are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
@@ -199,7 +197,7 @@ class Rendered:
 
 
 @read_only
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Text:
     """A text that knows which of it came from values.
 
@@ -208,16 +206,12 @@ class Text:
         slots: The slot of each part.
     """
 
-    parts: tuple[str, ...]
-    slots: tuple[str, ...]
-
-    def __init__(self, parts: tuple[str, ...] = ("",), slots: tuple[str, ...] = _MARKERS) -> None:
-        _set_parts(self, parts)
-        _set_slots(self, slots)
+    parts: tuple[str, ...] = ("",)
+    slots: tuple[str, ...] = _MARKERS
 
     @classmethod
     def trusted(cls, text: str, slot: str) -> Text:
-        """Text the developer wrote."""
+        """Return text that the developer wrote."""
         return cls((text,), (slot,))
 
     def __str__(self) -> str:
@@ -227,28 +221,21 @@ class Text:
         return any(self.parts)
 
 
-_set_parts, _set_slots = setters(Text)
-
-
-class _TextDraft:
-    """A text that can still be changed. It has the slots of :class:`Text`, so that it can become one."""
-
-    __slots__ = ("parts", "slots")
-    parts: tuple[str, ...]
-    slots: tuple[str, ...]
+_TextDraft = draft_of(Text)
 
 
 def text_of(parts: tuple[str, ...], slots: tuple[str, ...]) -> Text:
-    """Return a text, as :func:`prompt_of` returns a prompt."""
+    """Return a text, in a third of the time of the constructor."""
     draft = _TextDraft()
     draft.parts = parts
     draft.slots = slots
-    draft.__class__ = Text  # type: ignore[assignment]  # both have the same slots
-    return draft  # type: ignore[return-value]  # it is a text now
+    draft.__class__ = Text
+    text: Text = draft
+    return text
 
 
 def _developers(given: Text | str, slot: str) -> Text:
-    """A part of an instruction: what has no origins is the developer's own."""
+    """Return a part of an instruction; a plain string is the developer's own."""
     if isinstance(given, Text):
         return given
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
@@ -257,7 +244,7 @@ def _developers(given: Text | str, slot: str) -> Text:
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class Prompt:
-    """What a model is to be told, before it takes any model's form.
+    """A prompt as values, before it takes any model's form.
 
     Prompters make it, a budget makes a smaller one of it, and a target renders it.
 
@@ -293,25 +280,27 @@ class Prompt:
         system: str | None = None,
         instruction: Text | str = "",
         user: Text | str = "",
-        input: str | None = None,  # noqa: A002 - the name of the documents
+        input: str | None = None,
         history: HistoryLike | History | None = None,
         tools: Iterable[ToolLike] | ToolSet | None = None,
         label: str | None = None,
         source: Source | None = None,
     ) -> None:
-        # Prompters give values that need no look: each call of a check would cost as much as all of this.
-        _set_system(self, system if system is None else checked_text(system, "the system text", TemplateError))
-        _set_instruction(self, instruction if type(instruction) is Text else _developers(instruction, "instruction"))
-        _set_user(self, user if type(user) is Text else _developers(user, "user"))
-        _set_input(self, input if input is None else checked_text(input, "the input", SlotError))
-        _set_history(self, history if type(history) is History else History.of(history))
-        _set_tools(self, tools if type(tools) is ToolSet else ToolSet.of(tools))
-        _set_label(self, label if label is None else checked_text(label, "the label", SlotError))
-        _set_source(self, source)
+        checked = (
+            checked_text(system, "the system text", TemplateError),
+            _developers(instruction, "instruction"),
+            _developers(user, "user"),
+            checked_text(input, "the input", SlotError),
+            History.of(history),
+            ToolSet.of(tools),
+            checked_text(label, "the label", SlotError),
+            source,
+        )
+        fill(self, checked)
 
     @property
     def said(self) -> str | None:
-        """What the user says: the user's part of the instruction and the input; None where nothing is said."""
+        """The user's text: the user's part of the instruction and the input; None where there is none."""
         return "".join(self.user.parts) + (self.input or "") or None
 
     def with_system(self, system: str) -> Prompt:
@@ -321,7 +310,7 @@ class Prompt:
         )
 
     def evolve(self, **changes: object) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
@@ -330,43 +319,27 @@ class Prompt:
 
     def __setstate__(self, state: Sequence[object]) -> None:
         # Pickles made before there was a source end with the label.
-        for each, value in zip_longest(fields(self), state):
-            object.__setattr__(self, cast("Field[object]", each).name, value)
+        fill(self, (*state, None)[: len(fields(self))])
 
     def _repr_html_(self) -> str:
         return html_of(self)
 
 
-class _Draft:
-    """A prompt that can still be changed. It has the slots of :class:`Prompt`, so that it can become one."""
-
-    __slots__ = ("history", "input", "instruction", "label", "source", "system", "tools", "user")
-    system: str | None
-    instruction: Text
-    user: Text
-    input: str | None
-    history: History
-    tools: ToolSet
-    label: str | None
-    source: Source | None
+_PromptDraft = draft_of(Prompt)
 
 
 def prompt_of(
     system: str | None,
     instruction: Text,
     user: Text,
-    input: str | None,  # noqa: A002 - the name of the documents
+    input: str | None,
     history: History,
     tools: ToolSet,
     label: str | None,
     source: Source | None,
 ) -> Prompt:
-    """Return a prompt of fields that were checked: what prompters make for each call, in a third of the time.
-
-    A frozen value is filled through a descriptor for each field. Attributes of a draft are set at once, and a change of
-    the class freezes it.
-    """
-    draft = _Draft()
+    """Return a prompt of fields that were checked, in a third of the time of the constructor."""
+    draft = _PromptDraft()
     draft.system = system
     draft.instruction = instruction
     draft.user = user
@@ -375,17 +348,13 @@ def prompt_of(
     draft.tools = tools
     draft.label = label
     draft.source = source
-    draft.__class__ = Prompt  # type: ignore[assignment]  # both have the same slots
-    return draft  # type: ignore[return-value]  # it is a prompt now
-
-
-_set_system, _set_instruction, _set_user, _set_input, _set_history, _set_tools, _set_label, _set_source = setters(
-    Prompt
-)
+    draft.__class__ = Prompt
+    prompt: Prompt = draft
+    return prompt
 
 
 class Source(NamedTuple):
-    """Where a prompt was made from: what a budget and a report need to know beside its texts.
+    """The origin of a prompt, which a budget and a report need beside its texts.
 
     Attributes:
         opening: The history that every conversation of the prompter begins with; a budget keeps it.

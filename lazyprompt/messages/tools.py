@@ -100,7 +100,7 @@ class ToolSet:
         return _build_packed(packed)
 
     def copy(self) -> list[JsonObject]:
-        """The tools as new dicts.
+        """Return the tools as new dicts.
 
         Returns:
             A list that shares nothing mutable with this set or with any other copy.
@@ -143,7 +143,7 @@ def function_schema(function: Callable[..., object]) -> JsonObject:
 
 
 def listed(tools: object) -> list[object]:
-    """What was given as tools, as a list; nothing in it is looked at.
+    """Return what was given as tools as a list; nothing in it is checked.
 
     Raises:
         ToolsError: It is no list of anything.
@@ -157,7 +157,7 @@ def listed(tools: object) -> list[object]:
 
 
 def _described(tool: object, index: int) -> object:
-    """A function as its dict; anything else as it is, for the checks to judge."""
+    """Return a function as its dict; anything else as it is, for the checks to judge."""
     if isinstance(tool, Mapping) or not callable(tool):
         return cast("Any", tool)
     try:
@@ -186,7 +186,7 @@ def _build(tools: list[object]) -> ToolSet:
 
 
 def _own_name(tool: JsonObject) -> str | None:
-    """The name of a tool: within the part called like its type (as ``function``), or beside the type."""
+    """Return the name of a tool: within the part called like its type (as ``function``), or beside the type."""
     parts = (tool.get(str(tool["type"])), tool)
     names = (part.get("name") for part in parts if isinstance(part, dict))
     return next((name for name in names if isinstance(name, str) and name), None)
@@ -302,7 +302,7 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
 
 
 def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object], list[inspect.Parameter]]:
-    """The function within partials, and the parameters that nothing binds."""
+    """Return the function within partials, and the parameters that nothing binds."""
     base, bound = function, set[str]()
     while isinstance(base, partial):
         bound |= base.keywords.keys()
@@ -324,7 +324,7 @@ def _is_instance(parameter: inspect.Parameter) -> bool:
 
 
 def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where: str) -> inspect.Parameter:
-    """The parameter with its hint as an object; what ``= Field(...)`` says is moved into the hint."""
+    """Return the parameter with its hint as an object; a ``= Field(...)`` is moved into the hint."""
     from pydantic.fields import FieldInfo  # noqa: PLC0415
 
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
@@ -346,7 +346,7 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
 
 
 def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN401  # hints have no common type
-    """The hint with each ``typing.TypedDict`` as typing_extensions' own: before Python 3.12 pydantic reads no other."""
+    """Return the hint with each TypedDict as typing_extensions' own: before Python 3.12 pydantic reads no other."""
     if sys.version_info >= (3, 12):
         return hint
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing" and hint not in within:
@@ -369,7 +369,7 @@ def _typed_dict(name: str, fields: Mapping[str, object], doc: str | None = None)
 
 
 def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, JsonObject]:
-    """The JSON Schema of each hint, and the definitions of the types that hold themselves."""
+    """Return the JSON Schema of each hint, and the definitions of the types that hold themselves."""
     from pydantic import Field, TypeAdapter, json_schema  # noqa: PLC0415
     from pydantic_core import SchemaError  # noqa: PLC0415
 
@@ -395,7 +395,7 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
 
 
 def _reached(name: str, defs: Mapping[str, Json]) -> set[str]:
-    """The definitions that one leads to, directly or through others."""
+    """Return the definitions that one leads to, directly or through others."""
     reached, waiting = set[str](), [name]
     while waiting:
         found = set(re.findall(r'"\$ref": "#/\$defs/([^"]+)"', dumps(defs[waiting.pop()])))
@@ -405,7 +405,7 @@ def _reached(name: str, defs: Mapping[str, Json]) -> set[str]:
 
 
 def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> Json:
-    """The schema without noise, references into ``defs`` replaced by what they name; ``named``: its keys are names."""
+    """Return the schema without noise, references into ``defs`` replaced; ``named``: its keys are names."""
     if isinstance(schema, list):
         return [_inlined(part, defs) for part in schema]
     if not isinstance(schema, dict):
@@ -436,7 +436,7 @@ def _choices(text: str, name: str) -> tuple[str, list[Json]]:
 
 
 def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, str | None]) -> JsonObject:
-    """The schema of a parameter with its description, and its default where that has a JSON form."""
+    """Return the schema of a parameter with its description, and its default where that has a JSON form."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]

@@ -21,7 +21,7 @@ from lazyprompt.messages.msg import (
     ToolUseBlock,
     URLSource,
     VideoBlock,
-    blocks_from,
+    block_from,
     text_of,
 )
 
@@ -57,8 +57,8 @@ def test_values_are_frozen_slotted_hashable_and_picklable(value: Any) -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
 def test_a_block_and_its_dict_form_are_the_same(block: Any) -> None:
     assert block.type == type(block).kind
-    assert blocks_from([dataclasses.asdict(block)], "content") == (block,)
-    assert blocks_from([block], "content") == (block,)
+    assert block_from(dataclasses.asdict(block), "content") == block
+    assert block_from(block, "content") is block
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block).__name__)
@@ -226,7 +226,7 @@ def test_a_file_without_a_telling_ending_is_an_error(tmp_path: Path) -> None:
 )
 def test_what_is_no_block_is_refused(item: Any, said: str) -> None:
     with pytest.raises(HistoryError, match=f"^{said}"):
-        blocks_from([TextBlock("fine"), item], "here")
+        block_from(item, "here[1]")
 
 
 def test_a_block_inside_a_result_is_refused_with_its_place() -> None:

@@ -51,7 +51,7 @@ ONE_CALL = frozenset(
         "Reading",
         "MessageBuilder",
         "Trace",
-        "_Calls",
+        "_Judge",
         "_Candidate",
         "_ChoiceCollector",
         "_Including",

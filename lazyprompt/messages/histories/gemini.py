@@ -48,7 +48,7 @@ def read_content(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[
         HistoryError: A part holds nothing that a block can hold, or the role is unknown.
     """
     given = item.get("role")
-    if given not in _ROLES:
+    if not isinstance(given, str | None) or given not in _ROLES:
         raise HistoryError(f"{where} has role {given!r}; a content of Gemini has 'user' or 'model'")
     role, open_calls, beside = _ROLES[given], dict(waiting), cast("Beside", {})
     said: list[Block] = []

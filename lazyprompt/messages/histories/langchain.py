@@ -31,14 +31,10 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-_CHUNKS: dict[str, Role] = {
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-    "FunctionMessageChunk": "tool",
-}
-TYPES = frozenset({*_ROLES, *_CHUNKS, "chat", "ChatMessageChunk"})
+_CHUNK = "MessageChunk"
+TYPES = frozenset(
+    {*_ROLES, "chat", *(f"{kind}{_CHUNK}" for kind in ("Human", "AI", "System", "Tool", "Function", "Chat"))}
+)
 """The values of ``type`` that make a message one of LangChain's."""
 
 # What LangChain keeps of an answer besides its content: the provider's own account of it.
@@ -104,8 +100,8 @@ def _parts(content: object, where: str) -> str | list[object]:
 
 
 def _role(item: Fields, kwargs: Fields, where: str) -> Role:
-    kind = str(item["type"])
-    role = item.get("role") if kind in ("chat", "ChatMessageChunk") else {**_ROLES, **_CHUNKS}[kind]
+    kind = str(item["type"]).removesuffix(_CHUNK).lower()
+    role = item.get("role") if kind == "chat" else _ROLES[kind]
     if role == "system" and kwargs.get("__openai_role__") == "developer":
         return "developer"
     if role not in ROLES:

@@ -26,14 +26,14 @@ from lazyprompt.messages.msg import (
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 # The number of keys of a message that is a role and a content.
 _BARE = 2
 
 
-def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) -> Msg:
+def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iterable[str]) -> Msg:
     """Read an OpenAI dict, or a dict with the parts or blocks of another form as content.
 
     Args:
@@ -54,32 +54,27 @@ def message_from_openai(message: Fields, where: str, unanswered: Iterable[str]) 
             if "role" in message
             else f"{where} has no 'role'; an OpenAI message is {{'role': ..., 'content': ...}}"
         )
-    said = message.get("content")
+    content = message.get("content")
     # Most messages are a role and a text, and most results a text too.
-    if type(said) is str and (said.isascii() or is_well_formed(said)):
+    if type(content) is str and (content.isascii() or is_well_formed(content)):
         if role == "tool":
-            if result := _plain_result(message, said):
-                return message_of(result.name or role, (result,), role)
+            call_id, name = message.get("tool_call_id"), message.get("name", "")
+            plain = type(call_id) is str and type(name) is str and len(message) == _BARE + 1 + ("name" in message)
+            if plain and call_id and call_id.isascii() and name.isascii():
+                return message_of(name or role, (result_of(call_id, name, content),), role)
         elif len(message) == _BARE:
-            return message_of(role, said, role)
+            return message_of(role, content, role)
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
     beside: Beside = {}
-    if role == "tool" and not _holds_results(said):
-        content: str | tuple[Block, ...] = (_result(message, name, where, unanswered, beside),)
+    made: str | tuple[Block, ...]
+    if role == "tool" and not _holds_results(content):
+        made = (_result(message, name, where, unanswered, beside),)
     else:
-        content = _content(message, where, beside)
-    if not beside and url is None and message.keys() <= KNOWN_KEYS and type(content) is tuple and name.isascii():
-        return message_of(name or role, content, role)
-    return Msg(name or role, content, role, url, _metadata(message, where, beside))
-
-
-def _plain_result(message: Fields, output: str) -> ToolResultBlock | None:
-    """Return the result of a message of plain text and nothing beside it; None for any other."""
-    call_id, name = message.get("tool_call_id"), message.get("name", "")
-    if type(call_id) is not str or type(name) is not str or not (call_id and call_id.isascii() and name.isascii()):
-        return None
-    return result_of(call_id, name, output) if len(message) == _BARE + 1 + ("name" in message) else None
+        made = _content(message, content, where, beside)
+    if not beside and url is None and name.isascii() and message.keys() <= KNOWN_KEYS and type(made) is tuple:
+        return message_of(name or role, made, role)
+    return Msg(name or role, made, role, url, _metadata(message, where, beside))
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
@@ -94,23 +89,23 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
     return checked_object(found, where, HistoryError)
 
 
-def _content(message: Fields, where: str, beside: Beside) -> str | tuple[Block, ...]:
+def _content(message: Fields, content: object, where: str, beside: Beside) -> str | tuple[Block, ...]:
     """Return thinking, then content, then calls, as one tuple of blocks; plain text stays plain."""
-    thinking = text_at(message, "reasoning_content", where) if "reasoning_content" in message else ""
+    thinking = text_at(message, "reasoning_content", where) if "reasoning_content" in message else None
     calls = message.get("tool_calls")
-    content = message.get("content")
-    if isinstance(content, str) and not thinking and not calls:
-        return str.__str__(content)
-    if content is None and not thinking and not calls and not message.get("refusal"):
-        raise HistoryError(f"{where} has neither content nor tool_calls")
+    if not (thinking or calls):
+        if isinstance(content, str):
+            return str.__str__(content)
+        if content is None and not message.get("refusal"):
+            raise HistoryError(f"{where} has neither content nor tool_calls")
+    blocks: list[Block] = []
     # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
-    blocks: list[Block] = (
-        [ThinkingBlock(thinking)] if thinking or (calls and message.get("reasoning_content") == "") else []
-    )
+    if thinking or (calls and thinking is not None and message["reasoning_content"] is not None):
+        blocks.append(ThinkingBlock(thinking))
     if content:
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
-        items = cast("list[object]", calls) if type(calls) is list else list_in(calls, f"{where}.tool_calls")
+        items: Any = calls if calls.__class__ is list else list_in(calls, f"{where}.tool_calls")
         blocks += [_call(call, index, where) for index, call in enumerate(items)]
     return tuple(blocks)
 
@@ -124,20 +119,18 @@ def _holds_results(content: object) -> bool:
     )
 
 
-def _call(call: object, index: int, message: str) -> ToolUseBlock:
+def _call(call: dict[str, Any], index: int, message: str) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
-    is_dict = type(call) is dict
-    fields = cast("dict[str, Any]", call) if is_dict else object_in(call, f"{message}.tool_calls[{index}]")
-    given = fields.get("function")
-    if type(given) is dict:
-        function = cast("dict[str, Any]", given)
-        call_id, name, arguments = fields.get("id"), function.get("name"), function.get("arguments")
-        if type(arguments) is str and type(name) is str and type(call_id) is str and name and call_id:
-            plain = _plain_object(arguments)
-            if plain is not None and call_id.isascii() and name.isascii():
+    given: dict[str, Any] = (call.get("function") if call.__class__ is dict else None) or {}
+    if given and given.__class__ is dict:
+        call_id, name = call.get("id"), given.get("name")
+        if type(name) is str and type(call_id) is str and name and call_id and name.isascii() and call_id.isascii():
+            plain = _plain_object(given.get("arguments"))
+            if plain is not None:
                 return call_of(call_id, name, plain)
     where = f"{message}.tool_calls[{index}]"
-    function = object_in(cast("object", given), f"{where}.function")
+    fields = object_in(call, where)
+    function = object_in(fields.get("function"), f"{where}.function")
     if not text_at(function, "name", f"{where}.function"):
         raise HistoryError(f"{where}.function has no name")
     read = arguments_in(function.get("arguments"), f"{where}.function.arguments")
@@ -159,12 +152,12 @@ _SHORT = 400
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # the stubs leave it out
 
 
-def _plain_object(text: str) -> dict[str, Any] | None:
+def _plain_object(text: object) -> dict[str, Any] | None:
     """Return the JSON object that is all of a short text; None where it has to be looked at closely.
 
     Half of a surrogate pair can hide in an escape alone, once the text itself is well formed.
     """
-    if len(text) > _SHORT or "\\u" in text or not is_well_formed(text):
+    if type(text) is not str or len(text) > _SHORT or "\\u" in text or not (text.isascii() or is_well_formed(text)):
         return None
     try:
         value, end = _scan(text, 0)
@@ -183,9 +176,9 @@ def arguments_in(arguments: object, where: str) -> dict[str, Any]:
     Raises:
         HistoryError: They are neither.
     """
+    if (plain := _plain_object(arguments)) is not None:
+        return plain
     if isinstance(arguments, str):
-        if (plain := _plain_object(arguments)) is not None:
-            return plain
         try:
             arguments = json.loads(arguments or "{}")
         except ValueError as error:
@@ -217,11 +210,12 @@ def parted(message: Msg) -> tuple[Msg, ...]:
 
     Anthropic's form and Gemini's have results in the user's turn.
     """
-    if isinstance(message.content, str) or message.role != "user":
+    content = message.content
+    if type(content) is str or message.role != "user":
         return (message,)
-    results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+    results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
     if not results:
         return (message,)
-    rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
+    rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
     tool = Msg("tool", results, "tool", metadata=message.metadata)
     return (tool, Msg(message.name, rest, "user", message.url)) if rest or message.url else (tool,)

@@ -10,7 +10,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._base.client_objects import members_of, plain, standard_base64
-from lazyprompt._base.json import Fields, JsonObject, checked_object
+from lazyprompt._base.json import Fields, JsonObject, checked_object, is_well_formed
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -24,6 +24,7 @@ from lazyprompt.messages.msg import (
     ToolUseBlock,
     VideoBlock,
     block_from,
+    plain_block,
 )
 from lazyprompt.messages.openai_form import source_of
 
@@ -137,7 +138,8 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
     if content is None or content == "":
         return ()
     if isinstance(content, str):
-        return (TextBlock(str.__str__(content)),)
+        text = str.__str__(content)
+        return (plain_block(text) if is_well_formed(text) else TextBlock(text),)
     return tuple(_read(part, f"{where}[{index}]", beside) for index, part in enumerate(list_in(content, where)))
 
 

@@ -6,27 +6,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.client_objects import members_of, plain
+from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.histories.gemini import read_content
 from lazyprompt.messages.histories.langchain import TYPES, read_message, read_tuple
 from lazyprompt.messages.histories.openai import message_from_openai, parted
 from lazyprompt.messages.histories.responses import ITEMS, continues, read_item
-from lazyprompt.messages.histories.roles import LANGCHAIN_WORDS
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt._base.json import Fields
-    from lazyprompt.messages.msg import Block
 
 _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
     "message, or a Msg"
 )
 _PAIR = 2
-# A union would be put together for each item.
-_LISTS = (list, tuple)
 
 
 class Shape(NamedTuple):
@@ -48,9 +45,10 @@ class Shape(NamedTuple):
 
     def fits(self, item: Fields) -> bool:
         """Return True if a dict is of this form."""
-        return (
-            self.keys <= item.keys() and self.lacks.isdisjoint(item) and (not self.types or item["type"] in self.types)
-        )
+        if not self.keys <= item.keys() or not self.lacks.isdisjoint(item):
+            return False
+        kind = item.get("type")
+        return not self.types or (isinstance(kind, str) and kind in self.types)
 
 
 def _from_openai(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
@@ -81,7 +79,7 @@ _RESPONSES = SHAPES[1]
 # The shapes of a list for the Responses API.
 _ITEMS = (_RESPONSES, _OPENAI)
 # A dict with none of these keys is of none of the shapes.
-_MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
+MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
 
 
 class HistoryRead(NamedTuple):
@@ -118,7 +116,7 @@ def without_role_name(message: Msg) -> Msg:
 
 def is_openai(item: Fields) -> bool:
     """Return True if a dict is read as an OpenAI message (or Anthropic's, which is like it)."""
-    return _MARKS.isdisjoint(item) or not any(shape.fits(item) for shape in SHAPES)
+    return MARKS.isdisjoint(item) or not any(shape.fits(item) for shape in SHAPES)
 
 
 def messages_of(history: object) -> tuple[Msg, ...]:
@@ -157,34 +155,24 @@ def read_history(history: object) -> HistoryRead:
     # The shape of the item before.
     before: Shape | None = None
     for index, item in enumerate(items):
-        shape: Shape | None = None
-        if isinstance(item, Msg):
-            new: tuple[Msg, ...] = (item,)
-        elif isinstance(item, _LISTS):
-            new = _read_pair(cast("Sequence[object]", item), f"history[{index}]", items)
-        else:
-            shape, new = _read_dict(item, f"history[{index}]", waiting)
+        shape, new = _read_item(item, f"history[{index}]", waiting, items)
         # In a list for the Responses API, plain messages stand between the items.
         near = (shape is _RESPONSES or before is _RESPONSES) and shape in _ITEMS and before in _ITEMS
-        if near and continues(messages[-1], new[0]):
-            messages[-1] = _joined(messages[-1], new[0])
-        else:
-            messages += new
-            firsts += [index] * len(new)
+        joins = near and continues(messages[-1], new[0])
         before = shape
         for message in new:
-            if type(message.content) is not str:
-                _note_waiting(message.blocks, waiting)
+            if joins:
+                messages[-1] = _joined(messages[-1], message)
+            else:
+                messages.append(message)
+                firsts.append(index)
+            if type(message.content) is tuple:
+                for block in message.content:
+                    if isinstance(block, ToolUseBlock):
+                        waiting[block.id] = block.name
+                    elif isinstance(block, ToolResultBlock):
+                        waiting.pop(block.id, None)
     return read
-
-
-def _note_waiting(blocks: Iterable[Block], waiting: dict[str, str]) -> None:
-    """Add the calls of a message to those without a result, and take away those that it has the results of."""
-    for block in blocks:
-        if isinstance(block, ToolUseBlock):
-            waiting[block.id] = block.name
-        elif isinstance(block, ToolResultBlock):
-            waiting.pop(block.id, None)
 
 
 def _joined(first: Msg, second: Msg) -> Msg:
@@ -192,13 +180,22 @@ def _joined(first: Msg, second: Msg) -> Msg:
     return Msg(first.name, blocks, first.role, first.url, first.metadata or second.metadata)
 
 
-def _read_dict(given: object, where: str, waiting: Mapping[str, str]) -> tuple[Shape, tuple[Msg, ...]]:
-    """Read a message dict, or an object with the attributes of a message."""
-    item = message_fields(given)
-    if item is None:
+def _read_item(
+    given: object, where: str, waiting: Mapping[str, str], history: Sequence[object]
+) -> tuple[Shape | None, tuple[Msg, ...]]:
+    """Read a message dict or object, a pair, or a Msg; the latter two have no shape."""
+    if type(given) is dict:
+        item = cast("Fields", given)
+    elif isinstance(given, Msg):
+        return None, (given,)
+    elif isinstance(given, list | tuple):
+        return None, _read_pair(cast("Sequence[object]", given), where, history)
+    elif (fields := message_fields(given)) is not None:
+        item = fields
+    else:
         raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
     try:
-        if _MARKS.isdisjoint(item):
+        if MARKS.isdisjoint(item):
             message = message_from_openai(item, where, waiting)
             return _OPENAI, parted(message) if message.role == "user" else (message,)
         shape = _shape_of(item, where)
@@ -261,7 +258,7 @@ def _read_pair(pair: Sequence[object], where: str, history: Sequence[object]) ->
     return tuple(
         message
         for role, part in zip(roles, pair, strict=True)
-        for message in _read_dict({"role": role, "content": part}, where, {})[1]
+        for message in _read_item({"role": role, "content": part}, where, {}, ())[1]
     )
 
 

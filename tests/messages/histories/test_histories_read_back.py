@@ -58,5 +58,9 @@ def test_what_was_formatted_is_read_back(provider: str, seed: int) -> None:
     assert nameless(messages_from(second[key])) == read[len(before) :]
     if not first.report:
         # Formatting left nothing out and moved nothing: then what is read is what was given.
-        spoken = [each for each in given_messages if each.role not in SYSTEM_ROLES or provider == "openai"]
-        assert [each for each in texts(read) if each[0] not in SYSTEM_ROLES or provider == "openai"] == texts(spoken)
+        # A result may stand in a system message as well.
+        spoken, given_texts = (
+            [each for each in texts(messages) if each[0] not in SYSTEM_ROLES or provider == "openai"]
+            for messages in (read, given_messages)
+        )
+        assert spoken == given_texts

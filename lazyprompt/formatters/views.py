@@ -1,4 +1,4 @@
-"""What a provider's form must say of itself: how turns are written, and how a payload is read for judgement."""
+"""The view of a payload that the rules judge, and what forms read of its JSON for that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.shape import Path
 
-
 # A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
 # the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
@@ -22,31 +21,28 @@ View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
 
 
 def text_of_json(value: object) -> str:
-    """A JSON value where it is a text; nothing of anything else, which the shape refuses."""
+    """Return a JSON value that is a text; nothing of anything else, which the shape refuses."""
     return value if isinstance(value, str) else ""
 
 
 def role_of_json(value: object) -> str:
-    """A role that is known; ``nobody`` for any other, which the shape refuses."""
-    return value if isinstance(value, str) and value in _ROLES else "nobody"
+    """Return a role that is known; ``nobody`` for any other, which the shape refuses."""
+    return value if isinstance(value, str) and value in ROLES else "nobody"
 
 
 def name_of_json(value: object) -> str | None:
-    """The same for a name, which may be missing."""
+    """Return a JSON value that is a text; None for anything else."""
     return value if isinstance(value, str) else None
 
 
 def named(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
-    """The names of the objects at some places; one that is missing or no text the shape refuses."""
+    """Return the names of the objects at some places; one that is missing or no text the shape refuses."""
     return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
 
 
 def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """The objects in a list, each with its index; nothing of anything else."""
+    """Return the objects in a list, each with its index; nothing of anything else."""
     if not isinstance(value, list):
         return []
     items = cast("list[dict[str, Any]]", value)
     return [(at, item) for at, item in enumerate(items) if isinstance(cast("object", item), dict)]
-
-
-_ROLES = frozenset(ROLES)
