@@ -220,18 +220,13 @@ class Sender:
         at most (``concurrency``), for httpcore looks through all connections for each of them, never more than 25. And
         the first one imports its client, which takes up to two seconds: in a thread.
         """
-        if self._loaded:
-            await self._turn()
-            return make()
         async with self._loop().turn:
-            exchange = await asyncio.to_thread(make)
-        self._loaded = True
-        return exchange
-
-    async def _turn(self) -> None:
-        """Wait for a step of the event loop of one's own."""
-        async with self._loop().turn:
+            if not self._loaded:
+                exchange = await asyncio.to_thread(make)
+                self._loaded = True
+                return exchange
             await asyncio.sleep(0)
+        return make()
 
     def _tried(self, call: Callable[[_Asked], _Given], asked: _Asked) -> _Given:
         """What a call gives, made again where that may help; most clients do that by themselves."""
@@ -346,7 +341,8 @@ class Sender:
             yield
             return
         async with places:
-            await self._turn()
+            async with self._loop().turn:
+                await asyncio.sleep(0)
             yield
 
     def _loop(self) -> _Loop:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from abc import ABC, abstractmethod
-from asyncio import get_running_loop, to_thread
+from asyncio import Lock, get_running_loop, to_thread
 from contextlib import aclosing, closing, nullcontext
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from pkgutil import resolve_name
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from lazyprompt._base.secret import Secret
@@ -52,14 +55,31 @@ def key_of(secret: Secret | None) -> str:
     return secret.reveal().strip()
 
 
-def import_extra(module: str, package: str, extra: str = "") -> Any:
+# Held while an official package is imported or one of its clients is made, never during a request: some packages look
+# into ``sys.modules``, where they would find half of what another thread imports. The same thread may come here again,
+# from code that runs as a package is imported. A fork waits, for its child would wait forever.
+SETUP = RLock()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
+
+
+def import_extra(module: str, package: str, extra: str = "", beside: str = "") -> Any:
     """Import a module of an optional package, which is slow.
+
+    Args:
+        module: The module.
+        package: The package to install, named in the error.
+        extra: The extra that installs it, if it has another name.
+        beside: A module that the package looks for in ``sys.modules`` during requests, to be imported as a whole first.
 
     Raises:
         MissingExtraError: It is not installed.
     """
     try:
-        return import_module(module)
+        with nullcontext() if module in sys.modules else SETUP:
+            if beside and find_spec(beside):
+                import_module(beside)
+            return import_module(module)
     except ImportError as error:
         raise missing_extra(package, extra or package) from error
 
@@ -94,46 +114,46 @@ class Opened:
         make: Makes a client, for threads or for an event loop; the latter in another thread.
     """
 
-    __slots__ = ("_client", "_lock", "_loops", "_make")
+    __slots__ = ("_loops", "_made", "_make")
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
-        self._lock = Lock()
-        self._client: Any = None
-        self._loops: dict[AbstractEventLoop, Any] = {}
+        # The clients, that for threads under None; and the lock of each loop, whose tasks wait for one client.
+        self._made: dict[AbstractEventLoop | None, Any] = {}
+        self._loops: dict[AbstractEventLoop, Lock] = {}
 
     def client(self) -> Any:
         """Return the client for threads."""
-        with self._lock:
-            if self._client is None:
-                self._client = self._make(in_loop=False)
-            return self._client
+        return self._made_for(None)
 
     async def aclient(self) -> Any:
         """Return the client of the running event loop."""
         loop = get_running_loop()
-        client = self._loops.get(loop)
-        # Imports and certificates take up to a second, for which the loop is not to stand still.
-        return client if client is not None else await to_thread(self._made_for, loop)
+        if (client := self._made.get(loop)) is not None:
+            return client
+        async with self._loops.setdefault(loop, Lock()):
+            # Imports and certificates take up to a second, for which the loop is not to stand still.
+            return self._made.get(loop) or await to_thread(self._made_for, loop)
 
     def take(self) -> Any:
-        """Return the client for threads, to be closed, or None; whoever asks next gets a new one."""
-        with self._lock:
-            client, self._client = self._client, None
-            return client
+        """Return the client for threads, to be closed, or None; the next call makes a new one."""
+        return self._made.pop(None, None)
 
     def atake(self) -> Any:
         """Return the client of the running event loop, to be closed, or None."""
-        with self._lock:
-            return self._loops.pop(get_running_loop(), None)
+        return self._made.pop(get_running_loop(), None)
 
-    def _made_for(self, loop: AbstractEventLoop) -> Any:
-        with self._lock:
-            # What belongs to a loop that is closed can only be dropped.
-            self._loops = {each: client for each, client in self._loops.items() if not each.is_closed()}
-            if loop not in self._loops:
-                self._loops[loop] = self._make(in_loop=True)
-            return self._loops[loop]
+    def _made_for(self, loop: AbstractEventLoop | None) -> Any:
+        if (client := self._made.get(loop)) is not None:
+            return client
+        with SETUP:
+            # The client of a loop that is closed can only be dropped.
+            for each in [each for each in (*self._loops,) if each.is_closed()]:
+                self._loops.pop(each, None)
+                self._made.pop(each, None)
+            if (client := self._made.get(loop)) is None:
+                self._made[loop] = client = self._make(in_loop=loop is not None)
+            return client
 
 
 class OnHttp(NamedTuple):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt.errors import ModuleError
 from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._base import OfficialClient, import_extra, key_of
+from lazyprompt.modules.clients._base import SETUP, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import (
     WORDS,
     classes_of,
@@ -85,15 +85,16 @@ class LiteLLMClient(OfficialClient):
     }
 
     def sdk(self) -> Any:
-        """Import the official package, and keep it from the network and from redirects."""
+        """Import the official package, and keep it from the network."""
         with nullcontext() if "litellm" in sys.modules else _offline():
-            sdk = import_extra("litellm", "litellm")
-        sdk.suppress_debug_info = True  # there is no such thing for a call alone
-        _follow_no_redirects(sdk)
-        return sdk
+            return import_extra("litellm", "litellm", beside="httpx2")
 
     def _make(self, *, in_loop: bool) -> Any:
-        return self.sdk().acompletion if in_loop else self.sdk().completion
+        """Return the function to call, when LiteLLM has been kept from redirects."""
+        sdk = self.sdk()
+        sdk.suppress_debug_info = True  # there is no such thing for a call alone
+        _follow_no_redirects(sdk)
+        return sdk.acompletion if in_loop else sdk.completion
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
         answer = client(**self._call(request, **stream))
@@ -210,11 +211,12 @@ def _offline() -> Generator[None]:
     if _LOCAL in os.environ:
         yield
         return
-    os.environ[_LOCAL] = "True"
-    try:
-        yield
-    finally:
-        del os.environ[_LOCAL]
+    with SETUP:
+        os.environ[_LOCAL] = "True"
+        try:
+            yield
+        finally:
+            del os.environ[_LOCAL]
 
 
 def _behind(error: BaseException) -> list[BaseException]:

@@ -88,7 +88,7 @@ class OpenAIClient(OwnHttpClient):
 
     def sdk(self) -> Any:
         """Import the official package."""
-        return import_extra("openai", "openai")
+        return import_extra("openai", "openai", beside="httpx2")
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return the parameters for a schema; None for servers that take none, as DeepSeek, or are not known."""
