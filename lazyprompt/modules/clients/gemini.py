@@ -157,7 +157,7 @@ class GeminiClient(OfficialClient):
 
     def sdk(self) -> Any:
         """Import the official package."""
-        return import_extra("google.genai", "google-genai", beside="requests")
+        return import_extra("google.genai", "google-genai")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of ``GenerateContentConfig``.
