@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._reading import Exchange, ResponseFormat
     from lazyprompt.modules._sending import Sender
-    from lazyprompt.modules.client import Client, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
     from lazyprompt.prompters.fitting import BudgetLike
 
     class HasPrompter(Protocol):
@@ -66,7 +66,7 @@ class Model(ABC):
     """
 
     _unshared: ClassVar[tuple[str, ...]] = ("_client", "_connection")
-    _client: Client
+    _client: OfficialClient
     _connection: Connection
 
     def __init__(self, params: Mapping[str, Any], budget: BudgetLike | None = None, *, stream: bool = False) -> None:

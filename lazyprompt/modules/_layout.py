@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.modules.client import Settings
+    from lazyprompt.modules.clients._base import Settings
     from lazyprompt.prompters.prompter import Prompter
 
 # Seconds that the question for a BOS may take: it is asked once, also by those who must not wait for long.

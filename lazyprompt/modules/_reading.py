@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta, ResponseParser
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
-    from lazyprompt.modules.client import Collector, Request
+    from lazyprompt.modules.clients._base import Collector, Request
 
 _ADVICE = {
     "refusal": "the model refused to answer; its words are in .partial: ask in another way",

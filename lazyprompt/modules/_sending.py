@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 import tenacity
 
 from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._faults import hide, redirected_to
+from lazyprompt.modules.clients._faults import Fault, hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules._reading import Exchange, Streamed
-    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.modules.telemetry import CallHook
 
 # What may be gone by itself soon. Once a stream has begun, nothing is tried again: what was said would be said twice.
@@ -126,7 +126,7 @@ class Sender:
 
     def __init__(
         self,
-        client: Client,
+        client: OfficialClient,
         source: str,
         limits: Limits,
         hooks: Sequence[CallHook],

@@ -26,7 +26,7 @@ from lazyprompt.errors import EngineError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lazyprompt.modules.client import Client, Connect, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ class Engine(NamedTuple):
         variables: Where the engine takes its options from the environment: what their names begin with there.
         package: The package that must be installed, where the program is Python's.
         health: The path that tells whether it is ready.
-        client: Its client: a :data:`~lazyprompt.modules.client.Connect`, ``module:function`` in ``clients/``.
+        client: Its client: ``module:function`` in ``clients/``.
         path: What the client's base URL has behind host and port.
         carrier: The argument of the client's call that carries the fields which the client does not know; empty where
             they are arguments themselves.
@@ -131,7 +131,7 @@ class Engine(NamedTuple):
             f"{self.variables}{name.replace('-', '_').upper()}": _text(value) for name, value in given.items()
         }
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         """A client for it, which also knows how this engine takes stop strings and JSON schemas.
 
         Args:
@@ -140,7 +140,7 @@ class Engine(NamedTuple):
         Returns:
             The client.
         """
-        connect: Connect = resolve_name(f"lazyprompt.modules.clients.{self.client}")
+        connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.client}")
         return connect(settings, self.name) if self.carrier else connect(settings)
 
     def params(self, *further: Mapping[str, Any], own_bos: bool = False) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._reading import Exchange, Reader
 from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.chat import ChatModule
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.sources import source_named
 from lazyprompt.tokens.windows import context_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules._base import Call
-    from lazyprompt.modules.client import Fault
+    from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.tokens.counter import CountsMessages

@@ -14,9 +14,9 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from lazyprompt.modules.client import Client, Connect, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 
 class Source(NamedTuple):
@@ -25,7 +25,7 @@ class Source(NamedTuple):
     Attributes:
         name: Its name.
         provider: Whose form its payloads have, as of ``ChatFormatter``.
-        connect: Its client: a :data:`~lazyprompt.modules.client.Connect`, ``module:function`` in ``clients/``.
+        connect: Its client: ``module:function`` in ``clients/``.
         base_url: Where it is; None where its client knows.
         keys: The variables of the environment that its key may be in, the first that is set counts.
         needs_key: Whether nothing is answered without a key.
@@ -44,13 +44,13 @@ class Source(NamedTuple):
     aliases: tuple[str, ...] = ()
     server: str = ""
 
-    def client(self, settings: Settings) -> Client:
+    def client(self, settings: Settings) -> OfficialClient:
         """Its client.
 
         Args:
             settings: How it is to be made.
         """
-        connect: Connect = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
+        connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
         return connect(settings, self.server) if self.server else connect(settings)
 
     def key(self, given: str | Secret | None) -> Secret | None:

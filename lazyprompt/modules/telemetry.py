@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules.client import Request
+    from lazyprompt.modules.clients._base import Request
 
 # What providers are called in the conventions, where that is another name.
 _PROVIDERS = {

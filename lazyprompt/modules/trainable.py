@@ -18,7 +18,7 @@ from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Limits, Sender
 from lazyprompt.modules.bridged import Bridged
 from lazyprompt.modules.chat import ChatModule
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._base import Call
-    from lazyprompt.modules.client import Fault
+    from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.engines import Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook

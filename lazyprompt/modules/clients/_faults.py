@@ -10,16 +10,44 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt.modules.client import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from lazyprompt._base.secret import Secret
-    from lazyprompt.modules.client import FaultKind
+
+FaultKind: TypeAlias = Literal[
+    "key",  # no key, or one that is refused
+    "not found",  # there is no such model, or no such path at the server
+    "overflow",  # the prompt is longer than the model takes
+    "request",  # the server refuses the request for another reason
+    "rate limit",  # too many requests, or the quota is used up
+    "server",  # the server failed, or is overloaded
+    "timeout",  # no answer in time
+    "connection",  # no connection, or it was lost before the answer began
+    "cut",  # a stream ended without its end; of a client's "connection", the module decides if an answer had begun
+    "malformed",  # no answer of the API
+]
+
+
+class Fault(NamedTuple):
+    """A failure between a module and a model, in words that do not depend on the client.
+
+    Attributes:
+        kind: Its kind.
+        message: The words of the client or the server, in one line, without keys.
+        status: The HTTP status, if there was an answer.
+        retry_after: Seconds after which the server asks to try again.
+    """
+
+    kind: FaultKind
+    message: str
+    status: int | None = None
+    retry_after: float | None = None
+
 
 # Redirects that clients would follow.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))

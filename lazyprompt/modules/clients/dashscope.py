@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._base import COMMON, OfficialClient, check_parameters, import_extra, key_of
+from lazyprompt.modules.clients._base import COMMON, OfficialClient, check_parameters, key_of
 from lazyprompt.modules.clients._faults import (
     REDIRECTS,
+    Fault,
     MovedError,
     describe,
     kind_of_class,
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt._base.secret import Secret
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
 
 _OK, _MADE_UP = 200, 400
 # Connections that are kept for later; more may be open, and none waits for another.
@@ -161,6 +162,7 @@ class DashScopeClient(OfficialClient):
         api: The client's class for threads; that for event loops is called the same with ``Aio`` before it.
     """
 
+    package = ("dashscope", "dashscope")
     collector = DashScopeCollector
     stumbles = "dashscope"
     kinds: ClassVar[Mapping[str, FaultKind]] = {
@@ -179,10 +181,6 @@ class DashScopeClient(OfficialClient):
     def __init__(self, settings: Settings, api: str) -> None:
         super().__init__(settings)
         self._api = api
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("dashscope", "dashscope")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters, which have the client's names already.

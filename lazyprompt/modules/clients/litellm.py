@@ -26,10 +26,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._base import SETUP, OfficialClient, import_extra, key_of
+from lazyprompt.modules.clients._base import SETUP, OfficialClient, key_of
 from lazyprompt.modules.clients._faults import (
     WORDS,
+    Fault,
     classes_of,
     kind_of_class,
     kind_of_refusal,
@@ -42,7 +42,8 @@ from lazyprompt.modules.clients._openai_form import ChatCollector
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # It makes failures of the server of all these, with a status that the server never sent.
 _BEHIND: dict[str, FaultKind] = {"openai.APITimeoutError": "timeout", "openai.APIConnectionError": "connection"}
@@ -54,21 +55,14 @@ _WORDS: dict[str, FaultKind] = {
 _LOCAL = "LITELLM_LOCAL_MODEL_COST_MAP"
 
 
-def connect(settings: Settings) -> LiteLLMClient:
-    """Return a client for whatever LiteLLM knows.
+class LiteLLMClient(OfficialClient):
+    """The client of LiteLLM's one call, which knows of no schema whether a model takes it.
 
     Args:
         settings: ``options`` are further arguments of every call, as ``api_version``; ``base_url`` is its ``api_base``.
-
-    Raises:
-        ModuleError: The key is none.
     """
-    return LiteLLMClient(settings)
 
-
-class LiteLLMClient(OfficialClient):
-    """The client of LiteLLM's one call, which knows of no schema whether a model takes it."""
-
+    package = ("litellm", "litellm", "", "httpx2")
     method = "litellm:completion"
     called = "litellm.completion"
     collector = ChatCollector
@@ -87,7 +81,7 @@ class LiteLLMClient(OfficialClient):
     def sdk(self) -> Any:
         """Import the official package, and keep it from the network."""
         with nullcontext() if "litellm" in sys.modules else _offline():
-            return import_extra("litellm", "litellm", beside="httpx2")
+            return super().sdk()
 
     def _make(self, *, in_loop: bool) -> Any:
         """Return the function to call, when LiteLLM has been kept from redirects."""
@@ -227,3 +221,6 @@ def _behind(error: BaseException) -> list[BaseException]:
         found.append(each)
         each = each.__cause__ or each.__context__
     return found
+
+
+connect = LiteLLMClient

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError
-from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients._faults import Fault, Refusal, classes_of, describe, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # The client's types that values did not fit: those of answers, or else those of requests.
 _ANSWERS = ("ChatResponse", "GenerateResponse")
@@ -112,6 +112,7 @@ class OllamaClient(OfficialClient):
         api: The client's method.
     """
 
+    package = ("ollama", "ollama")
     advice = ", or give an option of the model in options={{{name!r}: ...}}"
     stumbles = "ollama"
     kinds: ClassVar[Mapping[str, FaultKind]] = {
@@ -132,10 +133,6 @@ class OllamaClient(OfficialClient):
         self._api = self.called = api
         self.method = f"ollama:Client.{api}"
         self.collector = partial(OllamaCollector, chat=api == "chat")
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("ollama", "ollama")
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options

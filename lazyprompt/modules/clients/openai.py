@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt.errors import ModuleError, did_you_mean
-from lazyprompt.modules.clients._base import EXTRA_BODY, OwnHttpClient, import_extra
+from lazyprompt.modules.clients._base import EXTRA_BODY, OwnHttpClient
 from lazyprompt.modules.clients._faults import StreamedError
 from lazyprompt.modules.clients._openai_form import ENGINES, SERVERS, ChatCollector, TextCollector, server_at
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import Collector, FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Collector, Request, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.modules.clients._openai_form import Server
 
 
@@ -67,6 +68,7 @@ class OpenAIClient(OwnHttpClient):
         server: The server.
     """
 
+    package = ("openai", "openai", "", "httpx2")
     method = "openai:resources.chat.completions.Completions.create"
     called = "chat.completions.create"
     advice = EXTRA_BODY
@@ -85,10 +87,6 @@ class OpenAIClient(OwnHttpClient):
         super().__init__(settings)
         self._server = server
         self.names = {"max_tokens": server.limit}
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("openai", "openai", beside="httpx2")
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return the parameters for a schema; None for servers that take none, as DeepSeek, or are not known."""
@@ -126,4 +124,4 @@ class CompletionsClient(OpenAIClient):
 
     def post(self, url: str, body: Mapping[str, object]) -> object:
         """Return the JSON that another address of the server answers with."""
-        return self._opened.client().post(url, cast_to=object, body=body)
+        return self.client().post(url, cast_to=object, body=body)
