@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cas
 from lazyprompt.errors import ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.modules._reading import Structure
-from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
+from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream, Structure
 from lazyprompt.prompters.fitting import read_budget
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter

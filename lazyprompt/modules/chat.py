@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules._reading import ResponseFormat
-    from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
+    from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream, ResponseFormat
 
 _FORMAT = "lazyprompt.chat/1"
 # The largest saved conversation that is read.

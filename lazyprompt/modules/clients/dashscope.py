@@ -31,7 +31,7 @@ from lazyprompt.modules.clients._faults import (
     one_line,
     seconds,
 )
-from lazyprompt.modules.clients._openai_form import ChatCollector, fields_in
+from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence

@@ -25,7 +25,7 @@ from lazyprompt.modules.clients._base import (
     noting,
 )
 from lazyprompt.modules.clients._faults import Refusal, describe, seconds
-from lazyprompt.modules.clients._openai_form import fields_in
+from lazyprompt.modules.clients.openai import fields_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -37,7 +37,7 @@ from lazyprompt.modules.clients._faults import (
     one_line,
     wait_in,
 )
-from lazyprompt.modules.clients._openai_form import ChatCollector
+from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lazyprompt.modules.clients._base import CONNECTIONS, EXTRA_BODY, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import Refusal
-from lazyprompt.modules.clients._openai_form import ChatCollector
+from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
