@@ -319,13 +319,21 @@ class Connection:
         self.sender: Sender | None = None
 
 
-def check_settings(settings: Settings, error: type[ModuleError]) -> Settings:
-    """Return how clients are made, if they can be made so."""
+def check_settings(settings: Settings, concurrency: int | None, error: type[ModuleError]) -> Settings:
+    """Return the settings of clients, if clients can be made with them."""
     timeout = cast("object", settings.timeout)
     if not isinstance(timeout, int | float) or not timeout > 0:
         raise error(f"timeout is in seconds, and more than 0, not {timeout!r}")
     if "api_key" in settings.options:  # where it would show
         raise error("a key is given as api_key=, not among the options")
+    for name, value, least in (("retries", settings.retries, 0), ("concurrency", concurrency, 1)):
+        given = cast("object", value)
+        if name == "concurrency" and given is None:
+            continue
+        if not isinstance(given, int):
+            raise error(f"{name} is a whole number, not {given!r}")
+        if given < least:
+            raise error(f"{name} is {least} or more, not {given}")
     return settings
 
 

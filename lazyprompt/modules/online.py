@@ -10,7 +10,7 @@ from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
 from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._reading import Exchange, Reader
-from lazyprompt.modules._sending import Limits, Sender
+from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.sources import source_named
@@ -86,11 +86,11 @@ class OnlineChatModule(ChatModule):
             raise ModuleError(f"{self.source.name} has no model that goes without saying: give model=")
         self._window = context or context_of(self.model)
         self._counter = counter
-        self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._key = api_key
         settings = Settings(base_url or self.source.base_url, None, timeout, retries, dict(options or {}))
-        self._settings = check_settings(settings, ModuleError)
+        self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()
 
     def _open(self) -> None:
@@ -103,7 +103,7 @@ class OnlineChatModule(ChatModule):
             if self._connection.sender is None:
                 settings = self._settings._replace(key=self.source.key(self._key))
                 client = self.source.client(settings)
-                sender = Sender(client, self.source.name, self._limits, self._hooks, _failed, settings.key)
+                sender = Sender(client, self.source.name, settings, self._concurrency, self._hooks, _failed)
                 self._connection.sender = sender
             return self._connection.sender
 

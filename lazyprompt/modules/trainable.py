@@ -19,7 +19,7 @@ from lazyprompt.messages.history import History
 from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, Streamed, text_reader
-from lazyprompt.modules._sending import Limits, Sender
+from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
@@ -136,8 +136,9 @@ class TrainableModule(ChatModule):
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        self._settings = check_settings(Settings(None, api_key, timeout, retries, dict(options or {})), EngineError)
-        self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        settings = Settings(None, api_key, timeout, retries, dict(options or {}))
+        self._settings = check_settings(settings, concurrency, EngineError)
+        self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
         if safe_tokens and not self.engine.takes_ids:
             raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
@@ -263,8 +264,8 @@ class TrainableModule(ChatModule):
             if running.sender is None or running.url != url:
                 self.close()
                 client = self.engine.connect(self._settings._replace(base_url=url + self.engine.path))
-                key = self._settings.key
-                running.sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed, key)
+                named, hooks = self.engine.name, self._hooks
+                running.sender = Sender(client, named, self._settings, self._concurrency, hooks, self._failed)
                 running.url, running.added = url, None
             return running.sender
 
