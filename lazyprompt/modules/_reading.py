@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from lazyprompt._base.json import checked_object
 from lazyprompt.errors import FormatError, ModuleError
@@ -140,19 +140,25 @@ class Reader(NamedTuple):
     """Reads the answers to one request.
 
     Attributes:
-        parse: Reads a whole answer as a dict.
-        collector: Makes what puts the pieces of one together.
+        parse: Parses a whole answer, given as a dict.
+        collector: Makes a collector of the pieces of an answer.
         parser: The parser of raw text, for a local model; None for a provider.
+        heard: Called with the events and the message of each answer that came to its end; the event of an answer that
+            is not streamed is the answer itself.
     """
 
     parse: Callable[[Mapping[str, Any]], Msg]
     collector: Callable[[], Collector]
     parser: ResponseParser | None = None
+    heard: Callable[[Sequence[object], Msg], None] | None = None
 
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
         """Return a whole answer, and as a dict."""
         fields = as_dict(answer)
-        return self.parse(fields), fields
+        message = self.parse(fields)
+        if self.heard is not None:
+            self.heard([answer], message)
+        return message, fields
 
     def stream(self) -> Streamed:
         """Return a new answer in pieces."""
@@ -174,6 +180,7 @@ class Streamed:
     def __init__(self, reader: Reader) -> None:
         self._reader, self._collector = reader, reader.collector()
         self._text = None if reader.parser is None else reader.parser.stream()
+        self._events: list[object] = []
 
     @property
     def complete(self) -> bool:
@@ -181,12 +188,14 @@ class Streamed:
         return self._collector.complete
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in an event."""
+        """Return the pieces that are new in an event."""
+        if self._reader.heard is not None:
+            self._events.append(event)
         news = self._collector.feed(event)
         return news if self._text is None else [new for delta in news for new in self._text.feed(delta.text)]
 
     def finish(self) -> list[Delta]:
-        """Return what was held back, at the end."""
+        """Return the pieces that were held back until the end."""
         if self._text is None:
             return []
         self._text.finish()
@@ -195,7 +204,10 @@ class Streamed:
     def message(self) -> tuple[Msg, dict[str, Any]]:
         """Return the answer so far, and as the provider gives it."""
         answer = self._collector.answer()
-        return self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer), answer
+        parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
+        if self._reader.heard is not None and self.complete:
+            self._reader.heard(self._events, parsed)
+        return parsed, answer
 
 
 # Where engines put the text of an answer: OpenAI's completions, Ollama's generate, TGI, llama.cpp.
@@ -210,7 +222,7 @@ _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
 
 
 def _raw_text(answer: Mapping[str, Any]) -> str:
-    """What an engine wrote.
+    """Return the text that an engine wrote.
 
     Raises:
         FormatError: It is no answer of an engine.
@@ -223,7 +235,7 @@ def _raw_text(answer: Mapping[str, Any]) -> str:
 
 
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
-    """A message with the tokens that the engine counted."""
+    """Return a message with the tokens that the engine counted."""
     for paths in _COUNTS:
         prompt, completion = (at(answer, path) if path else 0 for path in paths)
         if isinstance(prompt, int) and isinstance(completion, int):
@@ -234,18 +246,6 @@ def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
             }
             return Msg(message.name, message.content, message.role, usage=usage)
     return message
-
-
-class AnswerReader(Protocol):
-    """Reads the answers to one request."""
-
-    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """Return a whole answer, and as a dict."""
-        ...
-
-    def stream(self) -> Streamed:
-        """Return a new answer in pieces."""
-        ...
 
 
 class Exchange(NamedTuple):
@@ -262,7 +262,7 @@ class Exchange(NamedTuple):
     """
 
     request: Request
-    reader: AnswerReader
+    reader: Reader
     structure: Structure | None = None
     said: str | None = None
     trim: TrimReport | None = None

@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from lazyprompt._base.files import read_regular, write_whole
 from lazyprompt.errors import HistoryError
@@ -29,15 +29,6 @@ _MOST = 1_073_741_824
 _BLOCKS = get_args(Block)
 
 
-@runtime_checkable
-class _Continues(Protocol):
-    """A model whose conversations can go on with what its engine knows of them."""
-
-    def continued(self) -> ChatModule:
-        """What is asked in its place."""
-        ...
-
-
 class Chat:
     """A conversation: each call is a turn, and the history is kept.
 
@@ -56,7 +47,7 @@ class Chat:
 
     def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
         self.module = module
-        self._asked: ChatModule = module.continued() if isinstance(module, _Continues) else module
+        self._asked = module.continued()
         self._tools = None if tools is None else ToolSet.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
 
@@ -173,6 +164,10 @@ class Chat:
 
 class ChatModule(Model):
     """A model that conversations are held with."""
+
+    def continued(self) -> ChatModule:
+        """Return the model for one conversation, which may go on with the state that its engine keeps of it."""
+        return self
 
     def chat(
         self,

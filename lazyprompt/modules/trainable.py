@@ -18,7 +18,7 @@ from lazyprompt.formatters.reply import at, user_turn
 from lazyprompt.messages.history import History
 from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
-from lazyprompt.modules._reading import Exchange, Streamed, text_reader
+from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import ChatModule
 from lazyprompt.modules.clients._base import Request, Settings
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.answers.parser import Delta
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.encoding import TokenizerLike
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._base import Call
-    from lazyprompt.modules._reading import Reader
     from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.engines import AnswerIds, Engine
     from lazyprompt.modules.process import Status
@@ -356,8 +354,8 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     return found if url is None or found.name in ("llama.cpp", "ollama") else OTHER
 
 
-class _Told(NamedTuple):
-    """What an engine knows of a conversation: what it was given, and what it said."""
+class _Known(NamedTuple):
+    """The ids of a conversation that an engine has in its cache: of its prompt, and of its answer."""
 
     history: tuple[Msg, ...]
     prompt: list[int]
@@ -391,7 +389,7 @@ class Bridged(ChatModule):
     ) -> None:
         super().__init__({})
         self._sending, self._ask, self._template, self._tokenizer, self._ids = sender, ask, template, tokenizer, ids
-        self._told: _Told | None = None
+        self._known: _Known | None = None
 
     def _open(self) -> None:
         """Do nothing: it asks through the connection of the model that it was made of."""
@@ -408,65 +406,28 @@ class Bridged(ChatModule):
         whole = cast("list[int]", exchange.request.payload["prompt"])
         prompt = self._going_on(template, known, exchange.tools, whole) or whole
 
-        def keep(answer: list[int], message: Msg) -> None:
-            self._told = _Told((*known, message), prompt, answer)
+        def keep(events: Sequence[object], message: Msg) -> None:
+            answer = [token for event in events for token in _ids_at(event, self._ids.place)]
+            # Only if they are all there: streams of llama.cpp leave out those of half characters.
+            if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
+                self._known = _Known((*known, message), prompt, answer)
 
         request = exchange.request
         extra = {**request.params.get("extra_body", {}), **self._ids.fields}
         return exchange._replace(
             request=request._replace(payload={"prompt": prompt}, params={**request.params, "extra_body": extra}),
-            reader=_Hearing(cast("Reader", exchange.reader), self._ids.place, keep),
+            reader=exchange.reader._replace(heard=keep),
         )
 
     def _going_on(
         self, template: ChatTemplate, known: tuple[Msg, ...], tools: Sequence[JsonObject], whole: list[int]
     ) -> list[int] | None:
-        """The ids that go on with what the engine knows; None where they would not say the same as the whole prompt."""
-        told, tokenizer = self._told, self._tokenizer
-        if told is None or known[: len(told.history)] != told.history:
+        """Return ids that go on with those of the engine; None if they decode to another text than the whole prompt."""
+        last, tokenizer = self._known, self._tokenizer
+        if last is None or known[: len(last.history)] != last.history:
             return None
-        ids = template.bridge(told.prompt, told.answer, known[len(told.history) :], tokenizer, tools)
+        ids = template.bridge(last.prompt, last.answer, known[len(last.history) :], tokenizer, tools)
         return ids if ids is not None and _words(ids, tokenizer) == _words(whole, tokenizer) else None
-
-
-class _Hearing(NamedTuple):
-    """Reads answers as another reader does, and hears their ids."""
-
-    reader: Reader
-    place: tuple[str | int, ...]
-    keep: Callable[[list[int], Msg], None]
-
-    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """Return a whole answer, and as a dict."""
-        message, fields = self.reader.message(answer)
-        self.heard(_ids_at(answer, self.place), message)
-        return message, fields
-
-    def stream(self) -> Streamed:
-        """Return a new answer in pieces."""
-        return _HearingStream(self)
-
-    def heard(self, ids: list[int], message: Msg) -> None:
-        """Keep the ids of an answer if they are all there: streams of llama.cpp leave out those of half characters."""
-        if ids and message.usage is not None and message.usage["completion_tokens"] == len(ids):
-            self.keep(ids, message)
-
-
-class _HearingStream(Streamed):
-    def __init__(self, hearing: _Hearing) -> None:
-        super().__init__(hearing.reader)
-        self._hearing = hearing
-        self._ids: list[int] = []
-
-    def feed(self, event: object) -> list[Delta]:
-        self._ids += _ids_at(event, self._hearing.place)
-        return super().feed(event)
-
-    def message(self) -> tuple[Msg, dict[str, Any]]:
-        message, fields = super().message()
-        if self.complete:
-            self._hearing.heard(self._ids, message)
-        return message, fields
 
 
 def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
@@ -477,7 +438,7 @@ def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
 
 
 def _words(ids: list[int], tokenizer: TokenizerLike) -> str:
-    """What ids say, control tokens too, without white space."""
+    """Decode ids, control tokens too, without white space."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "encode_ordinary"):
         text = cast("str", backend.decode(ids))
