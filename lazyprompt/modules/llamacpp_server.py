@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _MAGIC = b"GGUF"
 _LOGGING = 0.5  # seconds that llama.cpp has for its last lines
 _CONTEXT = (
-    "tokens of one request, prompt and answer together (default: what the model was trained for, or less where that does "
-    "not fit the memory)"
+    "tokens of one request, prompt and answer together (default: what the model was trained for, or less where that "
+    "does not fit the memory)"
 )
 _DEFAULTS: dict[str, object] = {
     "cors_origins": "localhost",

@@ -8,10 +8,9 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
-from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._reading import Exchange, Reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import ChatModule
+from lazyprompt.modules.chat import ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.sources import source_named
 from lazyprompt.tokens.windows import context_of
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules._base import Call
+    from lazyprompt.modules.chat import Call
     from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompters.fitting import BudgetLike

@@ -16,11 +16,10 @@ from lazyprompt.errors import EngineError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
 from lazyprompt.messages.history import History
-from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import ChatModule
+from lazyprompt.modules.chat import ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules._base import Call
+    from lazyprompt.modules.chat import Call
     from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.engines import AnswerIds, Engine
     from lazyprompt.modules.process import Status
