@@ -46,43 +46,52 @@ _TEXT = frozenset({"text", "thought"})
 
 
 class GeminiCollector:
-    """Puts the chunks of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`."""
+    """Puts the chunks of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`.
 
-    __slots__ = ("_answer", "_calls", "_candidates")
+    The first candidate is the answer.
+    """
+
+    __slots__ = ("_answer", "_calls", "_candidate", "_parts")
 
     def __init__(self) -> None:
         # Each chunk tells anew what there is besides the candidates, the tokens among it.
         self._answer: dict[str, object] = {}
-        self._candidates: dict[int, _Candidate] = {}
+        self._candidate: dict[str, object] = {}
+        # A part, and the pieces of its text.
+        self._parts: list[tuple[Fields, list[str]]] = []
         self._calls = 0
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in a chunk; the first candidate is the answer."""
+        """Return what is new in a chunk."""
         chunk = fields_of(plain(event))
         self._answer |= {key: value for key, value in chunk.items() if key not in _ASIDE}
         news: list[Delta] = []
         for fields in fields_in(chunk.get("candidates")):
-            index = fields.get("index")
-            at = index if isinstance(index, int) else 0
-            parts = self._candidates.setdefault(at, _Candidate()).add(fields)
-            news += [delta for part in parts for delta in self._new_in(part)] if at == 0 else []
+            if fields.get("index") in (None, 0):
+                self._candidate |= {key: value for key, value in fields.items() if key != "content"}
+                parts = fields_in(fields_of(fields.get("content")).get("parts"))
+                # Of a part that the client does not know, nothing is left.
+                news += [delta for part in parts if part for delta in self._add(part)]
         return news
 
     @property
     def complete(self) -> bool:
-        """True if all candidates said why they ended, or the prompt was blocked."""
+        """True if the candidate has a reason for its end, or the prompt was blocked."""
         blocked = fields_of(self._answer.get("prompt_feedback")).get("block_reason")
-        ended = [candidate.fields.get("finish_reason") for candidate in self._candidates.values()]
-        return bool(blocked) or (bool(ended) and all(ended))
+        return bool(blocked or self._candidate.get("finish_reason"))
 
     def answer(self) -> dict[str, Any]:
         """Return the answer so far."""
-        candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
-        return {**self._answer, "candidates": candidates}
+        parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
+        content = {"content": {"role": "model", "parts": parts}} if parts else {}
+        return {**self._answer, "candidates": [{**self._candidate, **content}] if parts or self._candidate else []}
 
-    def _new_in(self, part: Fields) -> Iterator[Delta]:
-        call = fields_of(part.get("function_call"))
-        text = part.get("text")
+    def _add(self, part: Fields) -> Iterator[Delta]:
+        text, call = part.get("text"), fields_of(part.get("function_call"))
+        if self._parts and isinstance(text, str) and _joined(self._parts[-1][0], part):
+            self._parts[-1][1].append(text)
+        else:
+            self._parts.append((part, [text] if isinstance(text, str) else []))
         if call:
             index, self._calls = self._calls, self._calls + 1
             own_id = str(call.get("id") or f"call_{index}")
@@ -90,36 +99,6 @@ class GeminiCollector:
             yield Delta("tool_call", written, index, own_id, str(call.get("name") or ""))
         elif isinstance(text, str) and text:
             yield Delta("thinking" if part.get("thought") is True else "text", text)
-
-
-class _Candidate:
-    """One of the answers: its parts, and what else is told of it."""
-
-    __slots__ = ("_parts", "fields")
-
-    def __init__(self) -> None:
-        self.fields: dict[str, object] = {}
-        # A part, and the pieces of its text.
-        self._parts: list[tuple[Fields, list[str]]] = []
-
-    def add(self, fields: Fields) -> list[Fields]:
-        """Take a piece of it, and return its parts."""
-        self.fields |= {key: value for key, value in fields.items() if key != "content"}
-        content = fields_of(fields.get("content"))
-        # Of a part that the client does not know, nothing is left.
-        parts = [part for part in fields_in(content.get("parts")) if part]
-        for part in parts:
-            text = part.get("text")
-            if self._parts and isinstance(text, str) and _joined(self._parts[-1][0], part):
-                self._parts[-1][1].append(text)
-            else:
-                self._parts.append((part, [text] if isinstance(text, str) else []))
-        return parts
-
-    def whole(self) -> dict[str, object]:
-        """Return the candidate as one that was not streamed."""
-        parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
-        return {**self.fields, "content": {"role": "model", "parts": parts}} if parts else self.fields
 
 
 def _joined(last: Fields, part: Fields) -> bool:

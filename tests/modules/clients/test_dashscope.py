@@ -243,7 +243,7 @@ class TestMultimodal(_DashScope):
 def test_each_code_has_its_kind(status: int, code: str, said: str, kind: str) -> None:
     answer = {"status_code": status, "code": code, "message": said, "headers": {"Content-Type": "application/json"}}
     client = dashscope.connect(Settings("http://127.0.0.1:1", None, 1.0, 0, {}))
-    fault = client.fault(dashscope.DashScopeError(answer, None))
+    fault = client.fault(dashscope.DashScopeError(answer))
     assert fault is not None
     assert (fault.kind, fault.status, fault.message) == (kind, status, said)
 
