@@ -28,7 +28,7 @@ _ADVICE = {
     "refusal": "the model refused to answer; its words are in .partial: ask in another way",
     "content_filter": "the provider held the answer back for its content; what came of it is in .partial: change what "
     "is asked, or the provider's safety settings",
-    "length": "the answer ended at the limit of tokens before it said anything: give a larger max_tokens",
+    "length": "the answer ended at the limit of tokens before any text: give a larger max_tokens",
     "broken call": "the model wrote a call of a tool that is none: ask again; what came is in .partial",
 }
 _EMPTY = "the model answered nothing: ask again, or in another way"
@@ -255,7 +255,7 @@ class Exchange(NamedTuple):
         request: What is sent.
         reader: The reader of its answer.
         structure: The form that the answer is to have.
-        said: The user's text, or None if the history awaits the answer.
+        user_text: The user's text, or None if the history awaits the answer.
         trim: The report of the budget, or None without one.
         report: The report of the payload.
         tools: The tools that the model is offered, for a local model.
@@ -264,14 +264,14 @@ class Exchange(NamedTuple):
     request: Request
     reader: Reader
     structure: Structure | None = None
-    said: str | None = None
+    user_text: str | None = None
     trim: TrimReport | None = None
     report: Report = ()
     tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
         """Return an answer as a reply, without judging it: it may be part of one."""
-        return Reply(message, raw, parsed, self.said, self.trim, self.report)
+        return Reply(message, raw, parsed, self.user_text, self.trim, self.report)
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
         """Return a whole answer as a reply.
@@ -304,7 +304,7 @@ class Exchange(NamedTuple):
 
 
 class _End:
-    """What waits for the whole answer. It knows nothing of its stream, so one that is dropped is closed at once."""
+    """The waits for a whole answer. It holds no stream, so one that is dropped is closed at once."""
 
     __slots__ = ("reply", "then")
 
@@ -319,7 +319,7 @@ class _End:
 
 
 class _Stream:
-    """What both kinds share: the whole answer at the end."""
+    """A stream with the whole answer at its end."""
 
     def __init__(self) -> None:
         self._end = _End()
@@ -362,15 +362,15 @@ class ReplyStream(_Stream):
         self._deltas = deltas(self._end)
 
     def __iter__(self) -> Iterator[str]:
-        """The pieces of the text."""
+        """Yield the pieces of the text."""
         return (delta.text for delta in self._deltas if delta.kind == "text")
 
     def deltas(self) -> Iterator[Delta]:
-        """All that is new: text, thoughts and calls."""
+        """Return the pieces of text, thoughts and calls."""
         return self._deltas
 
     def close(self) -> None:
-        """End it here."""
+        """Close the connection."""
         self._deltas.close()
 
     def __enter__(self) -> Self:
@@ -381,7 +381,7 @@ class ReplyStream(_Stream):
 
 
 class AsyncReplyStream(_Stream):
-    """The same as :class:`ReplyStream` for ``async for`` and ``async with``.
+    """Async version of :class:`ReplyStream`, for ``async for`` and ``async with``.
 
     Args:
         deltas: Begins it; given what is called with the whole answer at the end.
@@ -392,17 +392,17 @@ class AsyncReplyStream(_Stream):
         self._deltas = deltas(self._end)
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """The pieces of the text."""
+        """Yield the pieces of the text."""
         async for delta in self._deltas:
             if delta.kind == "text":
                 yield delta.text
 
     def deltas(self) -> AsyncIterator[Delta]:
-        """All that is new: text, thoughts and calls."""
+        """Return the pieces of text, thoughts and calls."""
         return self._deltas
 
     async def aclose(self) -> None:
-        """End it here."""
+        """Close the connection."""
         await self._deltas.aclose()
 
     async def __aenter__(self) -> Self:

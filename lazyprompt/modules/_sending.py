@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.modules.telemetry import CallHook
 
-# What may be gone by itself soon. Once a stream has begun, nothing is tried again: what was said would be said twice.
+# What may be gone by itself soon. Once a stream has begun, nothing is tried again: its beginning would come twice.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
 # Seconds before the second attempt, and at most before any; a server that asks for more than that is not waited for.
@@ -233,7 +233,7 @@ class Sender:
             try:
                 hook(record)
             except Exception:  # noqa: BLE001 - a fault of a hook takes no answer away from the caller; it is logged
-                _LOG.exception("a hook failed that was told of a call of %s", self._source)
+                _LOG.exception("a hook failed that was given the record of a call of %s", self._source)
 
     def _as_error(self, error: Exception, call: _Call) -> Exception:
         """Return a failure as an error of ours; other errors stay as they are."""
@@ -296,7 +296,7 @@ class Sender:
 
 
 def _moved(location: str) -> str:
-    """Say where a server redirects to, without anything of the address that could be secret."""
+    """Describe the target of a redirect, without the parts of the address that could be secret."""
     to = urlsplit(location)
     place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"
     return f"the server redirects to {place}, which is not followed, so that key and conversation go nowhere else"

@@ -51,13 +51,13 @@ _BLOCKS = get_args(Block)
 
 
 class Call(NamedTuple):
-    """What a module is called with.
+    """The arguments of a call.
 
     Attributes:
         input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools).
-        history: What was said before.
-        tools: What the model may call.
-        response_format: The form that the answer is to be of.
+        history: The turns before.
+        tools: The tools that the model may call.
+        response_format: The form of the answer.
         params: Further parameters of this call.
     """
 
@@ -119,7 +119,7 @@ class ChatModule(ABC):
             prompter: A prompter; a prompt file, whose outputs are the form of answers; an instruction as text or as
                 ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for an
                 :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text as it is, control sequences too.
-            history: What every conversation begins with.
+            history: The history that every conversation begins with.
 
         Returns:
             The module itself.
@@ -174,8 +174,8 @@ class ChatModule(ABC):
 
         Args:
             input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools). None of it changes.
-            history: What was said before.
-            tools: What the model may call: functions are described, never run; the calls are in the reply.
+            history: The turns before.
+            tools: The tools that the model may call: functions are described, never run; the calls are in the reply.
             response_format: A pydantic model, or a JSON schema, that the answer is to be of: ``reply.parsed``.
             params: Further parameters of this call.
 
@@ -203,7 +203,7 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
-        """The same as a call, in an event loop; cancelling it closes the connection."""
+        """Async version of a call; cancelling it closes the connection."""
         if not self._streams:
             call = Call(input, history, tools, response_format, params)
             return await self._sender().asend(lambda: self._exchange(call))
@@ -221,13 +221,13 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> ReplyStream:
-        """Ask the model, and get the answer as it is said.
+        """Ask the model, and return its answer as a stream.
 
         Args:
             input: As of a call (so with all others).
-            history: What was said before.
-            tools: What the model may call.
-            response_format: The form that the answer is to be of.
+            history: The turns before.
+            tools: The tools that the model may call.
+            response_format: The form of the answer.
             params: Further parameters of this call.
 
         Returns:
@@ -247,7 +247,7 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> AsyncReplyStream:
-        """The same as :meth:`stream`, to be iterated over with ``async for``; the prompt is made then, too."""
+        """Async version of :meth:`stream`, for ``async for``; the prompt is made then, too."""
         call = Call(input, history, tools, response_format, params)
         sender = self._sender()
         return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(call), ended))
@@ -261,13 +261,13 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Payload:
-        """What a call with these arguments would send; nothing is sent.
+        """Return the payload of a call with these arguments; nothing is sent.
 
         Args:
             input: As of a call (so with all others).
-            history: What was said before.
-            tools: What the model may call.
-            response_format: The form that the answer is to be of.
+            history: The turns before.
+            tools: The tools that the model may call.
+            response_format: The form of the answer.
             params: Further parameters of this call.
 
         Returns:
@@ -292,8 +292,8 @@ class ChatModule(ABC):
         """Begin a conversation with the model.
 
         Args:
-            history: What was said before.
-            tools: What the model may call in all of it.
+            history: The turns before.
+            tools: The tools that the model may call in all of it.
             values: Values for slots of the prompter in all of it, as of :meth:`lazyprompt.Prompter.partial`.
 
         Raises:
@@ -304,24 +304,24 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _sender(self) -> Sender:
-        """What sends requests, made when it is first needed."""
+        """Return the sender of requests, made when it is first needed."""
 
     @abstractmethod
     def _exchange(self, call: Call) -> Exchange:
-        """The request of a call, and how its answer is read."""
+        """Return the request of a call, and the reader of its answer."""
 
     def _filled(self, prompter: Prompter, call: Call) -> Prompt:
         """Return the prompt of a call."""
         return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
     def _past(self, history: HistoryLike | History | None) -> Sequence[Any] | None:
-        """What was said before: what every conversation begins with, and what the call brings."""
+        """Return the history of every conversation, and behind it that of the call."""
         if not self._history:
             return cast("Sequence[Any] | None", history)
         return (self._history + History.of(history)).messages
 
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
-        """The parameters of a call over those of every call; what stops the answer is a list."""
+        """Return the parameters of a call over those of every call, with ``stop`` as a list."""
         given = {**self._params, **params}
         stop: object = given.pop("stop", None) or ()
         own = [stop] if isinstance(stop, str) else stop
@@ -350,13 +350,13 @@ class ChatModule(ABC):
 class Chat:
     """A conversation: each call is a turn, and the history is kept.
 
-    What fails leaves the history as it was. A budget of the module or its prompter trims what is sent; what was said
-    stays here. Not to be used by several threads at once.
+    A call that fails leaves the history as it was. A budget of the module or its prompter trims the payload, never the
+    history. Not to be used by several threads at once.
 
     Args:
         module: The model.
-        history: What was said before.
-        tools: What the model may call in all of the conversation.
+        history: The turns before.
+        tools: The tools that the model may call in all of the conversation.
 
     Raises:
         HistoryError: The history has no accepted shape.
@@ -371,7 +371,7 @@ class Chat:
 
     @property
     def history(self) -> Sequence[Msg]:
-        """What was said, without the system text and what every conversation of the module begins with."""
+        """The messages so far, without the system text and the history of every conversation of the module."""
         return self._history
 
     def __call__(
@@ -381,11 +381,11 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
-        """Say something, and get the answer.
+        """Send the user's text, and return the answer.
 
         Args:
             input: As of a call of the module; nothing where the history waits for an answer, as behind results.
-            response_format: The form that the answer is to be of.
+            response_format: The form of the answer.
             params: Further parameters of this call.
 
         Raises:
@@ -402,7 +402,7 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> Reply:
-        """The same as a call, in an event loop."""
+        """Async version of a call."""
         reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
         self._keep(reply)
         return reply
@@ -414,7 +414,7 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> ReplyStream:
-        """The same as a call, with the answer as it is said; the turn is kept when it is whole."""
+        """Return the answer of a call as a stream; the turn is kept when it is whole."""
         stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
         return stream.then(self._keep)
 
@@ -425,16 +425,16 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,  # noqa: ANN401 - the client's own
     ) -> AsyncReplyStream:
-        """The same as :meth:`stream`, in an event loop."""
+        """Async version of :meth:`stream`."""
         stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)
         return stream.then(self._keep)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
-        """Tell what a tool that the model called gave back; ``chat()`` lets the model go on.
+        """Add the result of a tool that the model called; ``chat()`` lets the model go on.
 
         Args:
             call: The call, out of ``reply.tool_calls``.
-            output: What it gave: text, a list of blocks, or a JSON value.
+            output: Its output: text, a list of blocks, or a JSON value.
 
         Raises:
             HistoryError: It is none of these.
@@ -476,7 +476,6 @@ class Chat:
             raise HistoryError(f"{name} holds a conversation of the form {form!r}; this version reads {_FORMAT!r}")
 
     def _keep(self, reply: Reply) -> None:
-        """Keep a turn, now that its answer is there."""
         self._history += reply.turn
 
 
@@ -518,7 +517,7 @@ def check_params(params: Mapping[str, Any], payload: Mapping[str, Any], error: t
 
 
 def _prompter_of(prompter: PrompterLike) -> Prompter:
-    """A prompter.
+    """Return a prompter.
 
     Raises:
         TemplateError: It is none, and no instruction.
@@ -538,7 +537,7 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
 
 
 def _written(message: Msg) -> Mapping[str, Any]:
-    """A message as JSON values; ``Msg(**...)`` is the same message."""
+    """Return a message as JSON values; ``Msg(**...)`` is the same message."""
     content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
     return {
         "name": message.name,
@@ -551,7 +550,7 @@ def _written(message: Msg) -> Mapping[str, Any]:
 
 
 def _output(output: object, name: str) -> str | list[Block]:
-    """What a tool gave back, as a result holds it."""
+    """Return the output of a tool as the content of a result."""
     if isinstance(output, str):
         return output
     if isinstance(output, list | tuple):

@@ -40,15 +40,16 @@ class OnlineChatModule(ChatModule):
         model: The model; None takes the source's.
         base_url: Another address of the source, or of a server that speaks like it.
         api_key: The key; None takes that of the environment. It shows nowhere.
-        stream: Whether calls get their answers in pieces, so that a long one does not run into the time-out.
+        stream: True if calls get their answers in pieces, so that a long one does not run into the time-out.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
-        retries: How often a call is tried again after 408, 409, 429, 5xx or a lost connection, with longer and longer
+        retries: The number of further attempts after 408, 409, 429, 5xx or a lost connection, with longer and longer
             pauses, or as long as the server asks for.
         concurrency: How many calls are under way at once, in threads and in each event loop; None for any number.
-        budget: What makes each prompt fit.
+        budget: The budget that makes each prompt fit.
         context: The tokens of the model's context window, where they are not known of its name.
-        counter: What counts the tokens of a prompt: one that does not fit the window is not sent.
-        hooks: What is told of each call when it is over; an error in one is logged (``lazyprompt``), and no more.
+        counter: The counter of a prompt's tokens: one that does not fit the window is not sent.
+        hooks: Functions that are given the record of each call when it is over; an error in one is only logged
+            (``lazyprompt``).
         options: Further arguments of the client's constructor.
         params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or the
             client's own.
@@ -123,7 +124,7 @@ class OnlineChatModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _with_fitting_names(self, payload: Payload) -> Payload:
-        """The payload with speakers' names as OpenAI takes them: its own form has them as they were given."""
+        """Return the payload with speakers' names as OpenAI takes them: its own form has them as they were given."""
         if self.source.provider != "openai" or not any("name" in message for message in payload["messages"]):
             return payload
         made = self._formatter.format(payload["messages"])
@@ -146,7 +147,7 @@ class OnlineChatModule(ChatModule):
 
 
 def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with those that ask for a form; what both have is joined where it is a dict."""
+    """Return parameters with those that ask for a form; dicts that both have are joined."""
     both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
         for name, value in asked.items()

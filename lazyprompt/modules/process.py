@@ -46,13 +46,13 @@ class _Run:
 
     Attributes:
         guard: The guard's process; the engine lives in its session.
-        port: Where the engine listens.
-        log: Where its output goes.
-        offset: Where in the log this run begins, in bytes.
-        temporary: Whether the log goes with it.
-        ready: Whether it could be asked already.
-        failed: Whether it died, or was not ready in time, so that its log is kept.
-        stopping: Whether its end was asked for.
+        port: The port that the engine listens at.
+        log: The file of its output.
+        offset: The begin of this run in the log, in bytes.
+        temporary: True if the log goes with it.
+        ready: True once it can be asked.
+        failed: True if it died, or was not ready in time, so that its log is kept.
+        stopping: True once its end was asked for.
         owner: The process that started it.
     """
 
@@ -68,7 +68,7 @@ class _Run:
     _lock: RLock = field(default_factory=RLock)
 
     def ended(self) -> bool:
-        """Whether it has ended, with all that it started."""
+        """Return True if it has ended, with all that it started."""
         if self.owner != os.getpid():
             return not _is_there(self.guard.pid)
         with self._lock:
@@ -100,7 +100,7 @@ class _Run:
                 self.log.unlink(missing_ok=True)
 
     def another_listens(self) -> bool:
-        """Whether it is to be seen that another than the engine listens at its port; always False without ``/proc``.
+        """Return True if another process listens at the engine's port; always False without ``/proc``.
 
         It may have come between our look for a free port and the engine's own, and may even say that it is healthy.
         """
@@ -109,7 +109,7 @@ class _Run:
 
 
 def _listening(port: int) -> set[str]:
-    """The sockets that listen at a port, as the links to open files name them."""
+    """Return the sockets that listen at a port, as the links to open files name them."""
     try:
         lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def _listening(port: int) -> set[str]:
 
 
 def _has_one_of(pid: int, sockets: set[str]) -> bool:
-    """Whether a process has one of these sockets open."""
+    """Return True if a process has one of these sockets open."""
     try:
         return any(str(link.readlink()) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -128,7 +128,6 @@ def _has_one_of(pid: int, sockets: set[str]) -> bool:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether there is a process of this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -277,7 +276,7 @@ class EngineProcess:
             self._run.stop()
 
     def status(self) -> Status:
-        """What it does: stopped, starting, running, or died by itself."""
+        """Return its state: stopped, starting, running, or died by itself."""
         run = self._run
         if run is None or run.stopping:
             return "stopped"
@@ -286,7 +285,7 @@ class EngineProcess:
         return "running" if run.ready else "starting"
 
     def why(self, wait: float = 0.0) -> str:
-        """Why it died.
+        """Return the reason of its death.
 
         Args:
             wait: Seconds to wait for its end: a connection is lost a moment before the process is seen to be gone.
@@ -305,7 +304,7 @@ class EngineProcess:
 
     @property
     def url(self) -> str:
-        """Where it is: scheme, host and port.
+        """Its address: scheme, host and port.
 
         Raises:
             EngineError: It was not started, or was stopped.
@@ -411,7 +410,7 @@ class EngineProcess:
             time.sleep(_PAUSE)
 
     def _story(self, run: _Run, end: str, code: int | None = None) -> str:
-        """What happened, what to do, the command and the last lines of the log, without secrets."""
+        """Return what happened, what to do, the command and the last lines of the log, without secrets."""
         lines = tail(run.log, run.offset)
         shown = {name: _hidden(value) for name, value in self._options.items()}
         first = f"{self.engine.name} with the model {self.model} {end}"
@@ -431,7 +430,7 @@ class EngineProcess:
 
 
 def _hidden(value: object) -> object:
-    """An option without secrets."""
+    """Return an option without secrets."""
     if isinstance(value, (list, tuple)):
         return [_hidden(part) for part in cast("list[object]", value)]
     return str(value) if isinstance(value, Secret) else value
@@ -444,7 +443,7 @@ def _free_port() -> int:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server can listen at a port."""
+    """Return True if a server can listen at a port."""
     with socket.socket() as at:
         # As servers do it: connections that were closed a while ago do not count.
         at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -456,7 +455,7 @@ def _is_free(port: int) -> bool:
 
 
 def _is_healthy(url: str) -> bool:
-    """Whether an engine says that it is ready.
+    """Return True if an engine says that it is ready.
 
     It is no call of a model: the clients have no method for it, and would try again and log by themselves.
     """
@@ -472,7 +471,7 @@ def _is_healthy(url: str) -> bool:
 
 @contextmanager
 def _telling(what: str) -> Generator[None]:
-    """Say on a terminal what is waited for, and for how long already."""
+    """Show on a terminal what is waited for, and for how long already."""
     if sys.stderr is None or not sys.stderr.isatty():  # it is None where there is no console
         yield
         return

@@ -76,23 +76,23 @@ class TrainableModule(ChatModule):
         base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
         engine: The engine; None takes the one that serves such a model. At a ``url`` nobody sees which one serves
             weights: one that is not named is only sent what all of them know.
-        url: Where an engine runs already.
+        url: The address of an engine that runs already.
         chat_template: The model's chat template, its path or its text; the special tokens are the model's own where the
             template brings none.
         markers: The markers, or the family, in the place of a template.
-        answers: In which form the model answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
+        answers: The form of the model's answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
             takes what its template writes, or else that of its name.
         tokenizer: The model's tokenizer, with which conversations go on by token ids (:meth:`continued`); None takes
             ``tokenizer.json`` of the directory where ids are sent.
-        safe_tokens: Whether token ids are sent, in which nothing that users say can be a control token.
+        safe_tokens: True if token ids are sent, in which nothing that users say can be a control token.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
-        retries: How often a call is tried again where the engine is overloaded or the connection is lost.
+        retries: The number of further attempts where the engine is overloaded or the connection is lost.
         concurrency: How many calls are under way at once; None for any number.
-        budget: What makes each prompt fit.
-        hooks: What is told of each call when it is over.
+        budget: The budget that makes each prompt fit.
+        hooks: Functions that are given the record of each call when it is over.
         api_key: The key, where the engine at ``url`` asks for one.
         options: Further arguments of the client's constructor.
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 where nothing is said),
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 by default),
             ``stop``, ``seed``, or the client's own.
 
     Raises:
@@ -195,14 +195,14 @@ class TrainableModule(ChatModule):
         self.close()
 
     def status(self) -> Status:
-        """What the engine does: stopped, starting, running, or died by itself; with ``url`` it counts as running."""
+        """Return the engine's state: stopped, starting, running or died; with ``url`` it counts as running."""
         if self._url is not None:
             return "running"
         return "stopped" if self._running.process is None else self._running.process.status()
 
     @property
     def url(self) -> str:
-        """Where the engine is.
+        """The engine's address.
 
         Raises:
             EngineError: It was not started.
@@ -225,12 +225,12 @@ class TrainableModule(ChatModule):
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
     ) -> Rendered:
-        """The flat prompt of a call, with its segments.
+        """Return the flat prompt of a call, with its segments.
 
         Args:
             input: As of a call.
-            history: What was said before.
-            tools: What the model may call.
+            history: The turns before.
+            tools: The tools that the model may call.
         """
         return self.layout.fitted(self._budgeted(self._prompter)).render(input, self._past(history), tools)
 
@@ -244,7 +244,7 @@ class TrainableModule(ChatModule):
         return layout_of(self.base_model, self._given)
 
     def continued(self) -> ChatModule:
-        """Return the model for one conversation: each prompt goes on with the ids that the engine was given and said.
+        """Return the model for one conversation: each prompt goes on with the ids that the engine was given and wrote.
 
         Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer
         (``tokenizer=``), an engine that gives its ids back, and a chat template that goes on with its own prompts; what
@@ -286,18 +286,18 @@ class TrainableModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
-        """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""
+        """Return a prompt as text, with a BOS of its own only if the engine adds none or need not."""
         if own_bos and self.engine.no_bos is None and self._added() != []:
             return rendered.text.removeprefix(self.layout.bos)
         return rendered.text
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
-        """A prompt as ids, which are those of the text at the engine: it adds nothing to ids by itself."""
+        """Return a prompt as the ids of its text at the engine, which adds nothing to ids by itself."""
         ids = rendered.encode(self.tokenizer)
         return ids if own_bos else [*(self._added() or ()), *ids]
 
     def _added(self) -> list[int] | None:
-        """What the engine puts before each text, as a BOS; None where that is not known."""
+        """Return the ids that the engine puts before each text, as a BOS; None if they are not known."""
         if self.engine.name == "llama.cpp":
             if self._running.added is None:
                 self._running.added = added_by_llama_cpp(self.url, self._settings)
@@ -328,15 +328,15 @@ class TrainableModule(ChatModule):
     def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
         process = self._running.process
         why = process.why(_DYING) if process is not None and fault.kind in ("connection", "cut") else ""
-        told = f"{message}\n{why}" if why else message
-        return EngineError(told, kind=fault.kind, status=fault.status, partial=partial)
+        words = f"{message}\n{why}" if why else message
+        return EngineError(words, kind=fault.kind, status=fault.status, partial=partial)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_model!r}, engine={self.engine.name!r}, {self.status()})"
 
 
 def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
-    """The engine: the one that is named, or that serves such a model, or any other."""
+    """Return the engine: the one that is named, or that serves such a model, or any other."""
     if engine is not None:
         return engine_named(engine)
     if not base_model:
@@ -401,7 +401,7 @@ class Bridged(ChatModule):
         if template is None or bridge_refusal(template.jinja()):
             return self._ask(call)
         exchange = self._ask(call, as_ids=True)
-        known = (*History.of(call.history).messages, *user_turn(exchange.said))
+        known = (*History.of(call.history).messages, *user_turn(exchange.user_text))
         whole = cast("list[int]", exchange.request.payload["prompt"])
         prompt = self._going_on(template, known, exchange.tools, whole) or whole
 

@@ -73,7 +73,7 @@ _STATUSES: dict[int, FaultKind] = {
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# Statuses that say all; the words may quote what somebody else said.
+# Statuses that say all; the words may quote somebody else.
 _CLEAR = frozenset({401, 404, 408, 429})
 # The words of servers of OpenAI's form in codes, types and messages, in lower case.
 WORDS: dict[str, FaultKind] = {
@@ -106,7 +106,7 @@ WORDS: dict[str, FaultKind] = {
 _SIGNS = ("code", "type", "message")
 # A message that quotes the whole of a broken answer is cut here.
 _LONGEST = 1_000
-_DEPTH = 8  # how deep an error may hold what a server said
+_DEPTH = 8  # the depth of a server's words in an error
 # Packages that raise a RuntimeError where their client was closed under a call.
 _HTTP = frozenset(("httpx", "httpx2", "aiohttp"))
 # The errors of code that trusts its server, where what came is no answer.
@@ -176,13 +176,13 @@ def fault_of(
 
 
 def kind_of_refusal(
-    status: int | None, said: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
+    status: int | None, text: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
 ) -> FaultKind:
     """Return the meaning of a refusal: by its status where that is clear, by its words where they are known."""
     kind = otherwise if status is None else kind_of_status(status)
     if key is not None:  # what was masked in the answer is masked in the words to look for
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
-    return kind if status in _CLEAR else kind_of_words(said, words) or kind
+    return kind if status in _CLEAR else kind_of_words(text, words) or kind
 
 
 def kind_of_status(status: int) -> FaultKind:
@@ -190,9 +190,9 @@ def kind_of_status(status: int) -> FaultKind:
     return _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
 
 
-def kind_of_words(said: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
+def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
     """Return the meaning of the first known words, in lower case, that are found."""
-    lower = said.lower()
+    lower = text.lower()
     return next((kind for known, kind in words.items() if known in lower), None)
 
 
@@ -234,9 +234,9 @@ def describe(error: BaseException) -> str:
     return ": ".join(dict.fromkeys(words))
 
 
-def one_line(said: str, key: Secret | None) -> str:
+def one_line(text: str, key: Secret | None) -> str:
     """Return words without the key, in one line of a readable length."""
-    hidden = key.hidden_in(said) if key is not None else said
+    hidden = key.hidden_in(text) if key is not None else text
     line = " ".join(hidden.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 

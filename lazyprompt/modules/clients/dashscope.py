@@ -124,7 +124,7 @@ class DashScopeCollector(ChatCollector):
         return super().feed({"choices": [{"delta": message, "finish_reason": None if finish == "null" else finish}]})
 
     def answer(self) -> dict[str, Any]:
-        """Return the last event with all that was said."""
+        """Return the last event with the whole message."""
         choice = super().answer()["choices"][0]
         message, text = choice["message"], choice["message"]["content"] or ""
         parts = [*([{"text": text}] if text else []), *(self._parts or ())]

@@ -113,15 +113,15 @@ class LiteLLMClient(OfficialClient):
         kind = kind_of_class(error, self.kinds)
         if kind is None:
             return None
-        said = str(error)
-        line, behind = one_line(said, self._key), _behind(error)
+        text = str(error)
+        line, behind = one_line(text, self._key), _behind(error)
         # Answers in LiteLLM's own errors are made up.
         answers = (getattr(each, "response", None) for each in behind if "httpx.HTTPStatusError" in classes_of(each))
         if (answer := next(answers, None)) is not None:
-            refused = kind if kind == "overflow" else kind_of_refusal(answer.status_code, said, WORDS, self._key)
+            refused = kind if kind == "overflow" else kind_of_refusal(answer.status_code, text, WORDS, self._key)
             return Fault(refused, line, answer.status_code, wait_in(answer.headers))
         known: FaultKind | None = next(filter(None, (kind_of_class(each, _BEHIND) for each in behind)), None)
-        return Fault(known or kind_of_words(said, _WORDS) or kind, line)
+        return Fault(known or kind_of_words(text, _WORDS) or kind, line)
 
     def close(self) -> None:
         """Do nothing: the connections are LiteLLM's."""
@@ -201,7 +201,7 @@ def _not_following(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _offline() -> Generator[None]:
-    """Keep LiteLLM from asking the network while it is imported, unless somebody said what it is to do."""
+    """Keep LiteLLM from asking the network while it is imported, unless the environment has a setting for that."""
     if _LOCAL in os.environ:
         yield
         return
@@ -214,7 +214,7 @@ def _offline() -> Generator[None]:
 
 
 def _behind(error: BaseException) -> list[BaseException]:
-    """The errors that led to one, the nearest first."""
+    """Return the errors that led to one, the nearest first."""
     found: list[BaseException] = []
     each = error.__cause__ or error.__context__
     while each is not None and each not in found:

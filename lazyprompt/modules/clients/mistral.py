@@ -75,8 +75,8 @@ class MistralClient(OfficialClient):
         if fault is None or getattr(error, "status_code", None) != _OK:
             return fault
         body = _body(error)
-        told = "message" in fields_of(body)
-        kind = kind_of_refusal(None, json.dumps(body), self.words, self._key) if told else "malformed"
+        is_error = "message" in fields_of(body)
+        kind = kind_of_refusal(None, json.dumps(body), self.words, self._key) if is_error else "malformed"
         return fault._replace(kind=kind)
 
     def _refusal(self, error: Any) -> Refusal:

@@ -76,7 +76,7 @@ class OllamaCollector:
 
     @property
     def complete(self) -> bool:
-        """True if an event said ``done``."""
+        """True if an event had ``done``."""
         return self._last.get("done") is True
 
     def feed(self, event: object) -> list[Delta]:
@@ -96,7 +96,7 @@ class OllamaCollector:
         return deltas
 
     def answer(self) -> dict[str, Any]:
-        """Return the last event with all that was said."""
+        """Return the last event with the whole message."""
         thinking, text = {"thinking": "".join(self._thinking)} if any(self._thinking) else {}, "".join(self._text)
         if not self._chat:
             return {**self._last, "response": text, **thinking}

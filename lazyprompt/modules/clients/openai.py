@@ -1,7 +1,7 @@
 """OpenAI's official client: Chat Completions of OpenAI and of all who speak like it, and completions of flat text.
 
 The answer of a stream is in the form of the one that is not streamed, and reads to the same message. Servers that are
-compatible differ in the details of calls, so nothing is asked for that can be told otherwise.
+compatible differ in the details of calls, so nothing is asked for that can be seen otherwise.
 
 Sources: the references of OpenAI, Moonshot, xAI, DeepSeek and SiliconFlow, "Create chat completion" and "Create
 completion"; OpenAI's guide "Structured model outputs", "Supported schemas"; the source of the client (2.54); the
@@ -42,7 +42,7 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 
 
 class _ChoiceCollector(ABC):
-    """What all streams of choices have in common: who answers, why it ended, the tokens. Only one choice is asked for.
+    """A stream of choices: its head, the reason of its end, the tokens. Only one choice is asked for.
 
     Most clients keep the final ``[DONE]`` to themselves, and some servers send none; every one tells why it ended.
     """
@@ -56,11 +56,11 @@ class _ChoiceCollector(ABC):
 
     @property
     def complete(self) -> bool:
-        """Whether the stream said why the answer ended."""
+        """True if the stream gave a reason for the end of the answer."""
         return self._finish is not None
 
     def feed(self, event: object) -> list[Delta]:
-        """What is new in an event."""
+        """Return what is new in an event."""
         chunk = fields_of(plain(event))
         for key in _HEAD:
             if key not in self._head and chunk.get(key):
@@ -71,11 +71,11 @@ class _ChoiceCollector(ABC):
         self._usage = chunk.get("usage") or choice.get("usage") or self._usage
         # Some servers send an empty reason until there is one.
         self._finish = _text(choice.get("finish_reason")) or self._finish
-        return self._said(choice)
+        return self._new_in(choice)
 
     @abstractmethod
-    def _said(self, choice: Fields) -> list[Delta]:
-        """What is new in the choice."""
+    def _new_in(self, choice: Fields) -> list[Delta]:
+        """Return what is new in the choice."""
 
     def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
         choices = [{"index": 0, **choice, "finish_reason": self._finish}]
@@ -91,13 +91,13 @@ class TextCollector(_ChoiceCollector):
         super().__init__()
         self._text: list[str] = []
 
-    def _said(self, choice: Fields) -> list[Delta]:
+    def _new_in(self, choice: Fields) -> list[Delta]:
         text = _text(choice.get("text"))
         self._text.append(text)
         return [Delta("text", text)] if text else []
 
     def answer(self) -> dict[str, Any]:
-        """The text so far, as a ``text_completion``."""
+        """Return the text so far, as a ``text_completion``."""
         return self._answer("text_completion", {"text": "".join(self._text), "logprobs": None})
 
 
@@ -116,7 +116,7 @@ class ChatCollector(_ChoiceCollector):
         # The newest call for each index of the server's.
         self._slots: dict[int, _Call] = {}
 
-    def _said(self, choice: Fields) -> list[Delta]:
+    def _new_in(self, choice: Fields) -> list[Delta]:
         delta = fields_of(choice.get("delta"))
         thought = next(filter(None, (_text(delta.get(key)) for key in _THOUGHTS)), "") or _thoughts(
             delta.get("content")
@@ -127,14 +127,14 @@ class ChatCollector(_ChoiceCollector):
         self._refusal.append(refusal)
         for block in fields_in(delta.get("thinking_blocks")):
             self._sign(block)
-        said: tuple[tuple[Kind, str], ...] = (("thinking", thought), ("text", text), ("text", refusal))
+        pieces: tuple[tuple[Kind, str], ...] = (("thinking", thought), ("text", text), ("text", refusal))
         return [
-            *(Delta(kind, piece) for kind, piece in said if piece),
+            *(Delta(kind, piece) for kind, piece in pieces if piece),
             *(new for piece in fields_in(delta.get("tool_calls")) if (new := self._called(piece))),
         ]
 
     def answer(self) -> dict[str, Any]:
-        """The message so far, as a ``chat.completion``."""
+        """Return the message so far, as a ``chat.completion``."""
         message: dict[str, object] = {"role": "assistant", "content": "".join(self._text) or None}
         more = {
             "refusal": "".join(self._refusal),
@@ -146,7 +146,7 @@ class ChatCollector(_ChoiceCollector):
         return self._answer("chat.completion", {"message": message, "logprobs": None})
 
     def _sign(self, block: Fields) -> None:
-        """A piece of LiteLLM's signed thoughts: texts, and their signature at the end."""
+        """Add a piece of LiteLLM's signed thoughts: texts, and their signature at the end."""
         last = self._signed[-1] if self._signed else {}
         if block.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
             self._signed.append(dict(block))
@@ -155,7 +155,7 @@ class ChatCollector(_ChoiceCollector):
         last["signature"] = block.get("signature") or None
 
     def _called(self, piece: Fields) -> Delta | None:
-        """A piece of a call; ``None`` where it says nothing new."""
+        """Add a piece of a call; None if nothing in it is new."""
         function = fields_of(piece.get("function"))
         own_id, name = _text(piece.get("id")), _text(function.get("name"))
         arguments, index = _arguments(function.get("arguments")), piece.get("index")
@@ -168,7 +168,7 @@ class ChatCollector(_ChoiceCollector):
         return call.add(own_id, name, arguments)
 
     def _open(self, index: object, own_id: str) -> _Call | None:
-        """The call that a piece is about, as far as its index or else its id tells; else the last one."""
+        """Return the call that a piece is about, by its index or else its id; else the last one."""
         if isinstance(index, int):
             return self._slots.get(index)
         if own_id:
@@ -177,7 +177,7 @@ class ChatCollector(_ChoiceCollector):
 
 
 class _Call:
-    """A call that is being said.
+    """A call under way.
 
     Args:
         place: Its place in the message, from 0.
@@ -192,7 +192,7 @@ class _Call:
         self._pieces: list[str] = []
 
     def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
-        """Whether a piece with the same index, or none, is the beginning of another call.
+        """Return True if a piece with the same index, or none, is the beginning of another call.
 
         Some servers give all calls of a message the index 0, or none, and each call at once. A new id alone says
         nothing: LMDeploy makes one up for each piece. Others repeat the name.
@@ -204,7 +204,7 @@ class _Call:
         return (bool(arguments) or name != self.name) and self._is_whole()
 
     def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
-        """What a piece adds; the first id and the first name count."""
+        """Add a piece; the first id and the first name count."""
         new_id, new_name = own_id if not self.id else "", name if not self.name else ""
         self.id, self.name = self.id or own_id, self.name or name
         self._pieces.append(arguments)
@@ -213,7 +213,7 @@ class _Call:
         return Delta("tool_call", arguments, self.place, new_id or None, new_name or None)
 
     def whole(self) -> dict[str, object]:
-        """The call as an answer has it."""
+        """Return the call as an answer has it."""
         function = {"name": self.name, "arguments": "".join(self._pieces)}
         return {"id": self.id or None, "type": "function", "function": function}
 
@@ -231,7 +231,7 @@ def fields_in(value: object) -> list[Fields]:
 
 
 def _text(value: object) -> str:
-    """A text; one in parts, as Mistral's, is what its parts say."""
+    """Return a text; one in parts, as Mistral's, is joined."""
     if isinstance(value, list):
         return "".join(_text(part.get("text")) for part in fields_in(cast("object", value)))
     return value if isinstance(value, str) else ""
@@ -243,7 +243,7 @@ def _thoughts(content: object) -> str:
 
 
 def _arguments(value: object) -> str:
-    """Arguments as JSON text; some servers send the object itself."""
+    """Return arguments as JSON text; some servers send the object itself."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -285,8 +285,7 @@ def _values(schemas: object) -> list[object]:
 def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
     """Return a JSON schema as Chat Completions take it.
 
-    It is strict where it keeps the rules for that, and said not to be elsewhere: Moonshot takes it for strict where
-    nothing is said. Its name has the characters that OpenAI takes.
+    It is strict if it keeps the rules for that, and explicitly not strict otherwise: Moonshot's default is strict. Its name has the characters that OpenAI takes.
     """
     named = _NO_NAME.sub("_", name)[:64] or "answer"
     wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
