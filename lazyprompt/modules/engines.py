@@ -67,7 +67,7 @@ class Engine(NamedTuple):
         takes_ids: True if the prompt may be token ids. Ids are never changed: no BOS is added, and nothing in them can
             become a special token that was none.
         body: Fields of each request. They leave special tokens in the text, where the engine takes that by request.
-        no_bos: Fields that keep the engine from putting a BOS before a text that begins with one. None where it takes no
+        no_bos: Fields that keep the engine from putting a BOS before a text that begins with one. None if it takes no
             such field: if its tokenizer adds one, the text's own must be left out, or ids be sent.
         answer_ids: The way to the token ids of an answer; None where there is none. What does not come is not missed:
             a conversation goes on as text then.

@@ -70,7 +70,11 @@ class _Run:
     def ended(self) -> bool:
         """Return True if it has ended, with all that it started."""
         if self.owner != os.getpid():
-            return not _is_there(self.guard.pid)
+            try:
+                os.kill(self.guard.pid, 0)
+            except ProcessLookupError:
+                return True
+            return False
         with self._lock:
             if self.guard.returncode is None and self.guard.poll() is not None:
                 self.failed = self.failed or not self.stopping
@@ -125,14 +129,6 @@ def _has_one_of(pid: int, sockets: set[str]) -> bool:
         return any(str(link.readlink()) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False  # it has ended, has closed what we look at, or is none of ours
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _kill_session(leader: int) -> None:

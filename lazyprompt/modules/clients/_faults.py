@@ -179,15 +179,12 @@ def kind_of_refusal(
     status: int | None, text: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
 ) -> FaultKind:
     """Return the meaning of a refusal: by its status where that is clear, by its words where they are known."""
-    kind = otherwise if status is None else kind_of_status(status)
+    kind = otherwise
+    if status is not None:
+        kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
     if key is not None:  # what was masked in the answer is masked in the words to look for
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
     return kind if status in _CLEAR else kind_of_words(text, words) or kind
-
-
-def kind_of_status(status: int) -> FaultKind:
-    """Return the meaning of an HTTP status that is no success."""
-    return _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
 
 
 def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from asyncio import timeout
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -81,24 +82,6 @@ class DashScopeError(Exception):
         self.status_code = None if self.streamed and status == _MADE_UP else status
 
 
-def connect(settings: Settings) -> DashScopeClient:
-    """Return a client for text generation, for the payloads of ``ChatFormatter("dashscope")``.
-
-    Args:
-        settings: How the client is to be made; it has no constructor, so ``options`` go with each call. Without a
-            ``base_url``, it asks where its own settings say.
-
-    Raises:
-        ModuleError: No header can carry the key.
-    """
-    return DashScopeClient(settings, "Generation")
-
-
-def connect_multimodal(settings: Settings) -> DashScopeClient:
-    """Return a client as :func:`connect`, for the payloads of ``ChatFormatter("dashscope-multimodal")``."""
-    return DashScopeClient(settings, "MultiModalConversation")
-
-
 class DashScopeCollector(ChatCollector):
     """Puts the events of a stream together, which have the parts of OpenAI's events elsewhere."""
 
@@ -136,8 +119,12 @@ class DashScopeClient(OfficialClient):
     """One of DashScope's two APIs.
 
     Args:
-        settings: How the client is to be made.
+        settings: The settings. The official client has no constructor, so ``options`` go with each call. Without a
+            ``base_url``, the server is that of the client's own settings.
         api: The client's class for threads; that for event loops is called the same with ``Aio`` before it.
+
+    Raises:
+        ModuleError: No header can carry the key.
     """
 
     package = ("dashscope", "dashscope")
@@ -341,3 +328,7 @@ class _AsyncLines:
         """Close the connections."""
         if self._connector is not None:
             await self._connector.close()
+
+
+connect = partial(DashScopeClient, api="Generation")
+connect_multimodal = partial(DashScopeClient, api="MultiModalConversation")

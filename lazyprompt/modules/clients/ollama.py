@@ -31,33 +31,6 @@ _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
 
 
-def connect(settings: Settings) -> OllamaClient:
-    """Return a client for chat, for the payloads of ``ChatFormatter("ollama")``.
-
-    Args:
-        settings: How the client is to be made. Without a ``base_url``, it asks ``OLLAMA_HOST``, or this machine.
-
-    Raises:
-        ModuleError: No header can carry the key.
-    """
-    return OllamaClient(settings, "chat")
-
-
-def connect_generate(settings: Settings) -> OllamaClient:
-    """Return a client for Ollama as an engine: ``{"prompt": text}`` goes to the model as it is (``raw``).
-
-    Args:
-        settings: As for :func:`connect`.
-
-    Returns:
-        The client. Its answers and events are those of ``generate``, with the text in ``response``.
-
-    Raises:
-        ModuleError: No header can carry the key.
-    """
-    return OllamaClient(settings, "generate")
-
-
 class OllamaCollector:
     """Puts the events of a stream together.
 
@@ -108,8 +81,13 @@ class OllamaClient(OfficialClient):
     """One of Ollama's two APIs.
 
     Args:
-        settings: How the client is to be made.
-        api: The client's method.
+        settings: The settings. Without a ``base_url``, the server is that of ``OLLAMA_HOST``, or of this machine.
+        api: The client's method: ``chat``, for the payloads of ``ChatFormatter("ollama")``; or ``generate``, for an
+            engine: ``{"prompt": text}`` goes to the model as it is (``raw``), and the text of answers is in
+            ``response``.
+
+    Raises:
+        ModuleError: No header can carry the key.
     """
 
     package = ("ollama", "ollama")
@@ -213,3 +191,6 @@ def _bytes_of(image: object) -> bytes:
         return b64decode(cast("str", image), validate=True)
     except (ValueError, TypeError) as error:
         raise MediaError(f"Ollama takes pictures as base64, and this is none: {image!r:.60}") from error
+
+
+connect, connect_generate = partial(OllamaClient, api="chat"), partial(OllamaClient, api="generate")

@@ -285,7 +285,8 @@ def _values(schemas: object) -> list[object]:
 def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
     """Return a JSON schema as Chat Completions take it.
 
-    It is strict if it keeps the rules for that, and explicitly not strict otherwise: Moonshot's default is strict. Its name has the characters that OpenAI takes.
+    It is strict if it keeps the rules for that, and explicitly not strict otherwise: Moonshot's default is strict. Its
+    name has the characters that OpenAI takes.
     """
     named = _NO_NAME.sub("_", name)[:64] or "answer"
     wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
