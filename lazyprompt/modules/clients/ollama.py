@@ -6,22 +6,22 @@ Sources: the API reference (docs/api.md of the Ollama repository), and the clien
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
-from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import Fault, Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._base import Request, Settings
     from lazyprompt.modules.clients._faults import FaultKind
 
@@ -31,21 +31,20 @@ _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
 
 
-class OllamaCollector:
-    """Puts the events of a stream together.
+class OllamaCollector(ChatCollector):
+    """Puts the events of a stream together, whose parts are those of OpenAI's events under other names.
 
     Args:
         chat: True for those of chat, which have a message.
     """
 
-    __slots__ = ("_calls", "_chat", "_last", "_text", "_thinking")
+    __slots__ = ("_chat", "_last", "_whole")
 
     def __init__(self, *, chat: bool) -> None:
+        super().__init__()
         self._chat = chat
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._calls: list[Mapping[str, Any]] = []
         self._last: dict[str, Any] = {}
+        self._whole: list[Mapping[str, Any]] = []
 
     @property
     def complete(self) -> bool:
@@ -54,26 +53,25 @@ class OllamaCollector:
 
     def feed(self, event: object) -> list[Delta]:
         """Return what is new; calls come whole, without ids: they are numbered as ``parse`` does it."""
-        fields: Mapping[str, Any] = fields_of(plain(event))
+        fields = fields_of(plain(event))
         self._last |= fields
-        message: Mapping[str, Any] = (fields.get("message") or {}) if self._chat else fields
-        thinking, text = message.get("thinking") or "", message.get("content" if self._chat else "response") or ""
-        self._thinking.append(thinking)
-        self._text.append(text)
-        deltas = [Delta("thinking", thinking)] * bool(thinking) + [Delta("text", text)] * bool(text)
-        for call in message.get("tool_calls") or ():
-            index, function = len(self._calls), call["function"]
-            self._calls.append(call)
-            written = json.dumps(function["arguments"], ensure_ascii=False)
-            deltas.append(Delta("tool_call", written, index, call.get("id") or f"call_{index}", function["name"]))
-        return deltas
+        message = fields_of(fields.get("message")) if self._chat else {**fields, "content": fields.get("response")}
+        calls = fields_in(message.get("tool_calls"))
+        numbered = [
+            {"index": index, "id": call.get("id") or f"call_{index}", "function": call.get("function")}
+            for index, call in enumerate(calls, len(self._whole))
+        ]
+        self._whole += calls
+        return super().feed({"choices": [{"delta": {**message, "tool_calls": numbered}}]})
 
     def answer(self) -> dict[str, Any]:
         """Return the last event with the whole message."""
-        thinking, text = {"thinking": "".join(self._thinking)} if any(self._thinking) else {}, "".join(self._text)
+        message = super().answer()["choices"][0]["message"]
+        text, thought = message["content"] or "", message.get("reasoning_content")
+        thinking = {"thinking": thought} if thought else {}
         if not self._chat:
             return {**self._last, "response": text, **thinking}
-        calls = {"tool_calls": list(self._calls)} if self._calls else {}
+        calls = {"tool_calls": self._whole} if self._whole else {}
         return {**self._last, "message": {"role": "assistant", "content": text, **thinking, **calls}}
 
 
