@@ -19,7 +19,7 @@ from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from lazyprompt.answers.parser import Delta
     from lazyprompt.formatters.reply import Reply
@@ -110,14 +110,20 @@ class Sender:
         self._place = nullcontext() if concurrency is None else BoundedSemaphore(concurrency)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._loaded = False
-        self._again: dict[str, Any] = {
-            "stop": tenacity.stop_after_attempt(1 if client.retries_itself else 1 + settings.retries),
+        again: dict[str, Any] = {
+            "stop": tenacity.stop_after_attempt(1 + settings.retries),
             "wait": self._wait,
             "retry": tenacity.retry_if_exception(self._may_pass),
             "reraise": True,
         }
-        # Each thread has a state of its own in it; tasks of one loop would share theirs.
-        self._retrying = tenacity.Retrying(**self._again)
+
+        def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
+            # Each thread has a state of its own in one object; tasks of one loop would share theirs.
+            return tenacity.AsyncRetrying(**again)(call, asked)
+
+        once = client.retries_itself
+        self._tried: Callable[..., Any] = _once if once else tenacity.Retrying(**again)
+        self._atried: Callable[..., Any] = _once if once else aretrying
 
     def send(self, exchange: Exchange) -> Reply:
         """Return the answer.
@@ -126,7 +132,7 @@ class Sender:
             ModuleError: There is none.
         """
         with self._watched(exchange, None) as call, self._place:
-            answer: object = self._retrying(self.client.send, exchange.request)
+            answer: object = self._tried(self.client.send, exchange.request)
             call.reply = exchange.reply(*exchange.reader.message(answer))
             return call.reply
 
@@ -135,7 +141,7 @@ class Sender:
         exchange = await self._in_turn(make)
         with self._watched(exchange, None) as call:
             async with self._aplace():
-                answer: object = await tenacity.AsyncRetrying(**self._again)(self.client.asend, exchange.request)
+                answer: object = await self._atried(self.client.asend, exchange.request)
             call.reply = exchange.reply(*exchange.reader.message(answer))
             return call.reply
 
@@ -151,7 +157,7 @@ class Sender:
         """
         answer = exchange.reader.stream()
         with self._watched(exchange, answer) as call, self._place:
-            first, events = self._retrying(self._begin, exchange)
+            first, events = self._tried(self._begin, exchange)
             with closing(events):
                 for event in chain(first, events):
                     yield from call.feed(event)
@@ -165,7 +171,7 @@ class Sender:
         answer = exchange.reader.stream()
         with self._watched(exchange, answer) as call:
             async with self._aplace():
-                begun: AsyncGenerator[object] = await tenacity.AsyncRetrying(**self._again)(self._abegin, exchange)
+                begun: AsyncGenerator[object] = await self._atried(self._abegin, exchange)
                 async with aclosing(begun) as events:
                     async for event in events:
                         for delta in call.feed(event):
@@ -293,6 +299,10 @@ class Sender:
                 self._loops.pop(each, None)
         places = None if self._concurrency is None else asyncio.Semaphore(self._concurrency)
         return self._loops.setdefault(loop, _Loop(places, asyncio.Lock()))
+
+
+def _once(call: Callable[..., object], asked: object) -> object:
+    return call(asked)
 
 
 def _moved(location: str) -> str:
