@@ -53,7 +53,6 @@ ONE_CALL = frozenset(
         "MessageBuilder",
         "Trace",
         "_Judge",
-        "_Candidate",
         "_ChoiceCollector",
         "_Including",
         "_Looking",
