@@ -12,8 +12,8 @@ from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
 from lazyprompt.files.targets import read_answer, request
 from lazyprompt.messages.openai_form import address_of, source_of
-from lazyprompt.modules.clients.openai import ChatCollector
 from lazyprompt.modules.clients.anthropic import AnthropicCollector
+from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     import os
