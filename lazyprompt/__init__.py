@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     )
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt, Rendered, Segment, Text
+    from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
-    from lazyprompt.modules.streams import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.telemetry import CallRecord
     from lazyprompt.modules.trainable import TrainableModule
     from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
@@ -235,7 +235,7 @@ _HOMES = {
     "modules.chat": "Chat",
     "modules.online": "OnlineChatModule",
     "formatters.reply": "Reply",
-    "modules.streams": "AsyncReplyStream ReplyStream",
+    "modules._reading": "AsyncReplyStream ReplyStream",
     "modules.telemetry": "CallRecord",
     "modules.trainable": "TrainableModule",
     "messages.prompt": "Prompt Rendered Segment Text",

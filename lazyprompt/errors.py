@@ -91,8 +91,8 @@ class ModuleError(LazyPromptError, RuntimeError):
 
     Args:
         message: What happened, and what to do.
-        kind: The kind of fault: a :data:`lazyprompt.modules.client.FaultKind`, ``refusal``, ``empty`` or ``invalid``;
-            ``""`` if nothing was sent.
+        kind: The kind of fault: a :data:`lazyprompt.modules.clients._faults.FaultKind`, ``refusal``, ``empty`` or
+            ``invalid``; ``""`` if nothing was sent.
         status: The HTTP status, if the server answered.
         partial: The part of the answer that arrived, a :class:`lazyprompt.Reply`, or None.
     """

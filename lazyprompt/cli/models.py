@@ -216,7 +216,7 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
     """Return True if the installed client knows the parameters: a newer one may know fewer."""
     if source is None:
         return True
-    from lazyprompt.modules.client import Settings  # noqa: PLC0415 - as above
+    from lazyprompt.modules.clients._base import Settings  # noqa: PLC0415 - as above
 
     try:
         source_named(source).client(Settings(None, None, 1.0, 0, {})).params(params)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.modules.client import Settings
+    from lazyprompt.modules.clients._base import Settings
     from lazyprompt.prompters.prompter import Prompter
 
 # Seconds that the question for a BOS may take: it is asked once, also by those who must not wait for long.
@@ -30,12 +30,12 @@ _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
 
 class Layout(NamedTuple):
-    """How a model's prompts are laid out.
+    """The layout of a model's prompts.
 
     Attributes:
         template: Its chat template; None where markers lay them out.
         markers: Its markers.
-        answers: In which form it answers, as of :class:`~lazyprompt.ResponseParser`.
+        answers: The form of its answers, as of :class:`~lazyprompt.ResponseParser`.
     """
 
     template: ChatTemplate | None
@@ -44,25 +44,25 @@ class Layout(NamedTuple):
 
     @property
     def bos(self) -> str:
-        """What its prompts begin with, where that is the beginning of text."""
+        """The beginning-of-text token of its prompts, or ""."""
         if self.template is not None:
             return self.template.special_tokens.get("bos_token", "")
         return self.markers.bos
 
     def fitted(self, prompter: Prompter) -> Prompter:
-        """A prompter that lays prompts out so."""
+        """Return a prompter with this layout."""
         if self.template is not None:
             return prompter.with_chat_template(self.template)
         return prompter.with_markers(self.markers)
 
 
 class Given(NamedTuple):
-    """What the caller says of a layout; what is None is found out.
+    """A caller's settings of a layout; None leaves a setting to the model.
 
     Attributes:
         template: The chat template, its path or its text.
         markers: The markers, or the family.
-        answers: In which form the model answers.
+        answers: The form of the model's answers.
     """
 
     template: ChatTemplate | str | Path | None
@@ -73,7 +73,7 @@ class Given(NamedTuple):
         """Refuse what is wrong in itself, whatever the model is.
 
         Raises:
-            TemplateError: Two things are said of the layout, or there is no such family or form.
+            TemplateError: Both a template and markers are given, or there is no such family or form.
         """
         if self.template is not None and self.markers is not None:
             raise TemplateError("chat_template= and markers= both say how prompts are laid out; give one of them")
@@ -84,11 +84,11 @@ class Given(NamedTuple):
 
 
 def layout_of(base_model: str, given: Given) -> Layout:
-    """How a model's prompts are laid out: as it was said, by the template that it brings, or by its family.
+    """Return the layout of a model's prompts: as it was given, of the model's own template, or of its family.
 
     Args:
         base_model: The model's file or directory, or its name; empty where only a server knows it.
-        given: What the caller says.
+        given: The caller's settings.
 
     Returns:
         The layout. A template that was given as text, or in a file of its own, has the special tokens of the model.
@@ -103,9 +103,9 @@ def layout_of(base_model: str, given: Given) -> Layout:
         return _by_markers(given.markers, base_model, given.answers)
     own = read_source(base_model) if base_model and Path(base_model).exists() else ChatSource()
     if given.template is not None:
-        said = read_source(given.template)
-        tokens = said if said.special_tokens or said.added_tokens else own
-        return _by_template(ChatTemplate(replace(tokens, templates=said.templates)), base_model, given.answers)
+        source = read_source(given.template)
+        tokens = source if source.special_tokens or source.added_tokens else own
+        return _by_template(ChatTemplate(replace(tokens, templates=source.templates)), base_model, given.answers)
     if own.templates:
         return _by_template(ChatTemplate(own), base_model, given.answers)
     if not base_model:
@@ -121,7 +121,7 @@ def layout_of(base_model: str, given: Given) -> Layout:
 
 
 def opens_thought(prompt: str) -> bool:
-    """Whether a prompt ends by opening a thought, so that the answer begins within it."""
+    """Return True if a prompt ends by opening a thought, so that the answer begins within it."""
     return prompt.rstrip().endswith(_THOUGHTS)
 
 
@@ -138,7 +138,7 @@ def _by_markers(markers: Markers | str, base_model: str, answers: str | None) ->
 
 
 def _known(name: str) -> str:
-    """The name of a model or family whose form of answers is known; else the form in which lazyprompt writes."""
+    """Return the name if the form of its answers is known; else that of the form in which lazyprompt writes."""
     try:
         ResponseParser(name)
     except TemplateError:

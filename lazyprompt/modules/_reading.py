@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from lazyprompt._base.json import checked_object
 from lazyprompt.errors import FormatError, ModuleError
@@ -14,7 +14,7 @@ from lazyprompt.formatters.reply import Reply, at
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 
     from pydantic import BaseModel
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta, ResponseParser
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
-    from lazyprompt.modules.client import Collector, Request
+    from lazyprompt.modules.clients._base import Collector, Request
 
 _ADVICE = {
     "refusal": "the model refused to answer; its words are in .partial: ask in another way",
     "content_filter": "the provider held the answer back for its content; what came of it is in .partial: change what "
     "is asked, or the provider's safety settings",
-    "length": "the answer ended at the limit of tokens before it said anything: give a larger max_tokens",
+    "length": "the answer ended at the limit of tokens before any text: give a larger max_tokens",
     "broken call": "the model wrote a call of a tool that is none: ask again; what came is in .partial",
 }
 _EMPTY = "the model answered nothing: ask again, or in another way"
@@ -140,19 +140,25 @@ class Reader(NamedTuple):
     """Reads the answers to one request.
 
     Attributes:
-        parse: Reads a whole answer as a dict.
-        collector: Makes what puts the pieces of one together.
+        parse: Parses a whole answer, given as a dict.
+        collector: Makes a collector of the pieces of an answer.
         parser: The parser of raw text, for a local model; None for a provider.
+        heard: Called with the events and the message of each answer that came to its end; the event of an answer that
+            is not streamed is the answer itself.
     """
 
     parse: Callable[[Mapping[str, Any]], Msg]
     collector: Callable[[], Collector]
     parser: ResponseParser | None = None
+    heard: Callable[[Sequence[object], Msg], None] | None = None
 
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
         """Return a whole answer, and as a dict."""
         fields = as_dict(answer)
-        return self.parse(fields), fields
+        message = self.parse(fields)
+        if self.heard is not None:
+            self.heard([answer], message)
+        return message, fields
 
     def stream(self) -> Streamed:
         """Return a new answer in pieces."""
@@ -174,6 +180,7 @@ class Streamed:
     def __init__(self, reader: Reader) -> None:
         self._reader, self._collector = reader, reader.collector()
         self._text = None if reader.parser is None else reader.parser.stream()
+        self._events: list[object] = []
 
     @property
     def complete(self) -> bool:
@@ -181,12 +188,14 @@ class Streamed:
         return self._collector.complete
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in an event."""
+        """Return the pieces that are new in an event."""
+        if self._reader.heard is not None:
+            self._events.append(event)
         news = self._collector.feed(event)
         return news if self._text is None else [new for delta in news for new in self._text.feed(delta.text)]
 
     def finish(self) -> list[Delta]:
-        """Return what was held back, at the end."""
+        """Return the pieces that were held back until the end."""
         if self._text is None:
             return []
         self._text.finish()
@@ -195,7 +204,10 @@ class Streamed:
     def message(self) -> tuple[Msg, dict[str, Any]]:
         """Return the answer so far, and as the provider gives it."""
         answer = self._collector.answer()
-        return self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer), answer
+        parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
+        if self._reader.heard is not None and self.complete:
+            self._reader.heard(self._events, parsed)
+        return parsed, answer
 
 
 # Where engines put the text of an answer: OpenAI's completions, Ollama's generate, TGI, llama.cpp.
@@ -210,7 +222,7 @@ _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
 
 
 def _raw_text(answer: Mapping[str, Any]) -> str:
-    """What an engine wrote.
+    """Return the text that an engine wrote.
 
     Raises:
         FormatError: It is no answer of an engine.
@@ -223,7 +235,7 @@ def _raw_text(answer: Mapping[str, Any]) -> str:
 
 
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
-    """A message with the tokens that the engine counted."""
+    """Return a message with the tokens that the engine counted."""
     for paths in _COUNTS:
         prompt, completion = (at(answer, path) if path else 0 for path in paths)
         if isinstance(prompt, int) and isinstance(completion, int):
@@ -236,18 +248,6 @@ def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
     return message
 
 
-class AnswerReader(Protocol):
-    """Reads the answers to one request."""
-
-    def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """Return a whole answer, and as a dict."""
-        ...
-
-    def stream(self) -> Streamed:
-        """Return a new answer in pieces."""
-        ...
-
-
 class Exchange(NamedTuple):
     """A request, and how its answer is read.
 
@@ -255,23 +255,23 @@ class Exchange(NamedTuple):
         request: What is sent.
         reader: The reader of its answer.
         structure: The form that the answer is to have.
-        said: The user's text, or None if the history awaits the answer.
+        user_text: The user's text, or None if the history awaits the answer.
         trim: The report of the budget, or None without one.
         report: The report of the payload.
         tools: The tools that the model is offered, for a local model.
     """
 
     request: Request
-    reader: AnswerReader
+    reader: Reader
     structure: Structure | None = None
-    said: str | None = None
+    user_text: str | None = None
     trim: TrimReport | None = None
     report: Report = ()
     tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
         """Return an answer as a reply, without judging it: it may be part of one."""
-        return Reply(message, raw, parsed, self.said, self.trim, self.report)
+        return Reply(message, raw, parsed, self.user_text, self.trim, self.report)
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
         """Return a whole answer as a reply.
@@ -301,3 +301,112 @@ class Exchange(NamedTuple):
                 kind="invalid",
                 partial=reply,
             ) from error
+
+
+class _End:
+    """The waits for a whole answer. It holds no stream, so one that is dropped is closed at once."""
+
+    __slots__ = ("reply", "then")
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self.then: tuple[Callable[[Reply], object], ...] = ()
+
+    def __call__(self, reply: Reply) -> None:
+        self.reply = reply
+        for call in self.then:
+            call(reply)
+
+
+class _Stream:
+    """A stream with the whole answer at its end."""
+
+    def __init__(self) -> None:
+        self._end = _End()
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer.
+
+        Raises:
+            ModuleError: The stream is not at its end.
+        """
+        if self._end.reply is None:
+            raise ModuleError("the answer is not whole yet: iterate over the stream to its end first")
+        return self._end.reply
+
+    def then(self, call: Callable[[Reply], object]) -> Self:
+        """Call something with the whole answer at the end.
+
+        Args:
+            call: What is called.
+
+        Returns:
+            The stream itself.
+        """
+        self._end.then += (call,)
+        return self
+
+
+class ReplyStream(_Stream):
+    """An answer that comes piece by piece: iterate over it for its text, or over :meth:`deltas` for all of it.
+
+    Closing it (``with``, or ``close``) before its end closes the connection.
+
+    Args:
+        deltas: Begins it; given what is called with the whole answer at the end.
+    """
+
+    def __init__(self, deltas: Callable[[Callable[[Reply], Any]], Generator[Delta]]) -> None:
+        super().__init__()
+        self._deltas = deltas(self._end)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the pieces of the text."""
+        return (delta.text for delta in self._deltas if delta.kind == "text")
+
+    def deltas(self) -> Iterator[Delta]:
+        """Return the pieces of text, thoughts and calls."""
+        return self._deltas
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._deltas.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncReplyStream(_Stream):
+    """Async version of :class:`ReplyStream`, for ``async for`` and ``async with``.
+
+    Args:
+        deltas: Begins it; given what is called with the whole answer at the end.
+    """
+
+    def __init__(self, deltas: Callable[[Callable[[Reply], Any]], AsyncGenerator[Delta]]) -> None:
+        super().__init__()
+        self._deltas = deltas(self._end)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the pieces of the text."""
+        async for delta in self._deltas:
+            if delta.kind == "text":
+                yield delta.text
+
+    def deltas(self) -> AsyncIterator[Delta]:
+        """Return the pieces of text, thoughts and calls."""
+        return self._deltas
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._deltas.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -1,36 +1,34 @@
-"""Requests sent: so many at once, again where that may help, with every failure told in one way."""
+"""Requests: a bounded number at once, retried if that may help, with every failure as one kind of error."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from itertools import chain, islice
 from threading import BoundedSemaphore
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import tenacity
 
-from lazyprompt.errors import FormatError, LazyPromptError, ModuleError
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._faults import hide, redirected_to
+from lazyprompt.errors import FormatError, LazyPromptError
+from lazyprompt.modules.clients._faults import Fault, hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
-    from lazyprompt._base.secret import Secret
     from lazyprompt.answers.parser import Delta
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules._reading import Exchange, Streamed
-    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.modules.telemetry import CallHook
 
-# What may be gone by itself soon. Once a stream has begun, nothing is tried again: what was said would be said twice.
+# What may be gone by itself soon. Once a stream has begun, nothing is tried again: its beginning would come twice.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
 # Seconds before the second attempt, and at most before any; a server that asks for more than that is not waited for.
@@ -47,8 +45,6 @@ _ADVICE: dict[FaultKind, str] = {
     "cut": "what came is in .partial; ask again",
     "malformed": "is its address that of such an API?",
 }
-_Asked = TypeVar("_Asked")
-_Given = TypeVar("_Given")
 _LOG = logging.getLogger("lazyprompt")
 
 
@@ -56,32 +52,8 @@ class CutError(Exception):
     """A stream that ended without its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How requests are sent.
-
-    Args:
-        retries: How often one is sent again, where the client does not do that by itself.
-        concurrency: How many are under way at once, in threads, and in each event loop; None for any number.
-
-    Raises:
-        ModuleError: They are too small, or no numbers.
-    """
-
-    retries: int
-    concurrency: int | None
-
-    def __post_init__(self) -> None:
-        for name, value, least in (("retries", self.retries, 0), ("concurrency", self.concurrency, 1)):
-            given: object = value
-            if not isinstance(given, int) and not (given is None and name == "concurrency"):
-                raise ModuleError(f"{name} is a whole number, not {given!r}")
-            if isinstance(given, int) and given < least:
-                raise ModuleError(f"{name} is {least} or more, not {given}")
-
-
-class _Watch:
-    """A call that is watched: what is known of its answer."""
+class _Call:
+    """A call under way, and the part of its answer that has come."""
 
     __slots__ = ("_exchange", "begun", "reply", "streamed")
 
@@ -91,12 +63,11 @@ class _Watch:
         self.begun = False
 
     def feed(self, event: object) -> list[Delta]:
-        """What is new in an event of a stream."""
         self.begun = True
         return cast("Streamed", self.streamed).feed(event)
 
     def partial(self) -> Reply | None:
-        """What there is of the answer; None where nothing has come."""
+        """Return the part of the answer that has come, or None."""
         if self.reply is not None or self.streamed is None or not self.begun:
             return self.reply
         try:
@@ -106,7 +77,7 @@ class _Watch:
 
 
 class _Loop(NamedTuple):
-    """What calls in one event loop wait for: a free place where those are bounded, and their turn to begin."""
+    """The waits of calls in one event loop: for a free place if those are bounded, and for their turn to begin."""
 
     places: asyncio.Semaphore | None
     turn: asyncio.Lock
@@ -117,102 +88,101 @@ class Sender:
 
     Args:
         client: The client.
-        source: How records and errors call the source or engine.
-        limits: How requests are sent.
-        hooks: What is told of each call.
-        failed: Makes the error of a fault; given what it says, the fault and what there is of an answer.
-        key: The key, which no error shows.
+        source: The name of the source or engine in records and errors.
+        settings: The settings of the client; its key shows in no error.
+        concurrency: The number of calls under way at once, in threads, and in each event loop; None for any number.
+        hooks: Functions that are given the record of each call.
+        failed: Makes the error of a fault, given its words, the fault and the part of the answer that came.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: OfficialClient,
         source: str,
-        limits: Limits,
+        settings: Settings,
+        concurrency: int | None,
         hooks: Sequence[CallHook],
         failed: Callable[[str, Fault, Reply | None], LazyPromptError],
-        key: Secret | None,
     ) -> None:
-        self._key = key
         self.client = client
-        self._source = source
-        self._hooks = tuple(hooks)
-        self._failed = failed
-        self._concurrency = limits.concurrency
-        self._threads = None if limits.concurrency is None else BoundedSemaphore(limits.concurrency)
+        self._source, self._key, self._concurrency = source, settings.key, concurrency
+        self._hooks, self._failed = tuple(hooks), failed
+        self._place = nullcontext() if concurrency is None else BoundedSemaphore(concurrency)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._loaded = False
-        self._again: dict[str, Any] = {
-            "stop": tenacity.stop_after_attempt(1 + limits.retries),
+        again: dict[str, Any] = {
+            "stop": tenacity.stop_after_attempt(1 + settings.retries),
             "wait": self._wait,
             "retry": tenacity.retry_if_exception(self._may_pass),
             "reraise": True,
         }
-        # Each thread has a state of its own in it; tasks of one loop would share theirs.
-        self._retrying = tenacity.Retrying(**self._again)
+
+        def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
+            # Each thread has a state of its own in one object; tasks of one loop would share theirs.
+            return tenacity.AsyncRetrying(**again)(call, asked)
+
+        once = client.retries_itself
+        self._tried: Callable[..., Any] = _once if once else tenacity.Retrying(**again)
+        self._atried: Callable[..., Any] = _once if once else aretrying
 
     def send(self, exchange: Exchange) -> Reply:
-        """The answer.
+        """Return the answer.
 
         Raises:
             ModuleError: There is none.
         """
-        with self._watched(exchange, None) as watch, self._place():
+        with self._watched(exchange, None) as call, self._place:
             answer: object = self._tried(self.client.send, exchange.request)
-            watch.reply = exchange.reply(*exchange.reader.message(answer))
-            return watch.reply
+            call.reply = exchange.reply(*exchange.reader.message(answer))
+            return call.reply
 
     async def asend(self, make: Callable[[], Exchange]) -> Reply:
-        """The same as :meth:`send`; cancelling it closes the connection.
-
-        Args:
-            make: Makes what is sent.
-        """
+        """Async version of :meth:`send`; cancelling it closes the connection."""
         exchange = await self._in_turn(make)
-        with self._watched(exchange, None) as watch:
+        with self._watched(exchange, None) as call:
             async with self._aplace():
                 answer: object = await self._atried(self.client.asend, exchange.request)
-            watch.reply = exchange.reply(*exchange.reader.message(answer))
-            return watch.reply
+            call.reply = exchange.reply(*exchange.reader.message(answer))
+            return call.reply
 
     def stream(self, exchange: Exchange, ended: Callable[[Reply], object]) -> Generator[Delta]:
-        """The answer piece by piece.
+        """Yield the answer piece by piece.
 
         Args:
-            exchange: What is sent.
-            ended: Is given the whole answer at the end.
+            exchange: The request, and the reader of its answer.
+            ended: Called with the whole answer at the end.
 
         Raises:
-            ModuleError: There is none; what came of it is in the error.
+            ModuleError: There is none; the part of it that came is in the error.
         """
-        said = exchange.reader.stream()
-        with self._watched(exchange, said) as watch, self._place():
+        answer = exchange.reader.stream()
+        with self._watched(exchange, answer) as call, self._place:
             first, events = self._tried(self._begin, exchange)
             with closing(events):
                 for event in chain(first, events):
-                    yield from watch.feed(event)
-            yield from _finished(said)
-            watch.reply = exchange.reply(*said.message())
-        ended(watch.reply)
+                    yield from call.feed(event)
+            yield from _finished(answer)
+            call.reply = exchange.reply(*answer.message())
+        ended(call.reply)
 
     async def astream(self, make: Callable[[], Exchange], ended: Callable[[Reply], object]) -> AsyncGenerator[Delta]:
-        """The same as :meth:`stream` in an event loop; ``make`` makes what is sent."""
+        """Async version of :meth:`stream`."""
         exchange = await self._in_turn(make)
-        said = exchange.reader.stream()
-        with self._watched(exchange, said) as watch:
+        answer = exchange.reader.stream()
+        with self._watched(exchange, answer) as call:
             async with self._aplace():
                 begun: AsyncGenerator[object] = await self._atried(self._abegin, exchange)
                 async with aclosing(begun) as events:
                     async for event in events:
-                        for delta in watch.feed(event):
+                        for delta in call.feed(event):
                             yield delta
-            for delta in _finished(said):
+            for delta in _finished(answer):
                 yield delta
-            watch.reply = exchange.reply(*said.message())
-        ended(watch.reply)
+            call.reply = exchange.reply(*answer.message())
+        ended(call.reply)
 
     async def _in_turn(self, make: Callable[[], Exchange]) -> Exchange:
-        """A request of an event loop, made when it is its turn.
+        """Make a request of an event loop when it is its turn.
 
         Tasks that are made together all begin in one step of their loop. With 500 of them it stood still for 0.4 to 1 s
         while prompts and requests were made, and again when the answers came as close together. So each begins in a
@@ -220,28 +190,13 @@ class Sender:
         at most (``concurrency``), for httpcore looks through all connections for each of them, never more than 25. And
         the first one imports its client, which takes up to two seconds: in a thread.
         """
-        if self._loaded:
-            await self._turn()
-            return make()
         async with self._loop().turn:
-            exchange = await asyncio.to_thread(make)
-        self._loaded = True
-        return exchange
-
-    async def _turn(self) -> None:
-        """Wait for a step of the event loop of one's own."""
-        async with self._loop().turn:
+            if not self._loaded:
+                exchange = await asyncio.to_thread(make)
+                self._loaded = True
+                return exchange
             await asyncio.sleep(0)
-
-    def _tried(self, call: Callable[[_Asked], _Given], asked: _Asked) -> _Given:
-        """What a call gives, made again where that may help; most clients do that by themselves."""
-        return call(asked) if self.client.retries_itself else self._retrying(call, asked)
-
-    async def _atried(self, call: Callable[[_Asked], Awaitable[_Given]], asked: _Asked) -> _Given:
-        """The same in an event loop."""
-        if self.client.retries_itself:
-            return await call(asked)
-        return await tenacity.AsyncRetrying(**self._again)(call, asked)
+        return make()
 
     def _begin(self, exchange: Exchange) -> tuple[list[object], Generator[object]]:
         """Return the first event of a stream, if there is one, and the others."""
@@ -253,15 +208,16 @@ class Sender:
         return _abehind(await anext(events, _NONE), events)
 
     @contextmanager
-    def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Watch]:
-        """Tell of a call when it is over, and of what went wrong as errors of ours."""
-        watch, begun = _Watch(exchange, streamed), perf_counter()
+    def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Call]:
+        """Record a call when it is over, and turn failures into errors of ours."""
+        call, begun = _Call(exchange, streamed), perf_counter()
+        request = exchange.request
         failure: BaseException | None = None
-        with span_of(self._source, exchange.request) as span:
+        with span_of(self._source, request) as record_span:
             try:
-                yield watch
+                yield call
             except Exception as error:
-                failure = self._as_error(error, watch)
+                failure = self._as_error(error, call)
                 # Not in a loop: its variable would stay in this frame, which tracebacks show.
                 hide(failure, self._key)
                 hide(error, self._key)
@@ -272,72 +228,55 @@ class Sender:
                 failure = error
                 raise
             finally:
-                told: Reply | None = getattr(failure, "partial", None)
-                reply = watch.partial() if told is None else told
-                span.ended(reply, failure)
-                self._tell(exchange, watch, reply, failure, perf_counter() - begun)
+                partial: Reply | None = getattr(failure, "partial", None)
+                reply = call.partial() if partial is None else partial
+                record_span(reply, failure)
+                ended = perf_counter() - begun, streamed is not None
+                self._record(CallRecord(self._source, *request, reply, failure, *ended))
 
-    def _tell(
-        self, exchange: Exchange, watch: _Watch, reply: Reply | None, failure: BaseException | None, seconds: float
-    ) -> None:
-        """Tell the hooks of a call; what they do wrong takes no answer away from who called."""
-        request, streamed = exchange.request, watch.streamed is not None
-        record = CallRecord(
-            self._source, request.model, request.payload, request.params, reply, failure, seconds, streamed
-        )
+    def _record(self, record: CallRecord) -> None:
         for hook in self._hooks:
             try:
                 hook(record)
-            except Exception:  # noqa: BLE001 - whatever it is, it is told with its traceback
-                _LOG.exception("a hook failed that was told of a call of %s", self._source)
+            except Exception:  # noqa: BLE001 - a fault of a hook takes no answer away from the caller; it is logged
+                _LOG.exception("a hook failed that was given the record of a call of %s", self._source)
 
-    def _as_error(self, error: Exception, watch: _Watch) -> Exception:
-        """What went wrong, as an error of ours; what is no fault of a call comes as it is."""
+    def _as_error(self, error: Exception, call: _Call) -> Exception:
+        """Return a failure as an error of ours; other errors stay as they are."""
         if isinstance(error, FormatError | RecursionError):  # too deep for Python's reader of JSON
-            fault = Fault("malformed", str(error))
+            fault: Fault | None = Fault("malformed", str(error))
         elif isinstance(error, LazyPromptError):
             return error
         elif isinstance(error, CutError):
             cut = Fault("cut", "the stream ended without its end")
-            fault = cut if watch.begun else Fault("malformed", "the stream was empty")
+            fault = cut if call.begun else Fault("malformed", "the stream was empty")
         else:
-            found = self.client.fault(error)
-            if found is None:
-                return error
-            fault = found
+            fault = self.client.fault(error)
+        if fault is None:
+            return error
         if (moved := redirected_to(error)) is not None:
             fault = fault._replace(kind="not found", message=_moved(moved))
         # Clients differ in how they call a connection that was lost; what counts is whether the answer had begun.
         if fault.kind in ("connection", "cut"):
-            fault = fault._replace(kind="cut" if watch.begun else "connection")
-        partial = watch.partial()
+            fault = fault._replace(kind="cut" if call.begun else "connection")
         status = f" (HTTP {fault.status})" if fault.status else ""
-        said = f"{self._source}: {fault.message}{status}; {_ADVICE[fault.kind]}"
-        return self._failed(said, fault, partial)
+        message = f"{self._source}: {fault.message}{status}; {_ADVICE[fault.kind]}"
+        return self._failed(message, fault, call.partial())
 
     def _may_pass(self, error: BaseException) -> bool:
-        """Whether it may be another thing to try again."""
+        """Return True if a further attempt may succeed."""
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is None or (fault.retry_after or 0) > _LONGEST_WAIT:
             return False
         return fault.kind in _PASSING or fault.status in _PASSING_STATUSES
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
-        """Seconds to wait: what the server asks for, or longer each time."""
+        """Return the seconds to wait: as long as the server asks for, or longer each time."""
         error = None if state.outcome is None else state.outcome.exception()
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is not None and fault.retry_after is not None:
             return fault.retry_after
         return tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)(state)
-
-    @contextmanager
-    def _place(self) -> Generator[None]:
-        """One of the places for requests that are under way at once."""
-        if self._threads is None:
-            yield
-            return
-        with self._threads:
-            yield
 
     @asynccontextmanager
     async def _aplace(self) -> AsyncGenerator[None]:
@@ -346,11 +285,11 @@ class Sender:
             yield
             return
         async with places:
-            await self._turn()
+            async with self._loop().turn:
+                await asyncio.sleep(0)
             yield
 
     def _loop(self) -> _Loop:
-        """What calls in the running event loop wait for."""
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is not None:
@@ -362,8 +301,12 @@ class Sender:
         return self._loops.setdefault(loop, _Loop(places, asyncio.Lock()))
 
 
+def _once(call: Callable[..., object], asked: object) -> object:
+    return call(asked)
+
+
 def _moved(location: str) -> str:
-    """Say where a server redirects to, without anything of the address that could be secret."""
+    """Describe the target of a redirect, without the parts of the address that could be secret."""
     to = urlsplit(location)
     place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"
     return f"the server redirects to {place}, which is not followed, so that key and conversation go nowhere else"
@@ -381,12 +324,12 @@ async def _abehind(first: object, events: AsyncGenerator[object]) -> AsyncGenera
                 yield event
 
 
-def _finished(said: Streamed) -> list[Delta]:
-    """What was held back until the end.
+def _finished(answer: Streamed) -> list[Delta]:
+    """Return the pieces that were held back until the end.
 
     Raises:
         CutError: It is not the end.
     """
-    if not said.complete:
+    if not answer.complete:
         raise CutError
-    return said.finish()
+    return answer.finish()

@@ -1,4 +1,4 @@
-"""The engines that serve a local model: how each is started, when it is ready, and what it is to be told.
+"""The engines that serve a local model: their commands, checks of health, and fields of requests.
 
 One row for each, in `ENGINES`. Sources: the engines' own documentation and, where that is silent, their source:
 vLLM's ``CompletionRequest`` and ``vllm serve``; ``transformers/cli/serve.py`` and ``serving/completion.py`` (5.23);
@@ -26,7 +26,7 @@ from lazyprompt.errors import EngineError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lazyprompt.modules.client import Client, Connect, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
@@ -60,15 +60,15 @@ class Engine(NamedTuple):
         variables: Where the engine takes its options from the environment: what their names begin with there.
         package: The package that must be installed, where the program is Python's.
         health: The path that tells whether it is ready.
-        client: Its client: a :data:`~lazyprompt.modules.client.Connect`, ``module:function`` in ``clients/``.
+        client: Its client: ``module:function`` in ``clients/``.
         path: What the client's base URL has behind host and port.
         carrier: The argument of the client's call that carries the fields which the client does not know; empty where
             they are arguments themselves.
-        takes_ids: Whether the prompt may be token ids. Ids are never changed: no BOS is added, and nothing in them can
+        takes_ids: True if the prompt may be token ids. Ids are never changed: no BOS is added, and nothing in them can
             become a special token that was none.
-        body: Fields of each request. They leave special tokens in the text, where the engine can be told by request.
-        no_bos: Fields that keep the engine from putting a BOS before a text that begins with one. None where it cannot
-            be told: if its tokenizer adds one, the text's own must be left out, or ids be sent.
+        body: Fields of each request. They leave special tokens in the text, where the engine takes that by request.
+        no_bos: Fields that keep the engine from putting a BOS before a text that begins with one. None if it takes no
+            such field: if its tokenizer adds one, the text's own must be left out, or ids be sent.
         answer_ids: The way to the token ids of an answer; None where there is none. What does not come is not missed:
             a conversation goes on as text then.
     """
@@ -89,7 +89,7 @@ class Engine(NamedTuple):
     answer_ids: AnswerIds | None = None
 
     def command(self, model: str, host: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
-        """The command line.
+        """Return the command line.
 
         Args:
             model: The model, as the engine knows it.
@@ -112,7 +112,7 @@ class Engine(NamedTuple):
         return (*program, *(() if self.variables else _arguments(given)))
 
     def variables_for(self, host: str, port: int, options: Mapping[str, object] = _NOTHING) -> dict[str, str]:
-        """The variables that it needs in its environment.
+        """Return the variables that it needs in its environment.
 
         Args:
             host: The address it is to listen at.
@@ -131,25 +131,25 @@ class Engine(NamedTuple):
             f"{self.variables}{name.replace('-', '_').upper()}": _text(value) for name, value in given.items()
         }
 
-    def connect(self, settings: Settings) -> Client:
-        """A client for it, which also knows how this engine takes stop strings and JSON schemas.
+    def connect(self, settings: Settings) -> OfficialClient:
+        """Return a client for it, which sends stop strings and JSON schemas as this engine takes them.
 
         Args:
-            settings: How the client is to be made.
+            settings: The settings of the client.
 
         Returns:
             The client.
         """
-        connect: Connect = resolve_name(f"lazyprompt.modules.clients.{self.client}")
+        connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.client}")
         return connect(settings, self.name) if self.carrier else connect(settings)
 
     def params(self, *further: Mapping[str, Any], own_bos: bool = False) -> dict[str, Any]:
-        """What each request carries besides model and prompt, as arguments of the client's call.
+        """Return the arguments of the client's call besides model and prompt.
 
         Args:
             further: More arguments of the call, as the client's ``params`` and ``structured`` give them; the fields
                 that the client does not know are put together.
-            own_bos: Whether the prompt is text that begins with a BOS of its own.
+            own_bos: True if the prompt is text that begins with a BOS of its own.
 
         Returns:
             The arguments.
@@ -162,13 +162,13 @@ class Engine(NamedTuple):
         return known | ({self.carrier: carried} if carried else {})
 
     def installed(self) -> bool:
-        """Whether it can be started here: its package can be imported, or its program is found."""
+        """Return True if it can be started here: its package can be imported, or its program is found."""
         if self.package:
             return find_spec(self.package) is not None
         return self.executable() is not None
 
     def executable(self) -> str | None:
-        """The path of its program: beside this Python, else on ``PATH``; None where there is none."""
+        """Return the path of its program: beside this Python, else on ``PATH``; None if there is none."""
         if self.package:
             return sys.executable
         beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -178,7 +178,7 @@ class Engine(NamedTuple):
         return engine_named, (self.name,)
 
     def _given(self, options: Mapping[str, object]) -> dict[str, object]:
-        """The options that are given, checked."""
+        """Return the options that have a value, checked."""
         ours = {piece.lstrip("-") for piece in self.program if piece.startswith("--")}
         ours |= {name.removeprefix(self.variables).lower() for name in self.environment}
         for name in options:
@@ -193,7 +193,7 @@ class Engine(NamedTuple):
 
 
 def _arguments(options: Mapping[str, object]) -> Iterator[str]:
-    """Options on a command line."""
+    """Yield options as a command line has them."""
     for name, value in options.items():
         dashed = name.replace("_", "-")
         yield f"--no-{dashed}" if value is False else f"--{dashed}"
@@ -204,7 +204,7 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
-    """A value as engines read it."""
+    """Return a value as engines read it."""
     if isinstance(value, Secret):
         return value.reveal()
     if isinstance(value, (bool, Mapping)):
@@ -278,7 +278,7 @@ _ROWS = (
     ),
     Engine(
         name="ollama",
-        program=("ollama", "serve"),  # the model is told by the requests, and loaded by the first
+        program=("ollama", "serve"),  # the model is named by the requests, and loaded by the first
         environment=MappingProxyType({"OLLAMA_HOST": "{host}:{port}"}),
         variables="OLLAMA_",
         install="see https://ollama.com/download",
@@ -290,12 +290,12 @@ _ROWS = (
 )
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _ROWS})
-# Whatever runs somewhere and has OpenAI's completions; it is told nothing that it might refuse.
+# Whatever runs somewhere and has OpenAI's completions; it is sent nothing that it might refuse.
 OTHER: Final = Engine(name="other", program=(), install="")
 
 
 def engine_named(name: str) -> Engine:
-    """The engine of a name.
+    """Return the engine of a name.
 
     Args:
         name: As in `ENGINES`; case and dots do not count.
@@ -314,7 +314,7 @@ def engine_named(name: str) -> Engine:
 
 
 def engine_for(model: str | Path) -> Engine:
-    """The engine that serves a model where none is named.
+    """Return the engine that serves a model if none is named.
 
     Args:
         model: A GGUF file, the directory of a model, ``owner/name`` at a hub, or Ollama's ``name:tag``.

@@ -34,12 +34,12 @@ _ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def processes() -> list[int]:
-    """The ids of all processes; none where there is no ``/proc`` to ask."""
+    """Return the ids of all processes; none where there is no ``/proc``."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()] if _PROC else []  # noqa: PTH208 - pathlib takes longer
 
 
 def session_of(pid: int) -> int | None:
-    """The session of a process.
+    """Return the session of a process.
 
     Args:
         pid: Its id.
@@ -57,7 +57,7 @@ def session_of(pid: int) -> int | None:
 
 
 def members(session: int) -> list[int]:
-    """The living processes of a session, but for its leader; none where there is no ``/proc`` to ask.
+    """Return the living processes of a session, but for its leader; none where there is no ``/proc``.
 
     Args:
         session: The id of the session's leader.
@@ -119,11 +119,11 @@ def _woken_by_signals() -> int:
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """Nothing: the pipe has the number already."""
+    """Do nothing: the pipe has the number already."""
 
 
 def _asked_to_end(wake: int, parent: int) -> bool:
-    """Wait for something to happen, and tell whether it asks for the end."""
+    """Wait for an event, and return True if it asks for the end."""
     ready, _, _ = select.select([0, wake], [], [], _LOOK)
     signals = os.read(wake, 1024) if wake in ready else b""
     return (
@@ -134,7 +134,7 @@ def _asked_to_end(wake: int, parent: int) -> bool:
 
 
 def _exit_code(engine: int) -> int | None:
-    """The exit code of the engine if it has ended."""
+    """Return the exit code of the engine if it has ended."""
     pid, status = os.waitpid(engine, os.WNOHANG)
     if not pid:
         return None
@@ -158,7 +158,7 @@ def _end(engine: int, code: int | None) -> int:
 
 
 def _left(engine: int) -> bool:
-    """Whether something is left of an engine that has itself ended."""
+    """Return True if something is left of an engine that has itself ended."""
     if _PROC:
         return bool(members(os.getpid()))
     try:

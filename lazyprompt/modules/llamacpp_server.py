@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 _MAGIC = b"GGUF"
 _LOGGING = 0.5  # seconds that llama.cpp has for its last lines
+_CONTEXT = (
+    "tokens of one request, prompt and answer together (default: what the model was trained for, or less where that "
+    "does not fit the memory)"
+)
 _DEFAULTS: dict[str, object] = {
     "cors_origins": "localhost",
     "endpoint_slots": False,
@@ -54,8 +58,10 @@ def main(arguments: Sequence[str]) -> int:
         The exit code, 1; only where the server did not start.
     """
     known, others = _options().parse_known_args(arguments)
-    wrong = _no_model(known.model)
-    if wrong:
+    fields = {name: value for name, value in vars(known).items() if value is not None}
+    fields["n_ctx"] *= fields["n_parallel"]  # llama.cpp shares it out among the requests
+    model, template = fields["model.path"], fields.get("chat_template")
+    if wrong := _no_model(model):
         return _failed(wrong)
     try:
         xllamacpp: Any = import_module("xllamacpp")  # an extra, and slow; it has no types
@@ -63,50 +69,51 @@ def main(arguments: Sequence[str]) -> int:
         return _failed('the package xllamacpp is not installed; install it with: pip install "lazyprompt[local]"')
     params = xllamacpp.CommonParams()
     try:
-        for name, value in [*_DEFAULTS.items(), *_own(known), *_pairs(others)]:
+        if template is not None:
+            fields["chat_template"] = read_regular(template, MAX_BYTES).decode()
+        for name, value in [*_DEFAULTS.items(), *fields.items(), *_pairs(others)]:
             _set(params, name, value)
     except _ParamError as error:
         return _failed(str(error))
     except OSError as error:
-        return _failed(f"cannot read the chat template {known.chat_template}: {error.strerror}")
+        return _failed(f"cannot read the chat template {template}: {error.strerror}")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
         # Its message says nothing. llama.cpp writes why, from a thread that our end would cut off.
         time.sleep(_LOGGING)
-        return _failed(f"llama.cpp does not serve {known.model}; its own lines beside this one tell why")
-    print(f"{known.model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
+        return _failed(f"llama.cpp does not serve {model}; its own lines beside this one tell why")
+    print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
     while True:
         signal.pause()
 
 
 def _options() -> argparse.ArgumentParser:
-    """The options that are not fields of CommonParams, or mean more than one."""
+    """Return the options that have names of their own, or mean more than a field."""
     parser = argparse.ArgumentParser(
         prog="python -m lazyprompt.modules.llamacpp_server",
         description="llama.cpp's server; any other option is a field of its CommonParams",
         allow_abbrev=False,
     )
-    parser.add_argument("--model", required=True, help="a GGUF file")
-    parser.add_argument("--host", default="127.0.0.1", help="the address it listens at (default: %(default)s)")
-    parser.add_argument("--port", type=int, required=True, help="the port; 0 is any free one")
-    parser.add_argument(
-        "--context",
-        type=int,
-        default=0,
-        help="tokens of one request, prompt and answer together (default: what the model was trained for, or less where"
-        " that does not fit the memory)",
-    )
-    parser.add_argument("--parallel", type=int, default=1, help="requests worked on at once (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="threads (default: one for each core)")
-    parser.add_argument("--seed", type=int, help="the seed of requests that give none (default: another each time)")
-    parser.add_argument("--chat-template", metavar="FILE", help="a template in place of the model's own")
+
+    def add(name: str, field: str, words: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own
+        parser.add_argument(f"--{name}", dest=field, help=words, **more)
+
+    loopback = ["127.0.0.1"]
+    add("model", "model.path", "a GGUF file", required=True, metavar="FILE")
+    add("host", "hostnames", "the address it listens at (default: 127.0.0.1)", nargs=1, default=loopback)
+    add("port", "port", "the port; 0 is any free one", type=int, required=True)
+    add("context", "n_ctx", _CONTEXT, type=int, default=0)
+    add("parallel", "n_parallel", "requests worked on at once (default: %(default)s)", type=int, default=1)
+    add("threads", "cpuparams.n_threads", "threads (default: one for each core)", type=int)
+    add("seed", "sampling.seed", "the seed of requests that give none (default: another each time)", type=int)
+    add("chat-template", "chat_template", "a template in place of the model's own", metavar="FILE")
     return parser
 
 
 def _no_model(name: str) -> str:
-    """What is wrong with a model's file, as far as its first bytes tell."""
+    """Return the fault of a model's file, as far as its first bytes show it."""
     try:
         with os.fdopen(open_regular(name), "rb") as file:
             magic = file.read(len(_MAGIC))
@@ -115,23 +122,8 @@ def _no_model(name: str) -> str:
     return "" if magic == _MAGIC else f"{name} is no GGUF file: it begins with {magic!r}, not with {_MAGIC!r}"
 
 
-def _own(known: argparse.Namespace) -> Iterator[tuple[str, object]]:
-    """The fields that our own options stand for."""
-    yield "model.path", known.model
-    yield "hostnames", [known.host]
-    yield "port", known.port
-    yield "n_parallel", known.parallel
-    yield "n_ctx", known.context * known.parallel  # llama.cpp shares it out among the requests
-    if known.threads is not None:
-        yield "cpuparams.n_threads", known.threads
-    if known.seed is not None:
-        yield "sampling.seed", known.seed
-    if known.chat_template is not None:
-        yield "chat_template", read_regular(known.chat_template, MAX_BYTES).decode()
-
-
 def _pairs(others: Sequence[str]) -> Iterator[tuple[str, object]]:
-    """The names and values of ``--name value``, ``--name=value`` and ``--name``."""
+    """Yield the names and values of ``--name value``, ``--name=value`` and ``--name``."""
     rest = list(others)
     while rest:
         option = rest.pop(0)
@@ -161,7 +153,7 @@ def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllam
 
 
 def _read(text: str, now: object) -> object:
-    """What a text stands for, where the field now holds a value of that kind."""
+    """Return the value of a text for a field that holds a value of that kind now."""
     if isinstance(now, str):
         return text
     members: Mapping[str, object] | None = getattr(type(now), "__members__", None)
@@ -183,7 +175,7 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _unknown(params: object, name: str, last: str) -> _ParamError:
-    """The error for a field that is not there, with the name that may have been meant."""
+    """Return the error for an unknown field, with the nearest name."""
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
     near = get_close_matches(last, [field for field in dir(params) if not field.startswith("_")], n=1)

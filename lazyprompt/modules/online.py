@@ -8,11 +8,10 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
-from lazyprompt.modules._base import Connection, check_params, check_settings
 from lazyprompt.modules._reading import Exchange, Reader
-from lazyprompt.modules._sending import Limits, Sender
-from lazyprompt.modules.chat import ChatModule
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules._sending import Sender
+from lazyprompt.modules.chat import ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.sources import source_named
 from lazyprompt.tokens.windows import context_of
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules._base import Call
-    from lazyprompt.modules.client import Fault
+    from lazyprompt.modules.chat import Call
+    from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.tokens.counter import CountsMessages
@@ -41,15 +40,16 @@ class OnlineChatModule(ChatModule):
         model: The model; None takes the source's.
         base_url: Another address of the source, or of a server that speaks like it.
         api_key: The key; None takes that of the environment. It shows nowhere.
-        stream: Whether calls get their answers in pieces, so that a long one does not run into the time-out.
+        stream: True if calls get their answers in pieces, so that a long one does not run into the time-out.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
-        retries: How often a call is tried again after 408, 409, 429, 5xx or a lost connection, with longer and longer
+        retries: The number of further attempts after 408, 409, 429, 5xx or a lost connection, with longer and longer
             pauses, or as long as the server asks for.
         concurrency: How many calls are under way at once, in threads and in each event loop; None for any number.
-        budget: What makes each prompt fit.
+        budget: The budget that makes each prompt fit.
         context: The tokens of the model's context window, where they are not known of its name.
-        counter: What counts the tokens of a prompt: one that does not fit the window is not sent.
-        hooks: What is told of each call when it is over; an error in one is logged (``lazyprompt``), and no more.
+        counter: The counter of a prompt's tokens: one that does not fit the window is not sent.
+        hooks: Functions that are given the record of each call when it is over; an error in one is only logged
+            (``lazyprompt``).
         options: Further arguments of the client's constructor.
         params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or the
             client's own.
@@ -86,11 +86,11 @@ class OnlineChatModule(ChatModule):
             raise ModuleError(f"{self.source.name} has no model that goes without saying: give model=")
         self._window = context or context_of(self.model)
         self._counter = counter
-        self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._key = api_key
         settings = Settings(base_url or self.source.base_url, None, timeout, retries, dict(options or {}))
-        self._settings = check_settings(settings, ModuleError)
+        self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()
 
     def _open(self) -> None:
@@ -103,7 +103,7 @@ class OnlineChatModule(ChatModule):
             if self._connection.sender is None:
                 settings = self._settings._replace(key=self.source.key(self._key))
                 client = self.source.client(settings)
-                sender = Sender(client, self.source.name, self._limits, self._hooks, _failed, settings.key)
+                sender = Sender(client, self.source.name, settings, self._concurrency, self._hooks, _failed)
                 self._connection.sender = sender
             return self._connection.sender
 
@@ -124,7 +124,7 @@ class OnlineChatModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _with_fitting_names(self, payload: Payload) -> Payload:
-        """The payload with speakers' names as OpenAI takes them: its own form has them as they were given."""
+        """Return the payload with speakers' names as OpenAI takes them: its own form has them as they were given."""
         if self.source.provider != "openai" or not any("name" in message for message in payload["messages"]):
             return payload
         made = self._formatter.format(payload["messages"])
@@ -147,7 +147,7 @@ class OnlineChatModule(ChatModule):
 
 
 def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with those that ask for a form; what both have is joined where it is a dict."""
+    """Return parameters with those that ask for a form; dicts that both have are joined."""
     both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
         for name, value in asked.items()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -11,18 +13,19 @@ import tempfile
 import time
 import weakref
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 
 from lazyprompt._base.files import open_own
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
-from lazyprompt.modules._engine_run import EngineRun, advice, how, tail
 from lazyprompt.modules.engines import Engine, engine_named
+from lazyprompt.modules.guard import GRACE, members, processes, session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
@@ -32,6 +35,177 @@ _GUARD: Final = Path(__file__).with_name("guard.py")
 _PAUSE = 0.05  # seconds between two looks at an engine that starts
 _ANSWER = 2.0  # seconds that an answer about its health may take
 _ATTEMPTS = 3  # with another free port each, where somebody else takes the one that was free
+
+
+_ENDING = 0.005  # seconds between two looks at what is being ended
+
+
+@dataclass(eq=False)
+class _Run:
+    """One run of an engine, from its start to its end. A process that was forked from ours can look, not end it.
+
+    Attributes:
+        guard: The guard's process; the engine lives in its session.
+        port: The port that the engine listens at.
+        log: The file of its output.
+        offset: The begin of this run in the log, in bytes.
+        temporary: True if the log goes with it.
+        ready: True once it can be asked.
+        failed: True if it died, or was not ready in time, so that its log is kept.
+        stopping: True once its end was asked for.
+        owner: The process that started it.
+    """
+
+    guard: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    offset: int
+    temporary: bool
+    ready: bool = False
+    failed: bool = False
+    stopping: bool = False
+    owner: int = field(default_factory=os.getpid)
+    _lock: RLock = field(default_factory=RLock)
+
+    def ended(self) -> bool:
+        """Return True if it has ended, with all that it started."""
+        if self.owner != os.getpid():
+            try:
+                os.kill(self.guard.pid, 0)
+            except ProcessLookupError:
+                return True
+            return False
+        with self._lock:
+            if self.guard.returncode is None and self.guard.poll() is not None:
+                self.failed = self.failed or not self.stopping
+                # The guard has ended all, unless it was killed. At once: no other process can have its number yet.
+                _kill_session(self.guard.pid)
+            return self.guard.returncode is not None
+
+    def stop(self) -> None:
+        """End it, and wait until nothing is left of it."""
+        if self.owner != os.getpid():
+            return
+        with self._lock:
+            if not self.ended():
+                self.stopping = True
+                # The signal too: a process that was forked may hold the pipe. Popen's own way would look by itself
+                # whether it has ended, and we would not see it.
+                os.kill(self.guard.pid, signal.SIGTERM)
+            self.stopping = True
+            if self.guard.stdin is not None:
+                self.guard.stdin.close()
+            patience = time.monotonic() + 3 * GRACE  # it takes two at most
+            while not self.ended():
+                if time.monotonic() > patience:
+                    os.kill(self.guard.pid, signal.SIGKILL)
+                time.sleep(_ENDING)
+            if self.temporary and not self.failed:
+                self.log.unlink(missing_ok=True)
+
+    def another_listens(self) -> bool:
+        """Return True if another process listens at the engine's port; always False without ``/proc``.
+
+        It may have come between our look for a free port and the engine's own, and may even say that it is healthy.
+        """
+        sockets = _listening(self.port)
+        return any(session_of(pid) != self.guard.pid for pid in processes() if sockets and _has_one_of(pid, sockets))
+
+
+def _listening(port: int) -> set[str]:
+    """Return the sockets that listen at a port, as the links to open files name them."""
+    try:
+        lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    except FileNotFoundError:
+        return set()
+    # number local-address:port remote-address:port state ... (the tenth) inode: proc_net(5); 0A is to listen
+    columns = [line.split() for line in lines]
+    return {f"socket:[{one[9]}]" for one in columns if one[3] == "0A" and int(one[1].partition(":")[2], 16) == port}
+
+
+def _has_one_of(pid: int, sockets: set[str]) -> bool:
+    """Return True if a process has one of these sockets open."""
+    try:
+        return any(str(link.readlink()) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False  # it has ended, has closed what we look at, or is none of ours
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what is left of a session; what the system itself holds back is given up after a while."""
+    patience = time.monotonic() + GRACE
+    while (left := members(leader)) and time.monotonic() < patience:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # it is gone by itself
+        time.sleep(_ENDING)
+
+
+_LINES = 15  # of the log, that an error quotes
+_BYTES = 65_536
+
+
+# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn, argparse, click and clap write, and what to do then; the
+# first that fits counts.
+_CAUSES: Final = (
+    (
+        r"address already in use|couldn't bind",
+        "somebody else took the port; give another one, or none for any that is free",
+    ),
+    (r"is no GGUF file", "give it a GGUF file; a download may have been an error page or a Git LFS pointer"),
+    (r"cannot read the model", "give it the path of a GGUF file"),
+    (r"not within the file bounds|corrupted or incomplete|SafetensorError", "the file is cut off; get it again"),
+    (r"unknown model architecture|architectures? .* not supported", "a newer version of the engine may know it"),
+    (
+        r"out ?of ?memory|bad_alloc|(cannot|failed to|unable to) allocate|no available memory|KV cache is needed",
+        "it needs more memory than there is; take a smaller model or quantisation, or a shorter context",
+    ),
+    (r"No module named|Missing dependencies|is not installed", "something is not installed; {install}"),
+    (
+        r"unrecognized arguments|no such option|unexpected argument|unknown flag|has no option|does not take",
+        "it does not know an option, or not with that value",
+    ),
+)
+_KILLED: Final = "the system may have killed it for want of memory; take a smaller model or a shorter context"
+
+
+def how(code: int | None) -> str:
+    """Return how a process ended, as the end of a sentence about it.
+
+    Args:
+        code: Its exit code as a shell or :mod:`subprocess` has it: a signal's number is behind 128, or negative. None
+            where only whoever started it is told.
+    """
+    if code is None:
+        return "has ended"
+    number = -code if code < 0 else code - 128
+    if number in set(signal.Signals):
+        return f"was ended by {signal.Signals(number).name}"
+    return f"ended by itself with exit code {code}"
+
+
+def advice(lines: Iterable[str], code: int | None, install: str) -> str:
+    """Return what to do, as the last lines of the log and the exit code tell; empty where nothing is known."""
+    text = "\n".join(lines)
+    known = next((todo for pattern, todo in _CAUSES if re.search(pattern, text, re.IGNORECASE)), "")
+    return known.format(install=install) or (_KILLED if code == 128 + signal.SIGKILL else "")
+
+
+def tail(log: Path, offset: int) -> list[str]:
+    """Return the last lines of a log behind an offset in bytes that say something.
+
+    Of a line that a progress bar wrote again and again, the last state counts.
+    """
+    try:
+        with log.open("rb") as file:
+            file.seek(max(offset, file.seek(0, os.SEEK_END) - _BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return [f"{log} is there no more"]
+    lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
+    return [line for line in lines if line][-_LINES:]
 
 
 class EngineProcess:
@@ -72,7 +246,7 @@ class EngineProcess:
         self._log = None if log is None else Path(log)
         self._timeout = timeout
         self._starting = Lock()
-        self._run: EngineRun | None = None
+        self._run: _Run | None = None
         self._at_exit: weakref.finalize[[], EngineProcess] | None = None
 
     def start(self) -> Self:
@@ -98,7 +272,7 @@ class EngineProcess:
             self._run.stop()
 
     def status(self) -> Status:
-        """What it does: stopped, starting, running, or died by itself."""
+        """Return its state: stopped, starting, running, or died by itself."""
         run = self._run
         if run is None or run.stopping:
             return "stopped"
@@ -107,7 +281,7 @@ class EngineProcess:
         return "running" if run.ready else "starting"
 
     def why(self, wait: float = 0.0) -> str:
-        """Why it died.
+        """Return the reason of its death.
 
         Args:
             wait: Seconds to wait for its end: a connection is lost a moment before the process is seen to be gone.
@@ -126,21 +300,12 @@ class EngineProcess:
 
     @property
     def url(self) -> str:
-        """Where it is: scheme, host and port.
+        """Its address: scheme, host and port.
 
         Raises:
             EngineError: It was not started, or was stopped.
         """
         return f"http://{HOST}:{self._known().port}"
-
-    @property
-    def base_url(self) -> str:
-        """The base URL of its client.
-
-        Raises:
-            EngineError: It was not started, or was stopped.
-        """
-        return self.url + self.engine.path
 
     @property
     def log(self) -> Path:
@@ -160,7 +325,7 @@ class EngineProcess:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.engine.name!r}, {self.model!r}, status={self.status()!r})"
 
-    def _known(self) -> EngineRun:
+    def _known(self) -> _Run:
         if self._run is None or self._run.stopping:
             raise EngineError(f"{self.engine.name} does not run; call start() first")
         return self._run
@@ -183,7 +348,7 @@ class EngineProcess:
                 raise
             return
 
-    def _launched(self) -> EngineRun:
+    def _launched(self) -> _Run:
         """Start the engine's process."""
         program = self.engine.executable()
         if program is None or not self.engine.installed():
@@ -207,7 +372,7 @@ class EngineProcess:
                 # Ctrl-C is for us: we end it, it does not end beside us.
                 start_new_session=True,
             )
-        run = self._run = EngineRun(guard, port, log, offset, temporary=self._log is None)
+        run = self._run = _Run(guard, port, log, offset, temporary=self._log is None)
         if self._at_exit is not None:
             self._at_exit.detach()  # of the run before, which has ended
         self._at_exit = weakref.finalize(self, run.stop)
@@ -222,7 +387,7 @@ class EngineProcess:
         except OSError as error:
             raise EngineError(f"cannot write the log {self._log or ''}: {error.strerror}") from error
 
-    def _wait(self, run: EngineRun) -> None:
+    def _wait(self, run: _Run) -> None:
         """Wait until the engine is ready."""
         until = time.monotonic() + self._timeout
         while True:
@@ -240,8 +405,8 @@ class EngineProcess:
                 raise EngineError(self._story(run, f"was not ready after {self._timeout:g} s, which is its timeout"))
             time.sleep(_PAUSE)
 
-    def _story(self, run: EngineRun, end: str, code: int | None = None) -> str:
-        """What happened, what to do, the command and the last lines of the log, without secrets."""
+    def _story(self, run: _Run, end: str, code: int | None = None) -> str:
+        """Return what happened, what to do, the command and the last lines of the log, without secrets."""
         lines = tail(run.log, run.offset)
         shown = {name: _hidden(value) for name, value in self._options.items()}
         first = f"{self.engine.name} with the model {self.model} {end}"
@@ -261,7 +426,7 @@ class EngineProcess:
 
 
 def _hidden(value: object) -> object:
-    """An option without secrets."""
+    """Return an option without secrets."""
     if isinstance(value, (list, tuple)):
         return [_hidden(part) for part in cast("list[object]", value)]
     return str(value) if isinstance(value, Secret) else value
@@ -274,7 +439,7 @@ def _free_port() -> int:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server can listen at a port."""
+    """Return True if a server can listen at a port."""
     with socket.socket() as at:
         # As servers do it: connections that were closed a while ago do not count.
         at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -286,7 +451,7 @@ def _is_free(port: int) -> bool:
 
 
 def _is_healthy(url: str) -> bool:
-    """Whether an engine says that it is ready.
+    """Return True if an engine says that it is ready.
 
     It is no call of a model: the clients have no method for it, and would try again and log by themselves.
     """
@@ -302,7 +467,7 @@ def _is_healthy(url: str) -> bool:
 
 @contextmanager
 def _telling(what: str) -> Generator[None]:
-    """Say on a terminal what is waited for, and for how long already."""
+    """Show on a terminal what is waited for, and for how long already."""
     if sys.stderr is None or not sys.stderr.isatty():  # it is None where there is no console
         yield
         return

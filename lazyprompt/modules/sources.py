@@ -14,9 +14,9 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from lazyprompt.modules.client import Client, Connect, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 
 class Source(NamedTuple):
@@ -24,14 +24,14 @@ class Source(NamedTuple):
 
     Attributes:
         name: Its name.
-        provider: Whose form its payloads have, as of ``ChatFormatter``.
-        connect: Its client: a :data:`~lazyprompt.modules.client.Connect`, ``module:function`` in ``clients/``.
+        provider: The provider whose form its payloads have, as of ``ChatFormatter``.
+        connect: Its client: ``module:function`` in ``clients/``.
         base_url: Where it is; None where its client knows.
         keys: The variables of the environment that its key may be in, the first that is set counts.
-        needs_key: Whether nothing is answered without a key.
+        needs_key: True if nothing is answered without a key.
         model: The model where none is named; ``""`` where one must be.
         aliases: Its other names.
-        server: What the client is told of the server, where it serves several.
+        server: The name of the server for a client that serves several.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Source(NamedTuple):
     aliases: tuple[str, ...] = ()
     server: str = ""
 
-    def client(self, settings: Settings) -> Client:
-        """Its client.
+    def client(self, settings: Settings) -> OfficialClient:
+        """Return its client.
 
         Args:
-            settings: How it is to be made.
+            settings: The settings of the client.
         """
-        connect: Connect = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
+        connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
         return connect(settings, self.server) if self.server else connect(settings)
 
     def key(self, given: str | Secret | None) -> Secret | None:
@@ -108,7 +108,7 @@ _NAMES = {name: source for source in _ROWS for name in (source.name, *source.ali
 
 
 def source_named(name: str) -> Source:
-    """The source of a name.
+    """Return the source of a name.
 
     Args:
         name: As in `SOURCES`, or one of its other names.

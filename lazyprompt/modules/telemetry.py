@@ -1,7 +1,7 @@
-"""What is told of calls: records for hooks, and OpenTelemetry spans where its API is installed.
+"""Records of calls for hooks, and OpenTelemetry spans where its API is installed.
 
-The names of spans and attributes are those of OpenTelemetry's semantic conventions for generative AI. What was said
-is in no span.
+The names of spans and attributes are those of OpenTelemetry's semantic conventions for generative AI. No words of a
+prompt or an answer are in a span.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules.client import Request
+    from lazyprompt.modules.clients._base import Request
 
-# What providers are called in the conventions, where that is another name.
+# The names of providers in the conventions, if they are others.
 _PROVIDERS = {
     "gemini": "gcp.gemini",
     "xai": "x_ai",
@@ -28,12 +27,7 @@ _PROVIDERS = {
     "dashscope-multimodal": "dashscope",
 }
 _PARAMS = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-    "frequency_penalty": "frequency_penalty",
-    "presence_penalty": "presence_penalty",
+    **{name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")},
     **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_tokens"),
     **dict.fromkeys(("max_new_tokens", "num_predict"), "max_tokens"),
@@ -47,12 +41,12 @@ class CallRecord(NamedTuple):
     Attributes:
         source: The source, or the engine.
         model: The model that was asked for.
-        payload: What was sent: messages and tools, or a prompt. Not to be changed.
+        payload: The messages and tools, or the prompt. Not to be changed.
         params: The further arguments of the client's call. Not to be changed.
-        reply: The answer; what there was of it where the call failed; None where there was nothing.
-        error: Why it failed, or was given up; None where it did not.
-        seconds: How long it took, waiting for a free place and further attempts included.
-        streamed: Whether the answer came in pieces.
+        reply: The answer, or the part of it that came before a failure; None if nothing came.
+        error: The reason of a failure, or of giving up; None if there is none.
+        seconds: The seconds it took, waiting for a free place and further attempts included.
+        streamed: True if the answer came in pieces.
     """
 
     source: str
@@ -68,34 +62,49 @@ class CallRecord(NamedTuple):
 CallHook: TypeAlias = "Callable[[CallRecord], object]"
 
 
-class Span:
-    """A span that may be none.
+@contextmanager
+def span_of(source: str, request: Request) -> Generator[Callable[[Reply | None, BaseException | None], None]]:
+    """Open a span around a call; it is not the current one of what runs beside an answer that comes in pieces.
 
     Args:
-        span: The span of OpenTelemetry; None where its API is not installed.
+        source: The source, or the engine.
+        request: The request.
+
+    Yields:
+        A function that records the answer, as far as there is one, and the kind of a failure, without their words.
     """
+    tracer = _tracer()
+    if tracer is None:
+        yield lambda _reply, _error: None
+        return
+    from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - only where it is installed
 
-    __slots__ = ("_span",)
+    operation = "text_completion" if "prompt" in request.payload else "chat"
+    options = request.params.get("options")  # Ollama has them there
+    params = {**request.params, **(cast("Mapping[str, Any]", options) if isinstance(options, Mapping) else {})}
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": _PROVIDERS.get(source, source),
+        "gen_ai.request.model": request.model,
+        **{f"gen_ai.request.{name}": params[key] for key, name in _PARAMS.items() if key in params},
+    }
+    span = tracer.start_span(f"{operation} {request.model}", kind=SpanKind.CLIENT, attributes=attributes)
 
-    def __init__(self, span: Any = None) -> None:  # noqa: ANN401 - a type of a package that may not be there
-        self._span = span
-
-    def ended(self, reply: Reply | None, error: BaseException | None) -> None:
-        """Tell of the answer, as far as there is one, and of the kind of a failure, without their words."""
-        if self._span is None:
-            return
-        if reply is not None and self._span.is_recording():
-            self._span.set_attributes(dict(_told_of(reply)))
+    def record(reply: Reply | None, error: BaseException | None) -> None:
+        if reply is not None and span.is_recording():
+            span.set_attributes(dict(_attributes_of(reply)))
         if error is not None:
-            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only where it is installed
-
             kind = getattr(error, "kind", "") or type(error).__name__
-            self._span.set_attribute("error.type", kind)
-            self._span.set_status(Status(StatusCode.ERROR, kind))
+            span.set_attribute("error.type", kind)
+            span.set_status(Status(StatusCode.ERROR, kind))
+
+    try:
+        yield record
+    finally:
+        span.end()
 
 
-def _told_of(reply: Reply) -> Iterator[tuple[str, Any]]:
-    """The attributes of an answer."""
+def _attributes_of(reply: Reply) -> Iterator[tuple[str, Any]]:
     if reply.model:
         yield "gen_ai.response.model", reply.model
     if reply.finish:
@@ -105,43 +114,10 @@ def _told_of(reply: Reply) -> Iterator[tuple[str, Any]]:
             yield f"gen_ai.usage.{_USAGE[name]}", count
 
 
-@contextmanager
-def span_of(source: str, request: Request) -> Generator[Span]:
-    """A span around a call; it is not the current one of what runs beside an answer that comes in pieces.
-
-    Args:
-        source: The source, or the engine.
-        request: What is sent.
-
-    Yields:
-        The span.
-    """
-    tracer = _tracer()
-    if tracer is None:
-        yield Span()
-        return
-    from opentelemetry.trace import SpanKind  # noqa: PLC0415 - only where it is installed
-
-    told: dict[str, Any] = {
-        "gen_ai.operation.name": "text_completion" if "prompt" in request.payload else "chat",
-        "gen_ai.provider.name": _PROVIDERS.get(source, source),
-        "gen_ai.request.model": request.model,
-    }
-    options = request.params.get("options")  # Ollama has them there
-    params = {**request.params, **(cast("Mapping[str, Any]", options) if isinstance(options, Mapping) else {})}
-    told |= {f"gen_ai.request.{name}": params[key] for key, name in _PARAMS.items() if key in params}
-    name = f"{told['gen_ai.operation.name']} {request.model}"
-    span = tracer.start_span(name, kind=SpanKind.CLIENT, attributes=told)
-    try:
-        yield Span(span)
-    finally:
-        span.end()
-
-
 @lru_cache(maxsize=1)
 def _tracer() -> Tracer | None:
-    if find_spec("opentelemetry") is None or find_spec("opentelemetry.trace") is None:
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - only where it is installed
+    except ImportError:
         return None
-    from opentelemetry import trace  # noqa: PLC0415 - only where it is installed
-
     return trace.get_tracer("lazyprompt")

@@ -6,34 +6,40 @@ import os
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.answers.parser import ResponseParser
+from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
-from lazyprompt.modules._base import Connection, check_params, check_settings
+from lazyprompt.formatters._answers import as_dict
+from lazyprompt.formatters.reply import at, user_turn
+from lazyprompt.messages.history import History
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, text_reader
-from lazyprompt.modules._sending import Limits, Sender
-from lazyprompt.modules.bridged import Bridged
-from lazyprompt.modules.chat import ChatModule
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules._sending import Sender
+from lazyprompt.modules.chat import ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.engines import OTHER, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import tokenizers
+
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules._base import Call
-    from lazyprompt.modules.client import Fault
-    from lazyprompt.modules.engines import Engine
+    from lazyprompt.modules.chat import Call
+    from lazyprompt.modules.clients._faults import Fault
+    from lazyprompt.modules.engines import AnswerIds, Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.prompters.fitting import BudgetLike
@@ -70,23 +76,23 @@ class TrainableModule(ChatModule):
         base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
         engine: The engine; None takes the one that serves such a model. At a ``url`` nobody sees which one serves
             weights: one that is not named is only sent what all of them know.
-        url: Where an engine runs already.
+        url: The address of an engine that runs already.
         chat_template: The model's chat template, its path or its text; the special tokens are the model's own where the
             template brings none.
         markers: The markers, or the family, in the place of a template.
-        answers: In which form the model answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
+        answers: The form of the model's answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
             takes what its template writes, or else that of its name.
         tokenizer: The model's tokenizer, with which conversations go on by token ids (:meth:`continued`); None takes
             ``tokenizer.json`` of the directory where ids are sent.
-        safe_tokens: Whether token ids are sent, in which nothing that users say can be a control token.
+        safe_tokens: True if token ids are sent, in which nothing that users say can be a control token.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
-        retries: How often a call is tried again where the engine is overloaded or the connection is lost.
+        retries: The number of further attempts where the engine is overloaded or the connection is lost.
         concurrency: How many calls are under way at once; None for any number.
-        budget: What makes each prompt fit.
-        hooks: What is told of each call when it is over.
+        budget: The budget that makes each prompt fit.
+        hooks: Functions that are given the record of each call when it is over.
         api_key: The key, where the engine at ``url`` asks for one.
         options: Further arguments of the client's constructor.
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 where nothing is said),
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 by default),
             ``stop``, ``seed``, or the client's own.
 
     Raises:
@@ -127,8 +133,9 @@ class TrainableModule(ChatModule):
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        self._settings = check_settings(Settings(None, api_key, timeout, retries, dict(options or {})), EngineError)
-        self._limits, self._hooks = Limits(retries, concurrency), tuple(hooks)
+        settings = Settings(None, api_key, timeout, retries, dict(options or {}))
+        self._settings = check_settings(settings, concurrency, EngineError)
+        self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
         if safe_tokens and not self.engine.takes_ids:
             raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
@@ -188,14 +195,14 @@ class TrainableModule(ChatModule):
         self.close()
 
     def status(self) -> Status:
-        """What the engine does: stopped, starting, running, or died by itself; with ``url`` it counts as running."""
+        """Return the engine's state: stopped, starting, running or died; with ``url`` it counts as running."""
         if self._url is not None:
             return "running"
         return "stopped" if self._running.process is None else self._running.process.status()
 
     @property
     def url(self) -> str:
-        """Where the engine is.
+        """The engine's address.
 
         Raises:
             EngineError: It was not started.
@@ -218,12 +225,12 @@ class TrainableModule(ChatModule):
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
     ) -> Rendered:
-        """The flat prompt of a call, with its segments.
+        """Return the flat prompt of a call, with its segments.
 
         Args:
             input: As of a call.
-            history: What was said before.
-            tools: What the model may call.
+            history: The turns before.
+            tools: The tools that the model may call.
         """
         return self.layout.fitted(self._budgeted(self._prompter)).render(input, self._past(history), tools)
 
@@ -237,7 +244,7 @@ class TrainableModule(ChatModule):
         return layout_of(self.base_model, self._given)
 
     def continued(self) -> ChatModule:
-        """Return the model for one conversation: each prompt goes on with the ids that the engine was given and said.
+        """Return the model for one conversation: each prompt goes on with the ids that the engine was given and wrote.
 
         Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer
         (``tokenizer=``), an engine that gives its ids back, and a chat template that goes on with its own prompts; what
@@ -254,8 +261,8 @@ class TrainableModule(ChatModule):
             if running.sender is None or running.url != url:
                 self.close()
                 client = self.engine.connect(self._settings._replace(base_url=url + self.engine.path))
-                key = self._settings.key
-                running.sender = Sender(client, self.engine.name, self._limits, self._hooks, self._failed, key)
+                named, hooks = self.engine.name, self._hooks
+                running.sender = Sender(client, named, self._settings, self._concurrency, hooks, self._failed)
                 running.url, running.added = url, None
             return running.sender
 
@@ -279,18 +286,18 @@ class TrainableModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
-        """A prompt as text, with a BOS of its own only where the engine adds none or can be told so."""
+        """Return a prompt as text, with a BOS of its own only if the engine adds none or need not."""
         if own_bos and self.engine.no_bos is None and self._added() != []:
             return rendered.text.removeprefix(self.layout.bos)
         return rendered.text
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
-        """A prompt as ids, which are those of the text at the engine: it adds nothing to ids by itself."""
+        """Return a prompt as the ids of its text at the engine, which adds nothing to ids by itself."""
         ids = rendered.encode(self.tokenizer)
         return ids if own_bos else [*(self._added() or ()), *ids]
 
     def _added(self) -> list[int] | None:
-        """What the engine puts before each text, as a BOS; None where that is not known."""
+        """Return the ids that the engine puts before each text, as a BOS; None if they are not known."""
         if self.engine.name == "llama.cpp":
             if self._running.added is None:
                 self._running.added = added_by_llama_cpp(self.url, self._settings)
@@ -321,15 +328,15 @@ class TrainableModule(ChatModule):
     def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
         process = self._running.process
         why = process.why(_DYING) if process is not None and fault.kind in ("connection", "cut") else ""
-        told = f"{message}\n{why}" if why else message
-        return EngineError(told, kind=fault.kind, status=fault.status, partial=partial)
+        words = f"{message}\n{why}" if why else message
+        return EngineError(words, kind=fault.kind, status=fault.status, partial=partial)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_model!r}, engine={self.engine.name!r}, {self.status()})"
 
 
 def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
-    """The engine: the one that is named, or that serves such a model, or any other."""
+    """Return the engine: the one that is named, or that serves such a model, or any other."""
     if engine is not None:
         return engine_named(engine)
     if not base_model:
@@ -344,3 +351,96 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
         return OTHER
     # At a url, weights do not tell, nor does what is installed here.
     return found if url is None or found.name in ("llama.cpp", "ollama") else OTHER
+
+
+class _Known(NamedTuple):
+    """The ids of a conversation that an engine has in its cache: of its prompt, and of its answer."""
+
+    history: tuple[Msg, ...]
+    prompt: list[int]
+    answer: list[int]
+
+
+class Bridged(ChatModule):
+    """A local model in one conversation that goes on by token ids; not to be used by several threads at once.
+
+    Rendered and encoded again, a model's words seldom become the ids that it wrote; then the engine finds little of the
+    conversation in its cache. So the next prompt is made of the ids that the engine was given and wrote, and of the
+    chat template's text behind them (:meth:`ChatTemplate.bridge`). It is sent only if it decodes, white space aside, to
+    the text of the whole prompt: not where a budget trims, another instruction was given, or a template writes past
+    turns otherwise.
+
+    Args:
+        sender: Returns what sends its requests.
+        ask: Makes its requests, of token ids with ``as_ids``.
+        template: Its chat template; None where it has none.
+        tokenizer: Its tokenizer.
+        ids: The way to the ids of its answers.
+    """
+
+    def __init__(
+        self,
+        sender: Callable[[], Sender],
+        ask: Callable[..., Exchange],
+        template: ChatTemplate | None,
+        tokenizer: TokenizerLike,
+        ids: AnswerIds,
+    ) -> None:
+        super().__init__({})
+        self._sending, self._ask, self._template, self._tokenizer, self._ids = sender, ask, template, tokenizer, ids
+        self._known: _Known | None = None
+
+    def _open(self) -> None:
+        """Do nothing: it asks through the connection of the model that it was made of."""
+
+    def _sender(self) -> Sender:
+        return self._sending()
+
+    def _exchange(self, call: Call) -> Exchange:
+        template = self._template
+        if template is None or bridge_refusal(template.jinja()):
+            return self._ask(call)
+        exchange = self._ask(call, as_ids=True)
+        known = (*History.of(call.history).messages, *user_turn(exchange.user_text))
+        whole = cast("list[int]", exchange.request.payload["prompt"])
+        prompt = self._going_on(template, known, exchange.tools, whole) or whole
+
+        def keep(events: Sequence[object], message: Msg) -> None:
+            answer = [token for event in events for token in _ids_at(event, self._ids.place)]
+            # Only if they are all there: streams of llama.cpp leave out those of half characters.
+            if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
+                self._known = _Known((*known, message), prompt, answer)
+
+        request = exchange.request
+        extra = {**request.params.get("extra_body", {}), **self._ids.fields}
+        return exchange._replace(
+            request=request._replace(payload={"prompt": prompt}, params={**request.params, "extra_body": extra}),
+            reader=exchange.reader._replace(heard=keep),
+        )
+
+    def _going_on(
+        self, template: ChatTemplate, known: tuple[Msg, ...], tools: Sequence[JsonObject], whole: list[int]
+    ) -> list[int] | None:
+        """Return ids that go on with those of the engine; None if they decode to another text than the whole prompt."""
+        last, tokenizer = self._known, self._tokenizer
+        if last is None or known[: len(last.history)] != last.history:
+            return None
+        ids = template.bridge(last.prompt, last.answer, known[len(last.history) :], tokenizer, tools)
+        return ids if ids is not None and _words(ids, tokenizer) == _words(whole, tokenizer) else None
+
+
+def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
+    # What the client does not know lies apart, some of it under names that look private.
+    apart: dict[str, object] = getattr(answer, "model_extra", None) or {}
+    found = at({**as_dict(answer), **apart}, place)
+    return cast("list[int]", found) if isinstance(found, list) else []
+
+
+def _words(ids: list[int], tokenizer: TokenizerLike) -> str:
+    """Decode ids, control tokens too, without white space."""
+    backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(backend, "encode_ordinary"):
+        text = cast("str", backend.decode(ids))
+    else:
+        text = cast("tokenizers.Tokenizer", backend).decode(ids, skip_special_tokens=False)
+    return "".join(text.split())

@@ -12,15 +12,15 @@ from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
 from lazyprompt.files.targets import read_answer, request
 from lazyprompt.messages.openai_form import address_of, source_of
-from lazyprompt.modules.clients._openai_form import ChatCollector
 from lazyprompt.modules.clients.anthropic import AnthropicCollector
+from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lazyprompt.messages.msg import Block
-    from lazyprompt.modules.client import Collector
+    from lazyprompt.modules.clients._base import Collector
 
 Data = dict[str, Any]
 

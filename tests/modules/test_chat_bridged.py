@@ -18,7 +18,7 @@ from lazyprompt import (
     TrainableModule,
 )
 from lazyprompt.errors import EngineError
-from lazyprompt.modules.bridged import Bridged
+from lazyprompt.modules.trainable import Bridged
 from modules.local_models import MAKES, Make, posted, served
 from modules.talks import BARE, TOOL_TEMPLATE, WAYS, spoken, weather
 from support.serving import Serving

@@ -12,7 +12,7 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import llamacpp_server
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
 from support.model_server.server import ModelServer
 

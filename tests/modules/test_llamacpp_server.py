@@ -31,7 +31,7 @@ class Asked:
 
     def __init__(self, engine: EngineProcess) -> None:
         self.url = engine.url
-        self.client = openai.OpenAI(base_url=engine.base_url, api_key="none", max_retries=0, timeout=SECONDS)
+        self.client = openai.OpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0, timeout=SECONDS)
 
     def complete(self, prompt: Any, **more: Any) -> openai.types.Completion:
         return cast("openai.types.Completion", self.client.completions.create(prompt=prompt, **{**GREEDY, **more}))

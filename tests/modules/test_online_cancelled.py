@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import ModuleError
-from lazyprompt.modules.clients._base import Opened
+from lazyprompt.modules.clients._base import OfficialClient
 from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, Counted, close_all, looped, module
 from support.client_scenes import TIMEOUT, opened_sockets, until
 from support.model_server.server import Answer, Slow, Status
@@ -135,16 +135,16 @@ def test_a_client_that_was_closed_under_a_call_is_a_lost_connection(
     server: Counted, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another thread closes the module between the two steps of a call: to get the client, and to send."""
-    taken = Opened.client
+    taken = OfficialClient.client
 
-    def closed(self: Opened) -> Any:
+    def closed(self: OfficialClient) -> Any:
         client = taken(self)
         model.close()
         return client
 
     model = module(server, source)
     with monkeypatch.context() as patched:
-        patched.setattr(Opened, "client", closed)
+        patched.setattr(OfficialClient, "client", closed)
         for way in (lambda: model(ASKED), lambda: list(model.stream(ASKED))):
             with pytest.raises(ModuleError, match="closed") as caught:
                 way()

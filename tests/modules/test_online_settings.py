@@ -42,7 +42,7 @@ from support.client_scenes import KEY
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from lazyprompt.modules.client import Client, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 pytestmark = pytest.mark.filterwarnings(*LITELLM)
 ALL = pytest.mark.parametrize("source", NAMES)
@@ -271,11 +271,11 @@ def test_nothing_is_made_before_it_is_needed(source: str) -> None:
 
 @SOME
 def test_threads_that_race_make_one_client(server: ModelServer, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Client] = []
+    made: list[OfficialClient] = []
     model = module(server, source)
     make = Source.client
 
-    def counted(self: Source, settings: Settings) -> Client:
+    def counted(self: Source, settings: Settings) -> OfficialClient:
         made.append(make(self, settings))
         return made[-1]
 

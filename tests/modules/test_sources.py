@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Secret
-from lazyprompt.modules.client import Settings
+from lazyprompt.modules.clients._base import Settings
 from lazyprompt.modules.sources import SOURCES, source_named
 
 ALIASES = {

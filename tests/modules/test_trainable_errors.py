@@ -12,7 +12,7 @@ from modules.local_models import ask_by, failing
 from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
-    from lazyprompt.modules.client import FaultKind
+    from lazyprompt.modules.clients._faults import FaultKind
     from support.model_server.server import Misbehaviour
 
 

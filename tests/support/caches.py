@@ -34,7 +34,8 @@ BOUNDS: dict[str, str] = {
         "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
     ),
     "modules/_sending.py:Sender._loops": "the event loops that are open",
-    "modules/clients/_base.py:Opened._loops": "the event loops that are open",
+    "modules/clients/_base.py:OfficialClient._loops": "the event loops that are open",
+    "modules/clients/_base.py:OfficialClient._clients": "one for threads, and one for each event loop that is open",
     "modules/clients/zai.py:_Lines._all": "the connections that are open",
     "prompters/prompter.py:Prompter._targets": "the targets of a prompter in 32 forms or for 32 models",
     "templates/few_shot.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
@@ -52,7 +53,6 @@ ONE_CALL = frozenset(
         "MessageBuilder",
         "Trace",
         "_Judge",
-        "_Candidate",
         "_ChoiceCollector",
         "_Including",
         "_Looking",

@@ -115,7 +115,7 @@ def cycles(model: Path, number: int) -> int:
     for cycle in range(number):
         with EngineProcess("llama.cpp", model, options=QUICK) as engine:
             log, port = engine.log, int(engine.url.rpartition(":")[2])
-            with OpenAI(base_url=engine.base_url, api_key="none", max_retries=0) as client:
+            with OpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0) as client:
                 asked = client.completions.create(model="m", prompt="hi", max_tokens=2, temperature=0)
             if asked.usage is None or asked.usage.prompt_tokens != 2:
                 raise RuntimeError(f"cycle {cycle}: {asked}")

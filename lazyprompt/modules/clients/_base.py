@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from abc import ABC, abstractmethod
-from asyncio import get_running_loop, to_thread
-from contextlib import aclosing, closing, nullcontext
+from asyncio import Lock, get_running_loop, to_thread
+from contextlib import aclosing, closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from pkgutil import resolve_name
-from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, missing_extra, nearest
@@ -18,10 +22,11 @@ from lazyprompt.modules.clients._faults import WORDS, MalformedError, Refusal, f
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import Collector, Fault, FaultKind, Request, Settings
+    from lazyprompt.answers.parser import Delta
+    from lazyprompt.modules.clients._faults import Fault, FaultKind
 
 # The parameters that modules know by themselves: every client takes them, or says why it does not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
@@ -38,6 +43,60 @@ NO_KEY = "none"
 _CARRIED = re.compile("[ -~]*")
 
 
+class Settings(NamedTuple):
+    """The settings of a client.
+
+    Attributes:
+        base_url: The server's address; None leaves it to the official client.
+        key: The key; None where the server asks for none.
+        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        retries: How often the client may try again by itself where it can do so (408, 409, 429, 5xx, connection lost),
+            with back-off and ``Retry-After``.
+        options: Further arguments of the client's constructor, as they are.
+    """
+
+    base_url: str | None
+    key: Secret | None
+    timeout: float
+    retries: int
+    options: Mapping[str, Any]
+
+
+class Request(NamedTuple):
+    """A request.
+
+    Attributes:
+        model: The model's name at the source.
+        payload: A formatter's payload (``messages`` and ``tools``, ``contents`` and so on), or ``{"prompt": ...}`` for
+            engines: flat text or token ids.
+        params: Further arguments of the call in the client's own names, as :meth:`OfficialClient.params` gives them.
+    """
+
+    model: str
+    payload: Mapping[str, Any]
+    params: Mapping[str, Any]
+
+
+class Collector(Protocol):
+    """Puts the events of one stream together."""
+
+    def feed(self, event: object) -> list[Delta]:
+        """Return what is new in an event of the client's stream; unknown events and fields add nothing.
+
+        The pieces of a call carry its index within the message; its id and name as soon as they are known.
+        """
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """True if the stream named its end; one that stops before was cut."""
+        ...
+
+    def answer(self) -> dict[str, Any]:
+        """Return the answer so far, as the provider gives it without streaming; ``ChatFormatter.parse`` reads it."""
+        ...
+
+
 def key_of(secret: Secret | None) -> str:
     """Return a key as a header can carry it, without the white space that stands around it in many files.
 
@@ -52,14 +111,31 @@ def key_of(secret: Secret | None) -> str:
     return secret.reveal().strip()
 
 
-def import_extra(module: str, package: str, extra: str = "") -> Any:
+# Held while an official package is imported or one of its clients is made, never during a request: some packages look
+# into ``sys.modules``, where they would find half of what another thread imports. The same thread may come here again,
+# from code that runs as a package is imported. A fork waits, for its child would wait forever.
+SETUP = RLock()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
+
+
+def import_extra(module: str, package: str, extra: str = "", beside: str = "") -> Any:
     """Import a module of an optional package, which is slow.
+
+    Args:
+        module: The module.
+        package: The package to install, named in the error.
+        extra: The extra that installs it, if it has another name.
+        beside: A module that the package looks for in ``sys.modules`` during requests, to be imported as a whole first.
 
     Raises:
         MissingExtraError: It is not installed.
     """
     try:
-        return import_module(module)
+        with nullcontext() if module in sys.modules else SETUP:
+            if beside and find_spec(beside):
+                import_module(beside)
+            return import_module(module)
     except ImportError as error:
         raise missing_extra(package, extra or package) from error
 
@@ -85,55 +161,40 @@ def check_parameters(names: list[str], method: Callable[..., object], called: st
             raise ModuleError(f"{called} takes no {unknown!r}{meant}; leave it out{advice.format(name=unknown)}")
 
 
-class Opened:
-    """Makes clients when they are first asked for, and gives the same ones from then on.
+# The responses of the step of a stream that is under way, for clients that leave them open.
+_RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None)
 
-    A client's connections belong to the event loop they were made in, so each loop has a client of its own.
 
-    Args:
-        make: Makes a client, for threads or for an event loop; the latter in another thread.
-    """
+@contextmanager
+def noting(responses: list[Any]) -> Generator[None]:
+    """Collect the responses that a step of a stream begins, as far as :func:`note` is a hook of its HTTP client."""
+    token = _RESPONSES.set(responses)
+    try:
+        yield
+    finally:
+        _RESPONSES.reset(token)
 
-    __slots__ = ("_client", "_lock", "_loops", "_make")
 
-    def __init__(self, make: Callable[..., Any]) -> None:
-        self._make = make
-        self._lock = Lock()
-        self._client: Any = None
-        self._loops: dict[AbstractEventLoop, Any] = {}
+def note(response: Any) -> None:
+    """Collect a response."""
+    if (responses := _RESPONSES.get()) is not None:
+        responses.append(response)
 
-    def client(self) -> Any:
-        """Return the client for threads."""
-        with self._lock:
-            if self._client is None:
-                self._client = self._make(in_loop=False)
-            return self._client
 
-    async def aclient(self) -> Any:
-        """Return the client of the running event loop."""
-        loop = get_running_loop()
-        client = self._loops.get(loop)
-        # Imports and certificates take up to a second, for which the loop is not to stand still.
-        return client if client is not None else await to_thread(self._made_for, loop)
+async def anote(response: Any) -> None:
+    """Collect a response; async version of :func:`note`."""
+    note(response)
 
-    def take(self) -> Any:
-        """Return the client for threads, to be closed, or None; whoever asks next gets a new one."""
-        with self._lock:
-            client, self._client = self._client, None
-            return client
 
-    def atake(self) -> Any:
-        """Return the client of the running event loop, to be closed, or None."""
-        with self._lock:
-            return self._loops.pop(get_running_loop(), None)
-
-    def _made_for(self, loop: AbstractEventLoop) -> Any:
-        with self._lock:
-            # What belongs to a loop that is closed can only be dropped.
-            self._loops = {each: client for each, client in self._loops.items() if not each.is_closed()}
-            if loop not in self._loops:
-                self._loops[loop] = self._make(in_loop=True)
-            return self._loops[loop]
+async def begin(answer: Awaitable[Any], responses: list[Any]) -> Any:
+    """Begin a stream: some clients, cancelled between the response and its stream, leave it open."""
+    try:
+        with noting(responses):
+            return await answer
+    except BaseException:
+        for response in responses:
+            await response.aclose()
+        raise
 
 
 class OnHttp(NamedTuple):
@@ -148,12 +209,17 @@ class OnHttp(NamedTuple):
 
 
 class OfficialClient(ABC):
-    """An official client; see :class:`lazyprompt.modules.client.Client`. A subclass has its differences.
+    """A client of a provider, for threads and for event loops, on the official one. A subclass has its differences.
+
+    The official client is made when it is first used. Its connections belong to the event loop they were made in, so
+    each loop has one of its own.
 
     Args:
-        settings: How the official client is made.
+        settings: The settings.
 
     Attributes:
+        retries_itself: True if the official client tries again by itself (``Settings.retries``); else the module does.
+        package: The official package, as :func:`import_extra` takes it.
         method: The method that takes the parameters, as ``package:Class.method``.
         called: The name of that method in errors.
         advice: The way to send what only the server knows, in errors; ``{name}`` is the parameter.
@@ -165,6 +231,7 @@ class OfficialClient(ABC):
     """
 
     retries_itself: bool = False
+    package: ClassVar[tuple[str, ...]]
     method: str = ""
     called: str = ""
     advice: str = ""
@@ -177,15 +244,39 @@ class OfficialClient(ABC):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        self._opened = Opened(self._make)
+        # The clients, that for threads under None; and the lock of each loop, whose tasks wait for one client.
+        self._clients: dict[AbstractEventLoop | None, Any] = {}
+        self._loops: dict[AbstractEventLoop, Lock] = {}
 
-    @abstractmethod
     def sdk(self) -> Any:
         """Import the official package.
 
         Raises:
             MissingExtraError: It is not installed.
         """
+        return import_extra(*self.package)
+
+    def client(self, loop: AbstractEventLoop | None = None) -> Any:
+        """Return the official client for threads, or that of an event loop."""
+        if (client := self._clients.get(loop)) is not None:
+            return client
+        with SETUP:
+            # The client of a loop that is closed can only be dropped.
+            for each in [each for each in (*self._loops,) if each.is_closed()]:
+                self._loops.pop(each, None)
+                self._clients.pop(each, None)
+            if (client := self._clients.get(loop)) is None:
+                self._clients[loop] = client = self._make(in_loop=loop is not None)
+            return client
+
+    async def aclient(self) -> Any:
+        """Return the official client of the running event loop."""
+        loop = get_running_loop()
+        if (client := self._clients.get(loop)) is not None:
+            return client
+        async with self._loops.setdefault(loop, Lock()):
+            # Imports and certificates take up to a second, for which the loop is not to stand still.
+            return self._clients.get(loop) or await to_thread(self.client, loop)
 
     @abstractmethod
     def _make(self, *, in_loop: bool) -> Any:
@@ -212,6 +303,10 @@ class OfficialClient(ABC):
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters in the client's own names.
 
+        Args:
+            common: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list), ``seed`` under these names; all
+                others are the client's own already and stay.
+
         Raises:
             ModuleError: The client takes no such parameter.
             MissingExtraError: The client is not installed.
@@ -226,20 +321,20 @@ class OfficialClient(ABC):
         return None
 
     def send(self, request: Request) -> object:
-        """Return the answer."""
-        with hiding(self._key), self._lend(self._opened.client()) as client:
+        """Return the answer, as the official client gives it; ``ChatFormatter.parse`` reads it."""
+        with hiding(self._key), self._lend(self.client()) as client:
             return self._check(self._ask(client, request))
 
     async def asend(self, request: Request) -> object:
-        """Return the answer, in an event loop."""
+        """Async version of :meth:`send`; cancelling it closes the connection."""
         with hiding(self._key):
-            async with self._lend(await self._opened.aclient()) as client:
+            async with self._lend(await self.aclient()) as client:
                 return self._check(await self._ask(client, request))
 
     def stream(self, request: Request) -> Iterator[object]:
-        """Yield the events."""
+        """Yield the events of a streamed answer; closing the generator closes the connection."""
         begun = False
-        with hiding(self._key), self._lend(self._opened.client()) as client:
+        with hiding(self._key), self._lend(self.client()) as client:
             answer = self._ask(client, request, stream=True)
             with answer if hasattr(answer, "__exit__") else closing(answer) as events:
                 for event in events:
@@ -248,10 +343,10 @@ class OfficialClient(ABC):
             _check_begun(begun=begun)
 
     async def astream(self, request: Request) -> AsyncIterator[object]:
-        """Yield the events, in an event loop."""
+        """Async version of :meth:`stream`."""
         begun = False
         with hiding(self._key):
-            async with self._lend(await self._opened.aclient()) as client:
+            async with self._lend(await self.aclient()) as client:
                 answer = await self._ask(client, request, stream=True)
                 async with answer if hasattr(answer, "__aexit__") else aclosing(answer) as events:
                     async for event in events:
@@ -270,13 +365,13 @@ class OfficialClient(ABC):
         return Refusal(getattr(error, "status_code", None), getattr(error, "body", None), headers)
 
     def close(self) -> None:
-        """Close the client for threads."""
-        if (client := self._opened.take()) is not None:
+        """Close the connections of threads; those of event loops close with :meth:`aclose`."""
+        if (client := self._clients.pop(None, None)) is not None:
             client.close()
 
     async def aclose(self) -> None:
-        """Close the client of the running event loop."""
-        if (client := self._opened.atake()) is not None:
+        """Close the connections of the running event loop."""
+        if (client := self._clients.pop(get_running_loop(), None)) is not None:
             await client.close()
 
 

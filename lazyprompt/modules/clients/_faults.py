@@ -10,16 +10,44 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt.modules.client import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from lazyprompt._base.secret import Secret
-    from lazyprompt.modules.client import FaultKind
+
+FaultKind: TypeAlias = Literal[
+    "key",  # no key, or one that is refused
+    "not found",  # there is no such model, or no such path at the server
+    "overflow",  # the prompt is longer than the model takes
+    "request",  # the server refuses the request for another reason
+    "rate limit",  # too many requests, or the quota is used up
+    "server",  # the server failed, or is overloaded
+    "timeout",  # no answer in time
+    "connection",  # no connection, or it was lost before the answer began
+    "cut",  # a stream ended without its end; of a client's "connection", the module decides if an answer had begun
+    "malformed",  # no answer of the API
+]
+
+
+class Fault(NamedTuple):
+    """A failure between a module and a model, in words that do not depend on the client.
+
+    Attributes:
+        kind: Its kind.
+        message: The words of the client or the server, in one line, without keys.
+        status: The HTTP status, if there was an answer.
+        retry_after: Seconds after which the server asks to try again.
+    """
+
+    kind: FaultKind
+    message: str
+    status: int | None = None
+    retry_after: float | None = None
+
 
 # Redirects that clients would follow.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
@@ -45,7 +73,7 @@ _STATUSES: dict[int, FaultKind] = {
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# Statuses that say all; the words may quote what somebody else said.
+# Statuses that say all; the words may quote somebody else.
 _CLEAR = frozenset({401, 404, 408, 429})
 # The words of servers of OpenAI's form in codes, types and messages, in lower case.
 WORDS: dict[str, FaultKind] = {
@@ -78,7 +106,7 @@ WORDS: dict[str, FaultKind] = {
 _SIGNS = ("code", "type", "message")
 # A message that quotes the whole of a broken answer is cut here.
 _LONGEST = 1_000
-_DEPTH = 8  # how deep an error may hold what a server said
+_DEPTH = 8  # the depth of a server's words in an error
 # Packages that raise a RuntimeError where their client was closed under a call.
 _HTTP = frozenset(("httpx", "httpx2", "aiohttp"))
 # The errors of code that trusts its server, where what came is no answer.
@@ -148,23 +176,20 @@ def fault_of(
 
 
 def kind_of_refusal(
-    status: int | None, said: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
+    status: int | None, text: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
 ) -> FaultKind:
     """Return the meaning of a refusal: by its status where that is clear, by its words where they are known."""
-    kind = otherwise if status is None else kind_of_status(status)
+    kind = otherwise
+    if status is not None:
+        kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
     if key is not None:  # what was masked in the answer is masked in the words to look for
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
-    return kind if status in _CLEAR else kind_of_words(said, words) or kind
+    return kind if status in _CLEAR else kind_of_words(text, words) or kind
 
 
-def kind_of_status(status: int) -> FaultKind:
-    """Return the meaning of an HTTP status that is no success."""
-    return _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
-
-
-def kind_of_words(said: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
+def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
     """Return the meaning of the first known words, in lower case, that are found."""
-    lower = said.lower()
+    lower = text.lower()
     return next((kind for known, kind in words.items() if known in lower), None)
 
 
@@ -206,9 +231,9 @@ def describe(error: BaseException) -> str:
     return ": ".join(dict.fromkeys(words))
 
 
-def one_line(said: str, key: Secret | None) -> str:
+def one_line(text: str, key: Secret | None) -> str:
     """Return words without the key, in one line of a readable length."""
-    hidden = key.hidden_in(said) if key is not None else said
+    hidden = key.hidden_in(text) if key is not None else text
     line = " ".join(hidden.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
-from lazyprompt.modules.clients._base import OwnHttpClient, check_parameters, import_extra
+from lazyprompt.modules.clients._base import OwnHttpClient, check_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lazyprompt._base.json import Fields, JsonObject
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # The API asks for a limit. All models take this one, the oldest no more; an answer that is cut there says so
 # ("max_tokens" is its stop_reason). Thoughts count as well, so a budget for them comes on top.
@@ -35,17 +36,8 @@ _HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPL
 _CREDENTIALS = frozenset({"auth_token", "credentials", "config", "profile"})
 
 
-def connect(settings: Settings) -> AnthropicClient:
-    """Return a client for Anthropic, or for a server that speaks like it.
-
-    Args:
-        settings: ``options`` are further arguments of ``anthropic.Anthropic`` and ``anthropic.AsyncAnthropic``.
-    """
-    return AnthropicClient(settings)
-
-
 class AnthropicCollector:
-    """Puts the events of a stream together; see :class:`lazyprompt.modules.client.Collector`."""
+    """Puts the events of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`."""
 
     __slots__ = ("_blocks", "_calls", "_message", "_pieces", "complete")
 
@@ -142,8 +134,13 @@ def _read(written: str) -> object:
 
 
 class AnthropicClient(OwnHttpClient):
-    """The client of messages."""
+    """The client of messages, for Anthropic or a server that speaks like it.
 
+    Args:
+        settings: ``options`` are further arguments of ``anthropic.Anthropic`` and ``anthropic.AsyncAnthropic``.
+    """
+
+    package = ("anthropic", "anthropic")
     called = "messages.create"
     names: Mapping[str, str] = {"stop": "stop_sequences"}
     classes = ("Anthropic", "AsyncAnthropic")
@@ -173,10 +170,6 @@ class AnthropicClient(OwnHttpClient):
         "api_error": "server",
         "overloaded_error": "server",
     }
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("anthropic", "anthropic")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of ``messages.create``; ``max_tokens`` is :data:`DEFAULT_MAX_TOKENS` where none is given.
@@ -265,3 +258,6 @@ def _references(parts: list[Fields]) -> set[str]:
     """Return the definitions that parts refer to; other references are no name of one."""
     given = (part.get("$ref") for part in parts)
     return {reference.removeprefix(_DEFINITIONS) for reference in given if isinstance(reference, str)}
+
+
+connect = AnthropicClient

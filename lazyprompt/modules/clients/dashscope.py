@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from asyncio import timeout
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -19,19 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._base import COMMON, OfficialClient, check_parameters, import_extra, key_of
-from lazyprompt.modules.clients._faults import (
-    REDIRECTS,
-    MovedError,
-    describe,
-    kind_of_class,
-    kind_of_status,
-    kind_of_words,
-    one_line,
-    seconds,
-)
-from lazyprompt.modules.clients._openai_form import ChatCollector, fields_in
+from lazyprompt.modules.clients._base import COMMON, OfficialClient, check_parameters, key_of
+from lazyprompt.modules.clients._faults import REDIRECTS, MalformedError, MovedError, fault_of, kind_of_class
+from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -40,40 +31,36 @@ if TYPE_CHECKING:
     import requests
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt._base.secret import Secret
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._faults import Fault, FaultKind
 
 _OK, _MADE_UP = 200, 400
 # Connections that are kept for later; more may be open, and none waits for another.
 _KEPT = 1_000
 # Half as long as an event may be; one may hold a picture.
 _LINE = 2**20
-# Codes as they begin. In mid-stream they are all there is: the client does not read the status there.
-_CODES: dict[str, FaultKind] = {
-    "InvalidApiKey": "key",
-    "AccessDenied": "key",
-    "Model.AccessDenied": "key",
-    "Workspace.AccessDenied": "key",
-    "Arrearage": "key",  # the account owes money: waiting does not help
-    "ModelNotFound": "not found",
-    "model_not_found": "not found",
-    "BadRequest.TooLarge": "overflow",
-    "Throttling": "rate limit",
-    "AllocationQuota": "rate limit",
-    "RequestTimeOut": "timeout",
-    "InternalError.Timeout": "timeout",
-    "InternalError": "server",
-    "ModelUnavailable": "server",
-    "ModelServing": "server",
-    "ServiceUnavailable": "server",
-}
-# What an InvalidParameter is about.
+# Codes, and the words of an InvalidParameter.
 _WORDS: dict[str, FaultKind] = {
+    "invalidapikey": "key",
+    "accessdenied": "key",
+    "arrearage": "key",  # the account owes money: waiting does not help
+    "modelnotfound": "not found",
+    "model_not_found": "not found",
+    "badrequest.toolarge": "overflow",
+    "throttling": "rate limit",
+    "allocationquota": "rate limit",
+    "requesttimeout": "timeout",
+    "internalerror.timeout": "timeout",
     "input length": "overflow",
     "context length": "overflow",
     "model not exist": "not found",
     "url error": "not found",  # the model is served by the other of the two APIs
+}
+# Codes that count in mid-stream, where they are all there is: the client does not read the status.
+_MID_STREAM: dict[str, FaultKind] = {
+    **_WORDS,
+    **dict.fromkeys(("internalerror", "modelunavailable", "modelserving", "serviceunavailable"), "server"),
 }
 
 
@@ -82,42 +69,17 @@ class DashScopeError(Exception):
 
     Args:
         answer: The answer, as the client returned it.
-        key: The key, which is not to be quoted.
     """
 
-    def __init__(self, answer: Mapping[str, Any], key: Secret | None) -> None:
+    def __init__(self, answer: Mapping[str, Any]) -> None:
         headers = {name.lower(): str(value) for name, value in fields_of(answer.get("headers")).items()}
         code, message = str(answer.get("code") or ""), str(answer.get("message") or "")
-        super().__init__(f"{code}: {one_line(message or code, key)}")
-        self.status_code, self.location = int(answer.get("status_code") or 0), headers.get("location")
-        streamed = headers.get("content-type", "").startswith("text/event-stream")
-        # What is no JSON in a stream, the client hands on under this code, with a status of its own making. And it says
-        # 400 of all that goes wrong in mid-stream, since it does not read what the server says there.
-        malformed = streamed and code == "Unknown"
-        status = None if malformed or (streamed and self.status_code == _MADE_UP) else self.status_code
-        known: FaultKind | None = next((kind for start, kind in _CODES.items() if code.startswith(start)), None)
-        if known is None or (status and known == "server"):  # there, a status tells more
-            known = kind_of_words(message, _WORDS) or kind_of_status(status or _MADE_UP)
-        wait = seconds(headers.get("retry-after"))
-        self.fault = Fault("malformed" if malformed else known, one_line(message or code, key), status, wait)
-
-
-def connect(settings: Settings) -> DashScopeClient:
-    """Return a client for text generation, for the payloads of ``ChatFormatter("dashscope")``.
-
-    Args:
-        settings: How the client is to be made; it has no constructor, so ``options`` go with each call. Without a
-            ``base_url``, it asks where its own settings say.
-
-    Raises:
-        ModuleError: No header can carry the key.
-    """
-    return DashScopeClient(settings, "Generation")
-
-
-def connect_multimodal(settings: Settings) -> DashScopeClient:
-    """Return a client as :func:`connect`, for the payloads of ``ChatFormatter("dashscope-multimodal")``."""
-    return DashScopeClient(settings, "MultiModalConversation")
+        super().__init__(f"{code}: {message or code}")
+        self.body, self.response = {"code": code, "message": message or code}, SimpleNamespace(headers=headers)
+        self.location, status = headers.get("location"), int(answer.get("status_code") or 0)
+        # The client says 400 of all that goes wrong in mid-stream, for it does not read what the server says there.
+        self.streamed = headers.get("content-type", "").startswith("text/event-stream")
+        self.status_code = None if self.streamed and status == _MADE_UP else status
 
 
 class DashScopeCollector(ChatCollector):
@@ -145,7 +107,7 @@ class DashScopeCollector(ChatCollector):
         return super().feed({"choices": [{"delta": message, "finish_reason": None if finish == "null" else finish}]})
 
     def answer(self) -> dict[str, Any]:
-        """Return the last event with all that was said."""
+        """Return the last event with the whole message."""
         choice = super().answer()["choices"][0]
         message, text = choice["message"], choice["message"]["content"] or ""
         parts = [*([{"text": text}] if text else []), *(self._parts or ())]
@@ -157,10 +119,15 @@ class DashScopeClient(OfficialClient):
     """One of DashScope's two APIs.
 
     Args:
-        settings: How the client is to be made.
+        settings: The settings. The official client has no constructor, so ``options`` go with each call. Without a
+            ``base_url``, the server is that of the client's own settings.
         api: The client's class for threads; that for event loops is called the same with ``Aio`` before it.
+
+    Raises:
+        ModuleError: No header can carry the key.
     """
 
+    package = ("dashscope", "dashscope")
     collector = DashScopeCollector
     stumbles = "dashscope"
     kinds: ClassVar[Mapping[str, FaultKind]] = {
@@ -174,15 +141,12 @@ class DashScopeClient(OfficialClient):
         "aiohttp.ClientError": "connection",
         "dashscope.AuthenticationError": "key",
         "dashscope.DashScopeException": "request",
+        "lazyprompt.DashScopeError": "request",
     }
 
     def __init__(self, settings: Settings, api: str) -> None:
         super().__init__(settings)
         self._api = api
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("dashscope", "dashscope")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters, which have the client's names already.
@@ -250,21 +214,25 @@ class DashScopeClient(OfficialClient):
 
     def _check(self, answer: Any) -> object:
         """Return an answer that is no refusal."""
-        if answer.get("status_code") != _OK:
-            raise DashScopeError(answer, self._key)
-        return answer
+        if answer.get("status_code") == _OK:
+            return answer
+        error = DashScopeError(answer)
+        # What is no JSON in a stream, the client hands on under this code, with a status of its own making.
+        if error.streamed and answer.get("code") == "Unknown":
+            raise MalformedError(error.body["message"])
+        raise error
 
     def _event(self, event: Any) -> object:
         return self._check(event)
 
     def fault(self, error: Exception) -> Fault | None:
         """Return the meaning of an error of the client, or of a refusal."""
-        if isinstance(error, DashScopeError):
-            return error.fault
         # requests packs what urllib3 says, a time that ran out in mid-answer among it, into an error of its own.
         inner = next((each for each in error.args[:1] if isinstance(each, Exception)), error)
         kind = kind_of_class(inner, self.kinds) or kind_of_class(error, self.kinds, self.stumbles)
-        return None if kind is None else Fault(kind, one_line(describe(error), self._key))
+        refusal = self._refusal(error)
+        words = _MID_STREAM if refusal.status is None else _WORDS
+        return None if kind is None else fault_of(kind, error, refusal, words, self._key)
 
 
 def _refers_to_oss(_model: str, messages: Sequence[Mapping[str, Any]], _key: str | None) -> bool:
@@ -360,3 +328,7 @@ class _AsyncLines:
         """Close the connections."""
         if self._connector is not None:
             await self._connector.close()
+
+
+connect = partial(DashScopeClient, api="Generation")
+connect_multimodal = partial(DashScopeClient, api="MultiModalConversation")

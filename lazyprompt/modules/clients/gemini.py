@@ -7,86 +7,91 @@ signatures"; the source of the client (google-genai 3.4).
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
-from contextvars import ContextVar
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lazyprompt._base.client_objects import fields_of, plain, snake_keys
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, did_you_mean
-from lazyprompt.modules.clients._base import CONNECTIONS, OfficialClient, OnHttp, import_extra, key_of
-from lazyprompt.modules.clients._faults import Refusal, describe, hiding, seconds
-from lazyprompt.modules.clients._openai_form import fields_in
+from lazyprompt.modules.clients._base import (
+    CONNECTIONS,
+    OfficialClient,
+    OnHttp,
+    anote,
+    begin,
+    import_extra,
+    key_of,
+    note,
+    noting,
+)
+from lazyprompt.modules.clients._faults import Refusal, describe, seconds
+from lazyprompt.modules.clients.openai import fields_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import httpx2
 
     from lazyprompt._base.json import Fields, JsonObject
-    from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request
+    from lazyprompt.modules.clients._faults import Fault, FaultKind
 
 # It tells the server how long the whole answer may take, and less than ten seconds are refused. A time-out of ours is
 # for each piece, so the server is to keep its own.
 _DEADLINE = "x-server-timeout"
 _ON_HTTPX2 = 3
-# The responses that a stream began to read. The client's generators lie in each other: closing the outermost leaves the
-# connection to the garbage collector.
-_BEGUN: ContextVar[list[Any] | None] = ContextVar("_BEGUN", default=None)
 # What is the client's own in a chunk, or is put together of many.
 _ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})
 _TEXT = frozenset({"text", "thought"})
 
 
-def connect(settings: Settings) -> GeminiClient:
-    """Return a client for Gemini.
-
-    Args:
-        settings: ``options`` are further arguments of ``google.genai.Client``: ``vertexai``, ``project``, ``location``,
-            ``credentials``; what is in ``http_options`` counts before what is made of the others.
-    """
-    return GeminiClient(settings)
-
-
 class GeminiCollector:
-    """Puts the chunks of a stream together; see :class:`lazyprompt.modules.client.Collector`."""
+    """Puts the chunks of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`.
 
-    __slots__ = ("_answer", "_calls", "_candidates")
+    The first candidate is the answer.
+    """
+
+    __slots__ = ("_answer", "_calls", "_candidate", "_parts")
 
     def __init__(self) -> None:
         # Each chunk tells anew what there is besides the candidates, the tokens among it.
         self._answer: dict[str, object] = {}
-        self._candidates: dict[int, _Candidate] = {}
+        self._candidate: dict[str, object] = {}
+        # A part, and the pieces of its text.
+        self._parts: list[tuple[Fields, list[str]]] = []
         self._calls = 0
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in a chunk; the first candidate is the answer."""
+        """Return what is new in a chunk."""
         chunk = fields_of(plain(event))
         self._answer |= {key: value for key, value in chunk.items() if key not in _ASIDE}
         news: list[Delta] = []
         for fields in fields_in(chunk.get("candidates")):
-            index = fields.get("index")
-            at = index if isinstance(index, int) else 0
-            parts = self._candidates.setdefault(at, _Candidate()).add(fields)
-            news += [delta for part in parts for delta in self._new_in(part)] if at == 0 else []
+            if fields.get("index") in (None, 0):
+                self._candidate |= {key: value for key, value in fields.items() if key != "content"}
+                parts = fields_in(fields_of(fields.get("content")).get("parts"))
+                # Of a part that the client does not know, nothing is left.
+                news += [delta for part in parts if part for delta in self._add(part)]
         return news
 
     @property
     def complete(self) -> bool:
-        """True if all candidates said why they ended, or the prompt was blocked."""
+        """True if the candidate has a reason for its end, or the prompt was blocked."""
         blocked = fields_of(self._answer.get("prompt_feedback")).get("block_reason")
-        ended = [candidate.fields.get("finish_reason") for candidate in self._candidates.values()]
-        return bool(blocked) or (bool(ended) and all(ended))
+        return bool(blocked or self._candidate.get("finish_reason"))
 
     def answer(self) -> dict[str, Any]:
         """Return the answer so far."""
-        candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
-        return {**self._answer, "candidates": candidates}
+        parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
+        content = {"content": {"role": "model", "parts": parts}} if parts else {}
+        return {**self._answer, "candidates": [{**self._candidate, **content}] if parts or self._candidate else []}
 
-    def _new_in(self, part: Fields) -> Iterator[Delta]:
-        call = fields_of(part.get("function_call"))
-        text = part.get("text")
+    def _add(self, part: Fields) -> Iterator[Delta]:
+        text, call = part.get("text"), fields_of(part.get("function_call"))
+        if self._parts and isinstance(text, str) and _joined(self._parts[-1][0], part):
+            self._parts[-1][1].append(text)
+        else:
+            self._parts.append((part, [text] if isinstance(text, str) else []))
         if call:
             index, self._calls = self._calls, self._calls + 1
             own_id = str(call.get("id") or f"call_{index}")
@@ -94,36 +99,6 @@ class GeminiCollector:
             yield Delta("tool_call", written, index, own_id, str(call.get("name") or ""))
         elif isinstance(text, str) and text:
             yield Delta("thinking" if part.get("thought") is True else "text", text)
-
-
-class _Candidate:
-    """One of the answers: its parts, and what else is told of it."""
-
-    __slots__ = ("_parts", "fields")
-
-    def __init__(self) -> None:
-        self.fields: dict[str, object] = {}
-        # A part, and the pieces of its text.
-        self._parts: list[tuple[Fields, list[str]]] = []
-
-    def add(self, fields: Fields) -> list[Fields]:
-        """Take a piece of it, and return its parts."""
-        self.fields |= {key: value for key, value in fields.items() if key != "content"}
-        content = fields_of(fields.get("content"))
-        # Of a part that the client does not know, nothing is left.
-        parts = [part for part in fields_in(content.get("parts")) if part]
-        for part in parts:
-            text = part.get("text")
-            if self._parts and isinstance(text, str) and _joined(self._parts[-1][0], part):
-                self._parts[-1][1].append(text)
-            else:
-                self._parts.append((part, [text] if isinstance(text, str) else []))
-        return parts
-
-    def whole(self) -> dict[str, object]:
-        """Return the candidate as one that was not streamed."""
-        parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
-        return {**self.fields, "content": {"role": "model", "parts": parts}} if parts else self.fields
 
 
 def _joined(last: Fields, part: Fields) -> bool:
@@ -136,8 +111,13 @@ class GeminiClient(OfficialClient):
     """The client of ``generateContent``.
 
     The official client would try again by itself, but without regard to when the server asks for that.
+
+    Args:
+        settings: ``options`` are further arguments of ``google.genai.Client``: ``vertexai``, ``project``, ``location``,
+            ``credentials``; what is in ``http_options`` counts before what is made of the others.
     """
 
+    package = ("google.genai", "google-genai")
     names: Mapping[str, str] = {"max_tokens": "max_output_tokens", "stop": "stop_sequences"}
     collector = GeminiCollector
     kinds: ClassVar[Mapping[str, FaultKind]] = {
@@ -154,10 +134,6 @@ class GeminiClient(OfficialClient):
         "request payload size exceeds": "overflow",
         "generatecontentresponse": "malformed",
     }
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("google.genai", "google-genai")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of ``GenerateContentConfig``.
@@ -186,43 +162,13 @@ class GeminiClient(OfficialClient):
         """Call the client. Functions are described to the model, and never called by the client."""
         beside = {key: value for key, value in request.payload.items() if key != "contents"}
         config = {"automatic_function_calling": {"disable": True}, **beside, **request.params}
-        models = client.sdk.aio.models if hasattr(client.http, "aclose") else client.sdk.models
+        in_loop = hasattr(client.http, "aclose")
+        models = client.sdk.aio.models if in_loop else client.sdk.models
         ask = models.generate_content_stream if stream else models.generate_content
-        return ask(model=request.model, contents=request.payload["contents"], config=config)
-
-    def stream(self, request: Request) -> Iterator[object]:
-        """Yield the chunks."""
-        begun: list[Any] = []
-        with hiding(self._key):
-            chunks = self._ask(self._opened.client(), request, stream=True)
-            try:
-                while True:
-                    with _noting(begun):
-                        chunk = next(chunks, None)
-                    if chunk is None:
-                        return
-                    yield chunk
-            finally:
-                for response in begun:
-                    response.close()
-
-    async def astream(self, request: Request) -> AsyncIterator[object]:
-        """Yield the chunks."""
-        begun: list[Any] = []
-        with hiding(self._key):
-            client = await self._opened.aclient()
-            try:
-                with _noting(begun):
-                    chunks = await self._ask(client, request, stream=True)
-                while True:
-                    with _noting(begun):
-                        chunk = await anext(chunks, None)
-                    if chunk is None:
-                        return
-                    yield chunk
-            finally:
-                for response in begun:
-                    await response.aclose()
+        answer = ask(model=request.model, contents=request.payload["contents"], config=config)
+        if not stream:
+            return answer
+        return _abegin(answer) if in_loop else _Chunks(answer, [])
 
     def fault(self, error: Exception) -> Fault | None:
         """Return the meaning of an error; Google says among its details when to try again."""
@@ -255,8 +201,8 @@ class GeminiClient(OfficialClient):
             "limits": library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             "follow_redirects": False,
         }
-        hooks = {"request": [_without_deadline], "response": [_note]}
-        ahooks = {"request": [_awithout_deadline], "response": [_anote]}
+        hooks = {"request": [_without_deadline], "response": [note]}
+        ahooks = {"request": [_awithout_deadline], "response": [anote]}
         http = library.Client(**{**common, "event_hooks": hooks, **asked.get("client_args", {})})
         ahttp = library.AsyncClient(**{**common, "event_hooks": ahooks, **asked.get("async_client_args", {})})
         http_options = {
@@ -281,21 +227,41 @@ async def _awithout_deadline(request: httpx2.Request) -> None:
     _without_deadline(request)
 
 
-def _note(response: httpx2.Response) -> None:
-    begun = _BEGUN.get()
-    if begun is not None:
-        begun.append(response)
+class _Chunks:
+    """The chunks of a stream; closing them closes the responses that it began to read.
+
+    The client's generators lie in each other: closing the outermost leaves the connection to the garbage collector.
+    """
+
+    def __init__(self, chunks: Any, responses: list[Any]) -> None:
+        self._chunks, self._responses = chunks, responses
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> object:
+        with noting(self._responses):
+            return next(self._chunks)
+
+    def close(self) -> None:
+        for response in self._responses:
+            response.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> object:
+        with noting(self._responses):
+            return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        for response in self._responses:
+            await response.aclose()
 
 
-async def _anote(response: httpx2.Response) -> None:
-    _note(response)
+async def _abegin(chunks: Any) -> _Chunks:
+    responses: list[Any] = []
+    return _Chunks(await begin(chunks, responses), responses)
 
 
-@contextmanager
-def _noting(begun: list[Any]) -> Generator[None]:
-    """Note the responses that one step of a stream opens."""
-    token = _BEGUN.set(begun)
-    try:
-        yield
-    finally:
-        _BEGUN.reset(token)
+connect = GeminiClient

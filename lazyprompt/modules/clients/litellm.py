@@ -26,10 +26,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Fault
-from lazyprompt.modules.clients._base import OfficialClient, import_extra, key_of
+from lazyprompt.modules.clients._base import SETUP, OfficialClient, key_of
 from lazyprompt.modules.clients._faults import (
     WORDS,
+    Fault,
     classes_of,
     kind_of_class,
     kind_of_refusal,
@@ -37,12 +37,13 @@ from lazyprompt.modules.clients._faults import (
     one_line,
     wait_in,
 )
-from lazyprompt.modules.clients._openai_form import ChatCollector
+from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # It makes failures of the server of all these, with a status that the server never sent.
 _BEHIND: dict[str, FaultKind] = {"openai.APITimeoutError": "timeout", "openai.APIConnectionError": "connection"}
@@ -54,21 +55,14 @@ _WORDS: dict[str, FaultKind] = {
 _LOCAL = "LITELLM_LOCAL_MODEL_COST_MAP"
 
 
-def connect(settings: Settings) -> LiteLLMClient:
-    """Return a client for whatever LiteLLM knows.
+class LiteLLMClient(OfficialClient):
+    """The client of LiteLLM's one call, which knows of no schema whether a model takes it.
 
     Args:
         settings: ``options`` are further arguments of every call, as ``api_version``; ``base_url`` is its ``api_base``.
-
-    Raises:
-        ModuleError: The key is none.
     """
-    return LiteLLMClient(settings)
 
-
-class LiteLLMClient(OfficialClient):
-    """The client of LiteLLM's one call, which knows of no schema whether a model takes it."""
-
+    package = ("litellm", "litellm", "", "httpx2")
     method = "litellm:completion"
     called = "litellm.completion"
     collector = ChatCollector
@@ -85,15 +79,16 @@ class LiteLLMClient(OfficialClient):
     }
 
     def sdk(self) -> Any:
-        """Import the official package, and keep it from the network and from redirects."""
+        """Import the official package, and keep it from the network."""
         with nullcontext() if "litellm" in sys.modules else _offline():
-            sdk = import_extra("litellm", "litellm")
-        sdk.suppress_debug_info = True  # there is no such thing for a call alone
-        _follow_no_redirects(sdk)
-        return sdk
+            return super().sdk()
 
     def _make(self, *, in_loop: bool) -> Any:
-        return self.sdk().acompletion if in_loop else self.sdk().completion
+        """Return the function to call, when LiteLLM has been kept from redirects."""
+        sdk = self.sdk()
+        sdk.suppress_debug_info = True  # there is no such thing for a call alone
+        _follow_no_redirects(sdk)
+        return sdk.acompletion if in_loop else sdk.completion
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
         answer = client(**self._call(request, **stream))
@@ -118,15 +113,15 @@ class LiteLLMClient(OfficialClient):
         kind = kind_of_class(error, self.kinds)
         if kind is None:
             return None
-        said = str(error)
-        line, behind = one_line(said, self._key), _behind(error)
+        text = str(error)
+        line, behind = one_line(text, self._key), _behind(error)
         # Answers in LiteLLM's own errors are made up.
         answers = (getattr(each, "response", None) for each in behind if "httpx.HTTPStatusError" in classes_of(each))
         if (answer := next(answers, None)) is not None:
-            refused = kind if kind == "overflow" else kind_of_refusal(answer.status_code, said, WORDS, self._key)
+            refused = kind if kind == "overflow" else kind_of_refusal(answer.status_code, text, WORDS, self._key)
             return Fault(refused, line, answer.status_code, wait_in(answer.headers))
         known: FaultKind | None = next(filter(None, (kind_of_class(each, _BEHIND) for each in behind)), None)
-        return Fault(known or kind_of_words(said, _WORDS) or kind, line)
+        return Fault(known or kind_of_words(text, _WORDS) or kind, line)
 
     def close(self) -> None:
         """Do nothing: the connections are LiteLLM's."""
@@ -206,22 +201,26 @@ def _not_following(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _offline() -> Generator[None]:
-    """Keep LiteLLM from asking the network while it is imported, unless somebody said what it is to do."""
+    """Keep LiteLLM from asking the network while it is imported, unless the environment has a setting for that."""
     if _LOCAL in os.environ:
         yield
         return
-    os.environ[_LOCAL] = "True"
-    try:
-        yield
-    finally:
-        del os.environ[_LOCAL]
+    with SETUP:
+        os.environ[_LOCAL] = "True"
+        try:
+            yield
+        finally:
+            del os.environ[_LOCAL]
 
 
 def _behind(error: BaseException) -> list[BaseException]:
-    """The errors that led to one, the nearest first."""
+    """Return the errors that led to one, the nearest first."""
     found: list[BaseException] = []
     each = error.__cause__ or error.__context__
     while each is not None and each not in found:
         found.append(each)
         each = each.__cause__ or each.__context__
     return found
+
+
+connect = LiteLLMClient

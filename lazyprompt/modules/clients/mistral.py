@@ -9,42 +9,31 @@ Source: the API reference, "Chat completion"; the source of the client (mistrala
 from __future__ import annotations
 
 import json
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt.modules.clients._base import OfficialClient, OnHttp, import_extra, key_of
+from lazyprompt.modules.clients._base import OfficialClient, OnHttp, anote, begin, import_extra, key_of
 from lazyprompt.modules.clients._faults import Refusal, kind_of_refusal
-from lazyprompt.modules.clients._openai_form import ChatCollector, response_format
+from lazyprompt.modules.clients.openai import ChatCollector, response_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import httpx2
-
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import Fault, FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request
+    from lazyprompt.modules.clients._faults import Fault, FaultKind
 
-# The responses of a stream that is about to begin.
-_BEGUN: ContextVar[list[Any] | None] = ContextVar("_BEGUN", default=None)
 _OK = 200
 
 
-def connect(settings: Settings) -> MistralClient:
-    """Return a client for Mistral.
+class MistralClient(OfficialClient):
+    """The client of chat completions.
 
     Args:
         settings: ``options`` are further arguments of ``mistralai.client.Mistral``.
-
-    Raises:
-        ModuleError: The key cannot be sent.
     """
-    return MistralClient(settings)
 
-
-class MistralClient(OfficialClient):
-    """The client of chat completions."""
-
+    package = ("mistralai.client", "mistralai")
     method = "mistralai.client.chat:Chat.complete"
     called = "chat.complete"
     names: Mapping[str, str] = {"seed": "random_seed"}
@@ -55,10 +44,6 @@ class MistralClient(OfficialClient):
         "mistralai.NoResponseError": "connection",
     }
 
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("mistralai.client", "mistralai")
-
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return ``response_format`` with the schema."""
         return response_format(schema, name)
@@ -68,7 +53,7 @@ class MistralClient(OfficialClient):
         base_url, _, timeout, _, options = self._settings
         sdk, httpx2 = self.sdk(), import_extra("httpx2", "mistralai")
         threads = httpx2.Client(follow_redirects=False, verify=not in_loop)
-        loop = httpx2.AsyncClient(follow_redirects=False, verify=in_loop, event_hooks={"response": [_note]})
+        loop = httpx2.AsyncClient(follow_redirects=False, verify=in_loop, event_hooks={"response": [anote]})
         made = {"server_url": base_url, "timeout_ms": int(timeout * 1000), "client": threads, "async_client": loop}
         client = sdk.Mistral(**{"api_key": key_of(self._key), **made, **options})
         _ = client.chat  # which imports what it needs: here, where no event loop waits for it
@@ -78,7 +63,7 @@ class MistralClient(OfficialClient):
         chat, in_loop = client.sdk.chat, hasattr(client.http, "aclose")
         ask = getattr(chat, ("stream" if stream else "complete") + ("_async" if in_loop else ""))
         answer = ask(**{"model": request.model, **request.payload, **request.params})
-        return _begin(answer) if stream and in_loop else answer
+        return begin(answer, []) if stream and in_loop else answer
 
     def _event(self, event: Any) -> object:
         """Return an event's chunk as the server sent it: a piece of a call without an id would have the id "null"."""
@@ -90,8 +75,8 @@ class MistralClient(OfficialClient):
         if fault is None or getattr(error, "status_code", None) != _OK:
             return fault
         body = _body(error)
-        told = "message" in fields_of(body)
-        kind = kind_of_refusal(None, json.dumps(body), self.words, self._key) if told else "malformed"
+        is_error = "message" in fields_of(body)
+        kind = kind_of_refusal(None, json.dumps(body), self.words, self._key) if is_error else "malformed"
         return fault._replace(kind=kind)
 
     def _refusal(self, error: Any) -> Refusal:
@@ -108,21 +93,4 @@ def _body(error: Any) -> object:
     return fields_of(body).get("data") or body
 
 
-async def _begin(answer: Any) -> Any:
-    """Begin a stream. Between the response and its stream the client waits, and cancelled there it closes nothing."""
-    begun: list[httpx2.Response] = []
-    token = _BEGUN.set(begun)
-    try:
-        return await answer
-    except BaseException:
-        for response in begun:
-            await response.aclose()
-        raise
-    finally:
-        _BEGUN.reset(token)
-
-
-async def _note(response: httpx2.Response) -> None:
-    """Keep a response for whoever may have to close it."""
-    if (begun := _BEGUN.get()) is not None:
-        begun.append(response)
+connect = MistralClient

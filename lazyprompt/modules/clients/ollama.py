@@ -6,24 +6,24 @@ Sources: the API reference (docs/api.md of the Ollama repository), and the clien
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
-from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError
-from lazyprompt.modules.client import Fault
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients._faults import Fault, Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.answers.parser import Delta
+    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # The client's types that values did not fit: those of answers, or else those of requests.
 _ANSWERS = ("ChatResponse", "GenerateResponse")
@@ -31,76 +31,47 @@ _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
 
 
-def connect(settings: Settings) -> OllamaClient:
-    """Return a client for chat, for the payloads of ``ChatFormatter("ollama")``.
-
-    Args:
-        settings: How the client is to be made. Without a ``base_url``, it asks ``OLLAMA_HOST``, or this machine.
-
-    Raises:
-        ModuleError: No header can carry the key.
-    """
-    return OllamaClient(settings, "chat")
-
-
-def connect_generate(settings: Settings) -> OllamaClient:
-    """Return a client for Ollama as an engine: ``{"prompt": text}`` goes to the model as it is (``raw``).
-
-    Args:
-        settings: As for :func:`connect`.
-
-    Returns:
-        The client. Its answers and events are those of ``generate``, with the text in ``response``.
-
-    Raises:
-        ModuleError: No header can carry the key.
-    """
-    return OllamaClient(settings, "generate")
-
-
-class OllamaCollector:
-    """Puts the events of a stream together.
+class OllamaCollector(ChatCollector):
+    """Puts the events of a stream together, whose parts are those of OpenAI's events under other names.
 
     Args:
         chat: True for those of chat, which have a message.
     """
 
-    __slots__ = ("_calls", "_chat", "_last", "_text", "_thinking")
+    __slots__ = ("_chat", "_last", "_whole")
 
     def __init__(self, *, chat: bool) -> None:
+        super().__init__()
         self._chat = chat
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._calls: list[Mapping[str, Any]] = []
         self._last: dict[str, Any] = {}
+        self._whole: list[Mapping[str, Any]] = []
 
     @property
     def complete(self) -> bool:
-        """True if an event said ``done``."""
+        """True if an event had ``done``."""
         return self._last.get("done") is True
 
     def feed(self, event: object) -> list[Delta]:
         """Return what is new; calls come whole, without ids: they are numbered as ``parse`` does it."""
-        fields: Mapping[str, Any] = fields_of(plain(event))
+        fields = fields_of(plain(event))
         self._last |= fields
-        message: Mapping[str, Any] = (fields.get("message") or {}) if self._chat else fields
-        thinking, text = message.get("thinking") or "", message.get("content" if self._chat else "response") or ""
-        self._thinking.append(thinking)
-        self._text.append(text)
-        deltas = [Delta("thinking", thinking)] * bool(thinking) + [Delta("text", text)] * bool(text)
-        for call in message.get("tool_calls") or ():
-            index, function = len(self._calls), call["function"]
-            self._calls.append(call)
-            written = json.dumps(function["arguments"], ensure_ascii=False)
-            deltas.append(Delta("tool_call", written, index, call.get("id") or f"call_{index}", function["name"]))
-        return deltas
+        message = fields_of(fields.get("message")) if self._chat else {**fields, "content": fields.get("response")}
+        calls = fields_in(message.get("tool_calls"))
+        numbered = [
+            {"index": index, "id": call.get("id") or f"call_{index}", "function": call.get("function")}
+            for index, call in enumerate(calls, len(self._whole))
+        ]
+        self._whole += calls
+        return super().feed({"choices": [{"delta": {**message, "tool_calls": numbered}}]})
 
     def answer(self) -> dict[str, Any]:
-        """Return the last event with all that was said."""
-        thinking, text = {"thinking": "".join(self._thinking)} if any(self._thinking) else {}, "".join(self._text)
+        """Return the last event with the whole message."""
+        message = super().answer()["choices"][0]["message"]
+        text, thought = message["content"] or "", message.get("reasoning_content")
+        thinking = {"thinking": thought} if thought else {}
         if not self._chat:
             return {**self._last, "response": text, **thinking}
-        calls = {"tool_calls": list(self._calls)} if self._calls else {}
+        calls = {"tool_calls": self._whole} if self._whole else {}
         return {**self._last, "message": {"role": "assistant", "content": text, **thinking, **calls}}
 
 
@@ -108,10 +79,16 @@ class OllamaClient(OfficialClient):
     """One of Ollama's two APIs.
 
     Args:
-        settings: How the client is to be made.
-        api: The client's method.
+        settings: The settings. Without a ``base_url``, the server is that of ``OLLAMA_HOST``, or of this machine.
+        api: The client's method: ``chat``, for the payloads of ``ChatFormatter("ollama")``; or ``generate``, for an
+            engine: ``{"prompt": text}`` goes to the model as it is (``raw``), and the text of answers is in
+            ``response``.
+
+    Raises:
+        ModuleError: No header can carry the key.
     """
 
+    package = ("ollama", "ollama")
     advice = ", or give an option of the model in options={{{name!r}: ...}}"
     stumbles = "ollama"
     kinds: ClassVar[Mapping[str, FaultKind]] = {
@@ -132,10 +109,6 @@ class OllamaClient(OfficialClient):
         self._api = self.called = api
         self.method = f"ollama:Client.{api}"
         self.collector = partial(OllamaCollector, chat=api == "chat")
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("ollama", "ollama")
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
@@ -216,3 +189,6 @@ def _bytes_of(image: object) -> bytes:
         return b64decode(cast("str", image), validate=True)
     except (ValueError, TypeError) as error:
         raise MediaError(f"Ollama takes pictures as base64, and this is none: {image!r:.60}") from error
+
+
+connect, connect_generate = partial(OllamaClient, api="chat"), partial(OllamaClient, api="generate")

@@ -1,26 +1,356 @@
 """OpenAI's official client: Chat Completions of OpenAI and of all who speak like it, and completions of flat text.
 
-Sources: OpenAI's API reference, "Create chat completion" and "Create completion"; the source of the client (2.54).
+The answer of a stream is in the form of the one that is not streamed, and reads to the same message. Servers that are
+compatible differ in the details of calls, so nothing is asked for that can be seen otherwise.
+
+Sources: the references of OpenAI, Moonshot, xAI, DeepSeek and SiliconFlow, "Create chat completion" and "Create
+completion"; OpenAI's guide "Structured model outputs", "Supported schemas"; the source of the client (2.54); the
+documentation of vLLM ("Structured outputs") and llama.cpp's server; the request types of SGLang, LMDeploy and
+``transformers serve``.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
 
-from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.client_objects import fields_of, plain
+from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, did_you_mean
-from lazyprompt.modules.clients._base import EXTRA_BODY, OwnHttpClient, import_extra
+from lazyprompt.modules.clients._base import EXTRA_BODY, OwnHttpClient
 from lazyprompt.modules.clients._faults import StreamedError
-from lazyprompt.modules.clients._openai_form import ENGINES, SERVERS, ChatCollector, TextCollector, server_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Sequence
 
-    from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import Collector, FaultKind, Request, Settings
-    from lazyprompt.modules.clients._openai_form import Server
+    from lazyprompt._base.json import Fields, JsonObject
+    from lazyprompt.answers.message_builder import Kind
+    from lazyprompt.modules.clients._base import Collector, Request, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
+
+
+# What an answer says of itself; the first event that says it counts.
+_HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
+# What a thought is called: by most, by vLLM and OpenRouter, by Ollama. A server in a change of names sends two of them.
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+
+
+class _ChoiceCollector(ABC):
+    """A stream of choices: its head, the reason of its end, the tokens. Only one choice is asked for.
+
+    Most clients keep the final ``[DONE]`` to themselves, and some servers send none; every one tells why it ended.
+    """
+
+    __slots__ = ("_finish", "_head", "_usage")
+
+    def __init__(self) -> None:
+        self._head: dict[str, object] = {}
+        self._finish: str | None = None
+        self._usage: object = None
+
+    @property
+    def complete(self) -> bool:
+        """True if the stream gave a reason for the end of the answer."""
+        return self._finish is not None
+
+    def feed(self, event: object) -> list[Delta]:
+        """Return what is new in an event."""
+        chunk = fields_of(plain(event))
+        for key in _HEAD:
+            if key not in self._head and chunk.get(key):
+                self._head[key] = chunk[key]
+        choices = [each for each in fields_in(chunk.get("choices")) if not each.get("index")]
+        choice: Fields = choices[0] if choices else {}
+        # Moonshot tells the tokens within the choice; xAI and SiliconFlow with each event what they are so far.
+        self._usage = chunk.get("usage") or choice.get("usage") or self._usage
+        # Some servers send an empty reason until there is one.
+        self._finish = _text(choice.get("finish_reason")) or self._finish
+        return self._new_in(choice)
+
+    @abstractmethod
+    def _new_in(self, choice: Fields) -> list[Delta]:
+        """Return what is new in the choice."""
+
+    def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
+        choices = [{"index": 0, **choice, "finish_reason": self._finish}]
+        return {**self._head, "object": kind, "choices": choices, "usage": self._usage}
+
+
+class TextCollector(_ChoiceCollector):
+    """Puts a stream of ``/v1/completions`` together."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text: list[str] = []
+
+    def _new_in(self, choice: Fields) -> list[Delta]:
+        text = _text(choice.get("text"))
+        self._text.append(text)
+        return [Delta("text", text)] if text else []
+
+    def answer(self) -> dict[str, Any]:
+        """Return the text so far, as a ``text_completion``."""
+        return self._answer("text_completion", {"text": "".join(self._text), "logprobs": None})
+
+
+class ChatCollector(_ChoiceCollector):
+    """Puts a stream of Chat Completions together."""
+
+    __slots__ = ("_calls", "_refusal", "_signed", "_slots", "_text", "_thought")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thought: list[str] = []
+        self._signed: list[dict[str, object]] = []
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: list[_Call] = []
+        # The newest call for each index of the server's.
+        self._slots: dict[int, _Call] = {}
+
+    def _new_in(self, choice: Fields) -> list[Delta]:
+        delta = fields_of(choice.get("delta"))
+        thought = next(filter(None, (_text(delta.get(key)) for key in _THOUGHTS)), "") or _thoughts(
+            delta.get("content")
+        )
+        text, refusal = _text(delta.get("content")), _text(delta.get("refusal"))
+        self._thought.append(thought)
+        self._text.append(text)
+        self._refusal.append(refusal)
+        for block in fields_in(delta.get("thinking_blocks")):
+            self._sign(block)
+        pieces: tuple[tuple[Kind, str], ...] = (("thinking", thought), ("text", text), ("text", refusal))
+        return [
+            *(Delta(kind, piece) for kind, piece in pieces if piece),
+            *(new for piece in fields_in(delta.get("tool_calls")) if (new := self._called(piece))),
+        ]
+
+    def answer(self) -> dict[str, Any]:
+        """Return the message so far, as a ``chat.completion``."""
+        message: dict[str, object] = {"role": "assistant", "content": "".join(self._text) or None}
+        more = {
+            "refusal": "".join(self._refusal),
+            "reasoning_content": "".join(self._thought),
+            "thinking_blocks": self._signed,
+            "tool_calls": [call.whole() for call in self._calls],
+        }
+        message |= {key: value for key, value in more.items() if value}
+        return self._answer("chat.completion", {"message": message, "logprobs": None})
+
+    def _sign(self, block: Fields) -> None:
+        """Add a piece of LiteLLM's signed thoughts: texts, and their signature at the end."""
+        last = self._signed[-1] if self._signed else {}
+        if block.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
+            self._signed.append(dict(block))
+            return
+        last["thinking"] = _text(last.get("thinking")) + _text(block.get("thinking"))
+        last["signature"] = block.get("signature") or None
+
+    def _called(self, piece: Fields) -> Delta | None:
+        """Add a piece of a call; None if nothing in it is new."""
+        function = fields_of(piece.get("function"))
+        own_id, name = _text(piece.get("id")), _text(function.get("name"))
+        arguments, index = _arguments(function.get("arguments")), piece.get("index")
+        call = self._open(index, own_id)
+        if call is None or call.ends_before(own_id, name, arguments):
+            call = _Call(len(self._calls))
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._slots[index] = call
+        return call.add(own_id, name, arguments)
+
+    def _open(self, index: object, own_id: str) -> _Call | None:
+        """Return the call that a piece is about, by its index or else its id; else the last one."""
+        if isinstance(index, int):
+            return self._slots.get(index)
+        if own_id:
+            return next((call for call in self._calls if call.id == own_id), None)
+        return self._calls[-1] if self._calls else None
+
+
+class _Call:
+    """A call under way.
+
+    Args:
+        place: Its place in the message, from 0.
+    """
+
+    __slots__ = ("_pieces", "id", "name", "place")
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.id = ""
+        self.name = ""
+        self._pieces: list[str] = []
+
+    def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
+        """Return True if a piece with the same index, or none, is the beginning of another call.
+
+        Some servers give all calls of a message the index 0, or none, and each call at once. A new id alone says
+        nothing: LMDeploy makes one up for each piece. Others repeat the name.
+        """
+        if not name or not self.name:
+            return False
+        if own_id and self.id:
+            return own_id != self.id
+        return (bool(arguments) or name != self.name) and self._is_whole()
+
+    def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
+        """Add a piece; the first id and the first name count."""
+        new_id, new_name = own_id if not self.id else "", name if not self.name else ""
+        self.id, self.name = self.id or own_id, self.name or name
+        self._pieces.append(arguments)
+        if not (new_id or new_name or arguments):
+            return None
+        return Delta("tool_call", arguments, self.place, new_id or None, new_name or None)
+
+    def whole(self) -> dict[str, object]:
+        """Return the call as an answer has it."""
+        function = {"name": self.name, "arguments": "".join(self._pieces)}
+        return {"id": self.id or None, "type": "function", "function": function}
+
+    def _is_whole(self) -> bool:
+        try:
+            return isinstance(json.loads("".join(self._pieces)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+def fields_in(value: object) -> list[Fields]:
+    """Return the dicts in a list; none of what is no list."""
+    items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    return [cast("Fields", item) for item in items if isinstance(item, Mapping)]
+
+
+def _text(value: object) -> str:
+    """Return a text; one in parts, as Mistral's, is joined."""
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in fields_in(cast("object", value)))
+    return value if isinstance(value, str) else ""
+
+
+def _thoughts(content: object) -> str:
+    """Return what is thought among the parts of a content, as Mistral's models do."""
+    return "".join(_text(part.get("thinking")) for part in fields_in(content) if part.get("type") == "thinking")
+
+
+def _arguments(value: object) -> str:
+    """Return arguments as JSON text; some servers send the object itself."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+Structured: TypeAlias = "Callable[[JsonObject, str], dict[str, Any]]"
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+# The keywords that OpenAI's strict mode refuses.
+_REFUSED = frozenset(
+    (
+        *("allOf", "oneOf", "not", "if", "then", "else"),
+        *("dependentRequired", "dependentSchemas", "patternProperties", "default"),
+    )
+)
+
+
+def is_strict(schema: JsonObject) -> bool:
+    """Return True if a schema keeps the rules of the strict mode: an object whose keys are all required, and known."""
+    return schema.get("type") == "object" and _is_kept(schema)
+
+
+def _is_kept(schema: object) -> bool:
+    if not isinstance(schema, dict) or _REFUSED & schema.keys():
+        return False
+    fields = fields_of(cast("object", schema))
+    properties, kinds = fields_of(fields.get("properties")), fields.get("type")
+    if "properties" in fields or "object" in (kinds if isinstance(kinds, list) else [kinds]):
+        required = fields.get("required")
+        named = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
+        if fields.get("additionalProperties") is not False or named != {*properties}:
+            return False
+    below = [value for part in (properties, fields.get("$defs"), fields.get("definitions")) for value in _values(part)]
+    below += cast("list[object]", fields.get("anyOf") or [])
+    return all(map(_is_kept, [*below, *([fields["items"]] if "items" in fields else [])]))
+
+
+def _values(schemas: object) -> list[object]:
+    return list(fields_of(schemas).values())
+
+
+def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
+    """Return a JSON schema as Chat Completions take it.
+
+    It is strict if it keeps the rules for that, and explicitly not strict otherwise: Moonshot's default is strict. Its
+    name has the characters that OpenAI takes.
+    """
+    named = _NO_NAME.sub("_", name)[:64] or "answer"
+    wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+
+
+class Server(NamedTuple):
+    """A server of Chat Completions.
+
+    Attributes:
+        hosts: The ends of the names of its hosts.
+        limit: Its name of ``max_tokens``; those that know the newer name call the older one deprecated.
+        usage: True if a stream is to be asked for its tokens: not where it tells them by itself, or where it is not
+            known whether the server takes ``stream_options``.
+        structured: The parameters for a JSON schema, where it takes one.
+    """
+
+    hosts: tuple[str, ...] = ()
+    limit: str = "max_tokens"
+    usage: bool = False
+    structured: Structured | None = None
+
+
+_NEWER = Server(limit="max_completion_tokens", usage=True, structured=response_format)
+SERVERS: dict[str, Server] = {
+    "openai": _NEWER._replace(hosts=("api.openai.com", "openai.azure.com")),
+    "moonshot": _NEWER._replace(hosts=("api.moonshot.ai", "api.moonshot.cn")),
+    "xai": _NEWER._replace(hosts=("api.x.ai",)),
+    "deepseek": Server(("api.deepseek.com",), usage=True),
+    "siliconflow": Server(("api.siliconflow.cn", "api.siliconflow.com")),
+    "vllm": Server(usage=True, structured=response_format),
+    "llama.cpp": Server(usage=True, structured=response_format),
+    "other": Server(),
+}
+
+
+def _llama_cpp_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"json_schema": schema}}
+
+
+def _vllm_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"structured_outputs": {"json": schema}}}
+
+
+def _sglang_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"json_schema": json.dumps(schema)}}
+
+
+# The servers of ``/v1/completions`` that are local engines.
+ENGINES: dict[str, Server] = {
+    "llama.cpp": Server(usage=True, structured=_llama_cpp_schema),
+    "vllm": Server(usage=True, structured=_vllm_schema),
+    "sglang": Server(usage=True, structured=_sglang_schema),
+    "lmdeploy": Server(usage=True),
+    "transformers": Server(),  # it refuses what it does not know
+    "other": Server(),
+}
+
+
+def server_at(base_url: str) -> Server:
+    """Return the server that has the host of an address; ``other`` where that is not known."""
+    host = urlsplit(base_url).hostname or ""
+    ends = (server for server in SERVERS.values() if any(f".{host}".endswith(f".{end}") for end in server.hosts))
+    return next(ends, SERVERS["other"])
 
 
 def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
@@ -67,6 +397,7 @@ class OpenAIClient(OwnHttpClient):
         server: The server.
     """
 
+    package = ("openai", "openai", "", "httpx2")
     method = "openai:resources.chat.completions.Completions.create"
     called = "chat.completions.create"
     advice = EXTRA_BODY
@@ -85,10 +416,6 @@ class OpenAIClient(OwnHttpClient):
         super().__init__(settings)
         self._server = server
         self.names = {"max_tokens": server.limit}
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("openai", "openai")
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return the parameters for a schema; None for servers that take none, as DeepSeek, or are not known."""
@@ -126,4 +453,4 @@ class CompletionsClient(OpenAIClient):
 
     def post(self, url: str, body: Mapping[str, object]) -> object:
         """Return the JSON that another address of the server answers with."""
-        return self._opened.client().post(url, cast_to=object, body=body)
+        return self.client().post(url, cast_to=object, body=body)

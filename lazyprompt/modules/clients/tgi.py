@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # True while a call is made in a thread.
 _ASKING: ContextVar[bool] = ContextVar("_ASKING", default=False)
@@ -82,6 +83,7 @@ class TgiCollector:
 class TgiClient(OfficialClient):
     """A server's own endpoint; it serves one model, so the model of a request does not count."""
 
+    package = ("huggingface_hub", "huggingface_hub", "tgi")
     method = "huggingface_hub:InferenceClient.text_generation"
     called = "text_generation"
     names: Mapping[str, str] = {"max_tokens": "max_new_tokens"}
@@ -100,10 +102,6 @@ class TgiClient(OfficialClient):
         "`inputs` tokens + `max_new_tokens` must be <=": "overflow",
         "`inputs` must have less than": "overflow",
     }
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("huggingface_hub", "huggingface_hub", "tgi")
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters as TGI has them.

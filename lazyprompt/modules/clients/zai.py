@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lazyprompt.modules.clients._base import CONNECTIONS, EXTRA_BODY, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import Refusal
-from lazyprompt.modules.clients._openai_form import ChatCollector
+from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -30,29 +30,23 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from lazyprompt.modules.client import FaultKind, Request, Settings
+    from lazyprompt.modules.clients._base import Request
+    from lazyprompt.modules.clients._faults import FaultKind
 
 # How many calls of an event loop are made at a time; the client itself has as many connections at most.
 LIMIT = 50
 _END = object()
 
 
-def connect(settings: Settings) -> ZaiClient:
-    """Return a client for Zhipu.
+class ZaiClient(OfficialClient):
+    """The client of chat completions.
 
     Args:
         settings: ``options`` are further arguments of ``zai.ZhipuAiClient``. An ``http_client`` is for threads only:
             event loops have one for each connection. With no ``base_url`` it is that of ``ZAI_BASE_URL``, or Zhipu's.
-
-    Raises:
-        ModuleError: The key is none.
     """
-    return ZaiClient(settings)
 
-
-class ZaiClient(OfficialClient):
-    """The client of chat completions."""
-
+    package = ("zai", "zai-sdk")
     method = "zai.api_resource.chat.completions:Completions.create"
     called = "chat.completions.create"
     advice = EXTRA_BODY
@@ -65,10 +59,6 @@ class ZaiClient(OfficialClient):
         "zai.APIResponseError": "server",  # what a stream says of itself
         "zai.ZaiError": "key",  # there is none
     }
-
-    def sdk(self) -> Any:
-        """Import the official package."""
-        return import_extra("zai", "zai-sdk")
 
     def _make(self, *, in_loop: bool) -> Any:
         """Make the client for threads, or the lines of an event loop, which read the certificates once for all."""
@@ -224,3 +214,6 @@ class _Lines:
         for line in self._all:
             line.hang_up()
         await to_thread(self._threads.shutdown)
+
+
+connect = ZaiClient

@@ -18,7 +18,7 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from support.client_scenes import (
     ANSWERS,
     CALLS,
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.client import Client, Fault
+    from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import Fault
 
 
 class Contract:
@@ -49,7 +50,7 @@ class Contract:
     package: ClassVar[str]  # the official client
     wire_key: ClassVar[str]  # what stands for the key in a header, given `KEY`
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         raise NotImplementedError
 
     @pytest.fixture
@@ -58,14 +59,14 @@ class Contract:
             yield server
 
     @pytest.fixture
-    def client(self, server: ModelServer) -> Iterator[Client]:
+    def client(self, server: ModelServer) -> Iterator[OfficialClient]:
         with self.opened(server) as client:
             yield client
 
     @contextmanager
     def opened(
         self, server: ModelServer, *, key: str | None = KEY, timeout: float = TIMEOUT, retries: int = 0, **options: Any
-    ) -> Iterator[Client]:
+    ) -> Iterator[OfficialClient]:
         secret = None if key is None else Secret(key)
         client = self.connect(Settings(server.url(self.provider), secret, timeout, retries, options))
         yield client
@@ -75,21 +76,23 @@ class Contract:
     def formatter(self) -> ChatFormatter:
         return ChatFormatter(self.provider)
 
-    def request(self, client: Client, *messages: Any, model: str = "m", tools: Any = None, **common: Any) -> Request:
+    def request(
+        self, client: OfficialClient, *messages: Any, model: str = "m", tools: Any = None, **common: Any
+    ) -> Request:
         said = messages or ({"role": "system", "content": "Be short."}, {"role": "user", "content": "ping"})
         return Request(model, self.formatter.format(*said, tools=tools), client.params(common))
 
-    def streamed(self, client: Client, request: Request) -> tuple[Msg, list[Delta], bool]:
+    def streamed(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
         collector = client.collector()
         deltas = [delta for event in client.stream(request) for delta in collector.feed(event)]
         return self.formatter.parse(collector.answer()), deltas, collector.complete
 
-    async def astreamed(self, client: Client, request: Request) -> tuple[Msg, list[Delta], bool]:
+    async def astreamed(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
         collector = client.collector()
         deltas = [delta async for event in client.astream(request) for delta in collector.feed(event)]
         return self.formatter.parse(collector.answer()), deltas, collector.complete
 
-    def faults(self, client: Client, request: Request) -> Iterator[Fault]:
+    def faults(self, client: OfficialClient, request: Request) -> Iterator[Fault]:
         """The fault of a call and of a stream, for threads and in a loop."""
 
         async def drained() -> None:
@@ -118,7 +121,7 @@ class Contract:
             assert "\n" not in fault.message
             yield fault
 
-    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: Client) -> None:
+    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: OfficialClient) -> None:
         request = self.request(client, tools=[WEATHER], max_tokens=100, stop=["END"])
         before = deepcopy(request)
         client.send(request)
@@ -131,7 +134,9 @@ class Contract:
         assert self.wire_key in whole.headers.values()
 
     @pytest.mark.parametrize("answer", ANSWERS)
-    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    def test_streams_give_the_same_as_answers(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         server.answer = answer
         request = self.request(client)
         msg = self.formatter.parse(client.send(request))
@@ -142,7 +147,9 @@ class Contract:
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("answer", ANSWERS)
-    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    async def test_loops_give_the_same_as_threads(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         server.answer = answer
         request = self.request(client)
         msg = self.formatter.parse(await asyncio.to_thread(client.send, request))
@@ -152,7 +159,7 @@ class Contract:
         await client.aclose()
 
     @pytest.mark.parametrize("how", ["whole", "streamed"])
-    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: Client, how: str) -> None:
+    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
         server.answer = WHOLE
         ask = Msg("Ann", "the weather?", "user")
         request = self.request(client, ask, tools=[WEATHER])
@@ -166,7 +173,7 @@ class Contract:
 
     @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: repr(fault[0]))
     def test_each_misbehaviour_is_its_fault(
-        self, server: ModelServer, client: Client, fault: tuple[Misbehaviour, str, str | None]
+        self, server: ModelServer, client: OfficialClient, fault: tuple[Misbehaviour, str, str | None]
     ) -> None:
         misbehaviour, whole, streamed = fault
         server.answer = WHOLE
@@ -183,7 +190,7 @@ class Contract:
         if isinstance(misbehaviour, Status):
             assert {(each.status, each.message) for each in faults} == {(misbehaviour.code, misbehaviour.message)}
 
-    async def _looped(self, client: Client, request: Request) -> tuple[Msg, list[Delta], bool]:
+    async def _looped(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
         try:
             return await self.astreamed(client, request)
         finally:
@@ -228,7 +235,7 @@ class Contract:
             assert time.monotonic() - begin > 1.5
             assert looped.result()[0].text == server.answer.text
 
-    def test_unknown_fields_and_events_change_nothing(self, server: ModelServer, client: Client) -> None:
+    def test_unknown_fields_and_events_change_nothing(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = WHOLE
         request = self.request(client)
         known = self.formatter.parse(client.send(request))
@@ -237,7 +244,7 @@ class Contract:
         streamed, deltas, complete = self.streamed(client, request)
         assert (streamed, complete, said_in(deltas)) == (known, True, said_by(known))
 
-    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: Client) -> None:
+    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = WHOLE
         server.faults = lambda _: HalfCall()
         msg, _, complete = self.streamed(client, self.request(client))
@@ -256,7 +263,7 @@ class Contract:
             assert {fault.kind for fault in self.faults(client, request)} == {kind}
             assert server.seen[0].refusal in {fault.message for fault in self.faults(client, request)}
 
-    def test_a_key_that_the_server_quotes_is_not_shown(self, server: ModelServer, client: Client) -> None:
+    def test_a_key_that_the_server_quotes_is_not_shown(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(401, f"the key {KEY} is wrong")
         for fault in self.faults(client, self.request(client)):
             assert fault.message == "the key *** is wrong"
@@ -279,7 +286,7 @@ class Contract:
         assert not any(KEY in value for value in server.seen[0].headers.values())
 
     @pytest.mark.asyncio
-    async def test_cancelling_closes_the_connection(self, server: ModelServer, client: Client) -> None:
+    async def test_cancelling_closes_the_connection(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda seen: Slow(first=0.0, between=TIMEOUT) if seen.streamed else Slow(first=TIMEOUT)
 
         async def drained() -> None:
@@ -299,7 +306,7 @@ class Contract:
             assert server.seen[-1].client_left
         await client.aclose()
 
-    def test_closing_a_stream_closes_the_connection(self, server: ModelServer, client: Client) -> None:
+    def test_closing_a_stream_closes_the_connection(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Slow(first=0.0, between=TIMEOUT)
 
         async def looped() -> None:
@@ -316,7 +323,7 @@ class Contract:
         asyncio.run(looped())
         assert [seen.client_left for seen in server.seen] == [True, True]
 
-    def test_fifty_threads_at_once(self, server: ModelServer, client: Client) -> None:
+    def test_fifty_threads_at_once(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = echo
 
         def ask(number: int) -> bool:
@@ -329,7 +336,7 @@ class Contract:
         assert len(server.seen) == 100
 
     @pytest.mark.asyncio
-    async def test_a_hundred_tasks_at_once(self, server: ModelServer, client: Client) -> None:
+    async def test_a_hundred_tasks_at_once(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = echo
 
         async def ask(number: int) -> bool:
@@ -342,7 +349,7 @@ class Contract:
         assert len(server.seen) == 100
         await client.aclose()
 
-    def test_each_event_loop_has_connections_of_its_own(self, server: ModelServer, client: Client) -> None:
+    def test_each_event_loop_has_connections_of_its_own(self, server: ModelServer, client: OfficialClient) -> None:
         for _ in range(3):
             assert asyncio.run(self._looped(client, self.request(client)))[2]
         assert len(server.seen) == 3
@@ -358,7 +365,7 @@ class Contract:
             assert opened_sockets() > before
         assert until(lambda: opened_sockets() == before)
 
-    def test_a_closed_client_opens_again(self, server: ModelServer, client: Client) -> None:
+    def test_a_closed_client_opens_again(self, server: ModelServer, client: OfficialClient) -> None:
         client.send(self.request(client))
         client.close()
         client.close()
@@ -372,12 +379,12 @@ class Contract:
         with pytest.raises(MissingExtraError, match=rf'the package {self.package} .* "lazyprompt\[{self.package}\]"'):
             client.send(Request("m", {}, {}))
 
-    def test_errors_of_others_are_none_of_the_clients(self, client: Client) -> None:
+    def test_errors_of_others_are_none_of_the_clients(self, client: OfficialClient) -> None:
         assert client.fault(KeyError("x")) is None
         assert client.fault(RuntimeError("x")) is None
 
 
-def ways(client: Client, request: Request) -> Iterator[Callable[[], object]]:
+def ways(client: OfficialClient, request: Request) -> Iterator[Callable[[], object]]:
     """The four ways to ask a client: functions that give the answer, or the list of events."""
 
     async def asend() -> object:

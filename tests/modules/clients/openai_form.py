@@ -18,7 +18,8 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.modules.client import Fault, Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._faults import Fault
 from support.model_server.server import (
     Answer,
     Cut,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.answers.parser import Delta
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import FaultKind
     from support.model_server.server import Seen
 
 KEY = "sk-test-0123456789abcdef"
@@ -120,14 +122,14 @@ class Streamed(NamedTuple):
         return "".join(delta.text for delta in self.deltas if delta.kind != "tool_call")
 
 
-def streamed(client: Client, request: Request) -> Streamed:
+def streamed(client: OfficialClient, request: Request) -> Streamed:
     """A stream, collected."""
     collector = client.collector()
     deltas = [delta for event in client.stream(request) for delta in collector.feed(event)]
     return Streamed(collector.answer(), deltas, collector.complete)
 
 
-async def astreamed(client: Client, request: Request) -> Streamed:
+async def astreamed(client: OfficialClient, request: Request) -> Streamed:
     """The same in an event loop."""
     collector = client.collector()
     deltas = [delta async for event in client.astream(request) for delta in collector.feed(event)]
@@ -158,7 +160,7 @@ def checked(streamed: Streamed, message: Msg) -> None:
 _ENDED = EOFError("the stream ended without its end")
 
 
-def failed(client: Client, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
+def failed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
     """What went wrong with a call, or with a stream that came to its end."""
     try:
         fine = streamed(client, request).complete if stream else client.send(request) is not None
@@ -167,7 +169,7 @@ def failed(client: Client, request: Request, *, stream: bool) -> tuple[Exception
     return _ended(fine=fine)
 
 
-async def afailed(client: Client, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
+async def afailed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
     """The same in an event loop."""
     try:
         fine = (await astreamed(client, request)).complete if stream else await client.asend(request) is not None
@@ -176,7 +178,7 @@ async def afailed(client: Client, request: Request, *, stream: bool) -> tuple[Ex
     return _ended(fine=fine)
 
 
-def _fault(client: Client, error: Exception) -> tuple[Exception, Fault]:
+def _fault(client: OfficialClient, error: Exception) -> tuple[Exception, Fault]:
     fault = client.fault(error)
     if fault is None:
         raise error
@@ -194,21 +196,21 @@ def shown(error: BaseException, *more: object) -> str:
     return "".join((*traceback.format_exception(error), *(f"{each!r} {each!s}" for each in (error, *more))))
 
 
-def first_of(client: Client, request: Request) -> Generator[object]:
+def first_of(client: OfficialClient, request: Request) -> Generator[object]:
     """A stream of which the first event was taken."""
     events = cast("Generator[object]", client.stream(request))
     next(events)
     return events
 
 
-async def afirst_of(client: Client, request: Request) -> AsyncGenerator[object]:
+async def afirst_of(client: OfficialClient, request: Request) -> AsyncGenerator[object]:
     """The same in an event loop."""
     events = cast("AsyncGenerator[object]", client.astream(request))
     await anext(events)
     return events
 
 
-async def ataken(client: Client, request: Request) -> None:
+async def ataken(client: OfficialClient, request: Request) -> None:
     """A stream to its end, in a task that is to be cancelled."""
     async with aclosing(cast("AsyncGenerator[object]", client.astream(request))) as events:
         async for _ in events:
@@ -260,7 +262,7 @@ class Shared:
     extra: ClassVar[str]
     most_sockets: ClassVar[float] = inf
 
-    def client_for(self, server: ModelServer, **settings: Any) -> Client:
+    def client_for(self, server: ModelServer, **settings: Any) -> OfficialClient:
         raise NotImplementedError
 
     def content(self, answer: object) -> object:

@@ -11,8 +11,8 @@ import pytest
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
-from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import anthropic
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.anthropic import expressible
 from modules.clients.contract import Contract
 from support.client_scenes import KEY
@@ -21,7 +21,7 @@ from support.model_server.server import Answer, Drop, HalfCall, ModelServer, Sta
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt.modules.client import Client
+    from lazyprompt.modules.clients._base import OfficialClient
 
 pytestmark = pytest.mark.slow  # a real client
 
@@ -34,7 +34,7 @@ class TestAnthropicClient(Contract):
     package = "anthropic"
     wire_key = f"Bearer {KEY}"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return anthropic.connect(settings)
 
     @pytest.mark.parametrize("fault", [Status(429, retry_after=0.3), Status(529, retry_after=0.3), Drop()])
@@ -65,11 +65,11 @@ class TestAnthropicClient(Contract):
             assert self.streamed(client, self.request(client))[2]
         assert len(server.seen) == 2
 
-    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: Client) -> None:
+    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(429, retry_after=7)
         assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.0}
 
-    def test_a_refusal_says_so(self, server: ModelServer, client: Client) -> None:
+    def test_a_refusal_says_so(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("I would rather", finish="refusal")
         request = self.request(client)
         whole: Any = client.send(request)
@@ -81,7 +81,7 @@ class TestAnthropicClient(Contract):
         assert self.formatter.parse(answer).text == "I would rather"
 
     def test_the_arguments_of_half_a_call_are_kept_as_they_were_written(
-        self, server: ModelServer, client: Client
+        self, server: ModelServer, client: OfficialClient
     ) -> None:
         server.answer = Answer("", calls=(("c1", "weather", {"city": "Paris"}),))
         server.faults = lambda _: HalfCall()
@@ -91,13 +91,13 @@ class TestAnthropicClient(Contract):
         assert call.raw_input == "".join(delta.text for delta in deltas) == '{"city":'
         assert complete
 
-    def test_an_answer_of_any_length_may_come_unstreamed(self, server: ModelServer, client: Client) -> None:
+    def test_an_answer_of_any_length_may_come_unstreamed(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("pong")
         for model in ("claude-opus-4-5", "claude-opus-4-1-20250805@m"):
             client.send(self.request(client, HI, model=model, max_tokens=200_000))
         assert [seen.body["max_tokens"] for seen in server.seen] == [200_000, 200_000]
 
-    def test_names_of_parameters(self, client: Client) -> None:
+    def test_names_of_parameters(self, client: OfficialClient) -> None:
         assert client.params({}) == {"max_tokens": anthropic.DEFAULT_MAX_TOKENS}
         assert client.params({"max_tokens": 7, "stop": ["a"], "metadata": {"user_id": "u"}}) == {
             "max_tokens": 7,
@@ -105,7 +105,7 @@ class TestAnthropicClient(Contract):
             "metadata": {"user_id": "u"},
         }
 
-    def test_a_budget_for_thoughts_comes_on_top(self, client: Client) -> None:
+    def test_a_budget_for_thoughts_comes_on_top(self, client: OfficialClient) -> None:
         thinking = {"type": "enabled", "budget_tokens": 2000}
         assert client.params({"thinking": thinking})["max_tokens"] == anthropic.DEFAULT_MAX_TOKENS + 2000
         assert client.params({"thinking": thinking, "max_tokens": 2001})["max_tokens"] == 2001
@@ -120,7 +120,9 @@ class TestAnthropicClient(Contract):
             ("max_token", "takes no 'max_token' \\(did you mean 'max_tokens'\\?\\); leave it out$"),
         ],
     )
-    def test_parameters_that_are_none_are_not_lost_in_silence(self, client: Client, name: str, said: str) -> None:
+    def test_parameters_that_are_none_are_not_lost_in_silence(
+        self, client: OfficialClient, name: str, said: str
+    ) -> None:
         with pytest.raises(ModuleError, match=said):
             client.params({name: 1})
 
@@ -135,7 +137,7 @@ class TestAnthropicClient(Contract):
             client.send(self.request(client))
         assert server.seen[0].headers["authorization"] == "Bearer other"
 
-    def test_a_schema_as_the_api_takes_it(self, server: ModelServer, client: Client) -> None:
+    def test_a_schema_as_the_api_takes_it(self, server: ModelServer, client: OfficialClient) -> None:
         schema: Any = {
             "type": "object",
             "properties": {"size": {"type": "integer", "minimum": 1}, "name": {"type": "string"}},
@@ -150,11 +152,11 @@ class TestAnthropicClient(Contract):
         assert server.seen[0].body["output_config"] == {"format": {"type": "json_schema", "schema": made}}
         assert client.structured({"type": "object", "additionalProperties": {"type": "string"}}, "x") is None
 
-    def test_a_client_that_knows_no_schemas(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_client_that_knows_no_schemas(self, client: OfficialClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr("anthropic.transform_schema")
         assert client.structured({"type": "object", "properties": {}}, "x") is None
 
-    def test_an_unhandled_class_of_the_client_is_a_request_fault(self, client: Client) -> None:
+    def test_an_unhandled_class_of_the_client_is_a_request_fault(self, client: OfficialClient) -> None:
         from anthropic import AnthropicError, CredentialsError  # noqa: PLC0415 - slow
 
         kinds = [client.fault(error) for error in (AnthropicError("no"), CredentialsError("none"))]

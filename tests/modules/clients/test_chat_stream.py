@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lazyprompt.answers.parser import Delta
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.modules.clients._openai_form import ChatCollector, TextCollector, is_strict
+from lazyprompt.modules.clients.openai import ChatCollector, TextCollector, is_strict
 
 PARIS, ROME = '{"city": "Paris"}', '{"city": "Rome"}'
 

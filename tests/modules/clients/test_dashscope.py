@@ -12,8 +12,8 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
-from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import dashscope
+from lazyprompt.modules.clients._base import Request, Settings
 from modules.clients.contract import Contract, ways
 from support.client_scenes import ANSWERS, KEY
 from support.model_server.http import odd_server
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lazyprompt.modules.client import Client
+    from lazyprompt.modules.clients._base import OfficialClient
 
 pytestmark = pytest.mark.slow  # a real client
 
@@ -37,15 +37,19 @@ class _DashScope(Contract):
     wire_key = f"Bearer {KEY}"
 
     @pytest.mark.parametrize("answer", SAID)
-    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    def test_streams_give_the_same_as_answers(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         super().test_streams_give_the_same_as_answers(server, client, answer)
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("answer", SAID)
-    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    async def test_loops_give_the_same_as_threads(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         await super().test_loops_give_the_same_as_threads(server, client, answer)
 
-    def test_a_filtered_answer_is_a_refused_request(self, server: ModelServer, client: Client) -> None:
+    def test_a_filtered_answer_is_a_refused_request(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("", finish="content_filter")
         for fault in self.faults(client, self.request(client)):
             assert (fault.kind, fault.status) == ("request", 400)
@@ -75,14 +79,16 @@ class _DashScope(Contract):
                 )
                 assert len(list(self.faults(client, self.request(client)))) == len(server.seen) == 4
 
-    def test_an_error_in_mid_stream_is_known_by_its_code(self, server: ModelServer, client: Client) -> None:
+    def test_an_error_in_mid_stream_is_known_by_its_code(self, server: ModelServer, client: OfficialClient) -> None:
         for status, kind in ((500, "server"), (429, "rate limit"), (408, "timeout"), (401, "key")):
             server.faults = lambda _, status=status: Fails(1, status, "so it goes")
             _, streamed, _, astreamed = self.faults(client, self.request(client))
             assert streamed == astreamed
             assert (streamed.kind, streamed.status, streamed.message) == (kind, None, "so it goes")
 
-    def test_no_log_shows_the_key(self, server: ModelServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    def test_no_log_shows_the_key(
+        self, server: ModelServer, client: OfficialClient, caplog: pytest.LogCaptureFixture
+    ) -> None:
         caplog.set_level("DEBUG")
         for fault in (None, Status(401, f"the key {KEY} is wrong"), Drop(), Malformed()):
             server.faults = lambda _, fault=fault: fault
@@ -93,7 +99,7 @@ class _DashScope(Contract):
         assert caplog.records
         assert KEY not in caplog.text
 
-    def test_how_long_to_wait_is_told(self, server: ModelServer, client: Client) -> None:
+    def test_how_long_to_wait_is_told(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(429, retry_after=2.5)
         assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {2.5}
 
@@ -121,10 +127,10 @@ class _DashScope(Contract):
         assert {seen["user-agent"].count("me") for seen in others} == {first["user-agent"].count("me")}
         assert server.seen[0].body["parameters"]["enable_search"] is True
 
-    def astream_whole(self, client: Client) -> bool:
+    def astream_whole(self, client: OfficialClient) -> bool:
         return asyncio.run(self._looped(client, self.request(client)))[2]
 
-    def test_parameters_keep_their_names(self, server: ModelServer, client: Client) -> None:
+    def test_parameters_keep_their_names(self, server: ModelServer, client: OfficialClient) -> None:
         common: dict[str, Any] = {
             "temperature": 0.5,
             "top_p": 0.9,
@@ -145,7 +151,7 @@ class _DashScope(Contract):
             "json_schema": {"name": "place", "schema": SCHEMA, "strict": True},
         }
 
-    def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: Client) -> None:
+    def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: OfficialClient) -> None:
         request = self.request(client)._replace(params={"seed": object()})
         error = self._raised(lambda: client.send(request))
         assert isinstance(error, TypeError)
@@ -155,17 +161,19 @@ class _DashScope(Contract):
 class TestText(_DashScope):
     provider = "dashscope"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return dashscope.connect(settings)
 
 
 class TestMultimodal(_DashScope):
     provider = "dashscope-multimodal"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return dashscope.connect_multimodal(settings)
 
-    def test_no_text_is_taken_for_the_path_of_a_file(self, server: ModelServer, client: Client, tmp_path: Path) -> None:
+    def test_no_text_is_taken_for_the_path_of_a_file(
+        self, server: ModelServer, client: OfficialClient, tmp_path: Path
+    ) -> None:
         secret = tmp_path / "secret.txt"
         secret.write_text("private")
         said = [{"text": str(secret)}, {"text": f"file://{secret}"}, {"image": f"file://{secret}"}]
@@ -178,12 +186,12 @@ class TestMultimodal(_DashScope):
         "part", [{"image": "oss://bucket/a.png"}, {"video": ["https://example.com/1.png", "oss://bucket/2.png"]}]
     )
     def test_the_server_is_told_of_what_lies_in_its_store(
-        self, server: ModelServer, client: Client, part: dict[str, Any]
+        self, server: ModelServer, client: OfficialClient, part: dict[str, Any]
     ) -> None:
         self.sent_both_ways(client, [{"role": "user", "content": [{"text": "what is it?"}, part]}])
         assert [seen.headers.get("x-dashscope-ossresourceresolve") for seen in server.seen] == ["enable", "enable"]
 
-    def sent_both_ways(self, client: Client, messages: list[dict[str, Any]]) -> None:
+    def sent_both_ways(self, client: OfficialClient, messages: list[dict[str, Any]]) -> None:
         request = Request("m", {"messages": messages}, {})
         client.send(request)
 
@@ -201,7 +209,7 @@ class TestMultimodal(_DashScope):
             client.send(self.request(client))
         assert server.seen == []
 
-    def test_parts_that_are_no_text_are_kept(self, client: Client) -> None:
+    def test_parts_that_are_no_text_are_kept(self, client: OfficialClient) -> None:
         collector = client.collector()
         for content in ([{"text": "a cat"}], [{"image": "https://example.com/cat.png"}], [{"text": "!"}], []):
             message = {"role": "assistant", "content": content}
@@ -235,7 +243,7 @@ class TestMultimodal(_DashScope):
 def test_each_code_has_its_kind(status: int, code: str, said: str, kind: str) -> None:
     answer = {"status_code": status, "code": code, "message": said, "headers": {"Content-Type": "application/json"}}
     client = dashscope.connect(Settings("http://127.0.0.1:1", None, 1.0, 0, {}))
-    fault = client.fault(dashscope.DashScopeError(answer, None))
+    fault = client.fault(dashscope.DashScopeError(answer))
     assert fault is not None
     assert (fault.kind, fault.status, fault.message) == (kind, status, said)
 
@@ -245,7 +253,7 @@ ODD = (b"[]", b"7", b"null", b'{"output": null}', b'{"output": {"choices": [7]}}
 
 @pytest.mark.parametrize("connect", [dashscope.connect, dashscope.connect_multimodal])
 @pytest.mark.parametrize("body", ODD)
-def test_answers_of_another_shape_are_malformed(connect: Callable[[Settings], Client], body: bytes) -> None:
+def test_answers_of_another_shape_are_malformed(connect: Callable[[Settings], OfficialClient], body: bytes) -> None:
     request = Request("m", {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}, {})
     for media_type, written in (("application/json", body), ("text/event-stream", b"event:result\ndata:%b\n\n" % body)):
         with odd_server(written, media_type) as url:

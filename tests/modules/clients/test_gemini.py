@@ -11,14 +11,14 @@ import pytest
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
-from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import gemini
+from lazyprompt.modules.clients._base import Request, Settings
 from modules.clients.contract import Contract
 from support.client_scenes import KEY
 from support.model_server.server import Answer, Cut, Drop, ModelServer, Status
 
 if TYPE_CHECKING:
-    from lazyprompt.modules.client import Client
+    from lazyprompt.modules.clients._base import OfficialClient
 
 pytestmark = pytest.mark.slow  # a real client
 
@@ -31,7 +31,7 @@ class TestGeminiClient(Contract):
     package = "google-genai"
     wire_key = KEY
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return gemini.connect(settings)
 
     @pytest.mark.parametrize("fault", [Status(429, retry_after=0.01), Status(500), Status(503), Cut(), Drop()])
@@ -41,20 +41,20 @@ class TestGeminiClient(Contract):
             assert client.retries_itself is False
             assert len(list(self.faults(client, self.request(client)))) == len(server.seen) == 4
 
-    def test_what_is_sent_again_is_the_same(self, server: ModelServer, client: Client) -> None:
+    def test_what_is_sent_again_is_the_same(self, server: ModelServer, client: OfficialClient) -> None:
         request = self.request(client, HI, temperature=0.5, stop=["x"])
         for _ in range(3):
             client.send(request)
         assert len({(json.dumps(seen.body), seen.headers["content-length"]) for seen in server.seen}) == 1
 
-    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: Client) -> None:
+    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(429, retry_after=7.5)
         assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.5}
 
     @pytest.mark.parametrize(
         ("header", "waits"), [("3", 3.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)]
     )
-    def test_or_says_so_in_a_header(self, client: Client, header: str | None, waits: float | None) -> None:
+    def test_or_says_so_in_a_header(self, client: OfficialClient, header: str | None, waits: float | None) -> None:
         from google.genai.errors import ClientError  # noqa: PLC0415 - slow
         from httpx2 import Response  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ class TestGeminiClient(Contract):
             asyncio.run(self._looped(client, self.request(client)))
         assert not any("x-server-timeout" in seen.headers for seen in server.seen)
 
-    def test_a_prompt_that_was_blocked_has_no_candidates(self, server: ModelServer, client: Client) -> None:
+    def test_a_prompt_that_was_blocked_has_no_candidates(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("", finish="content_filter")
         request = self.request(client)
         whole: Any = client.send(request)
@@ -80,7 +80,7 @@ class TestGeminiClient(Contract):
         assert collector.answer()["prompt_feedback"]["block_reason"] == "PROHIBITED_CONTENT"
         assert collector.complete
 
-    def test_an_answer_that_was_stopped_says_so(self, server: ModelServer, client: Client) -> None:
+    def test_an_answer_that_was_stopped_says_so(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("half of it", finish="content_filter")
         collector = client.collector()
         for event in client.stream(self.request(client)):
@@ -89,7 +89,7 @@ class TestGeminiClient(Contract):
         assert answer["candidates"][0]["finish_reason"] == "SAFETY"
         assert self.formatter.parse(answer).text == "half of it"
 
-    def test_names_of_parameters(self, server: ModelServer, client: Client) -> None:
+    def test_names_of_parameters(self, server: ModelServer, client: OfficialClient) -> None:
         params = client.params(
             {
                 "max_tokens": 7,
@@ -112,19 +112,21 @@ class TestGeminiClient(Contract):
             "candidateCount": 1,
         }
 
-    def test_parameters_that_are_none_are_not_lost_in_silence(self, client: Client) -> None:
+    def test_parameters_that_are_none_are_not_lost_in_silence(self, client: OfficialClient) -> None:
         with pytest.raises(ModuleError, match=r"has no 'temprature' \(did you mean 'temperature'\?\)"):
             client.params({"temprature": 1})
         with pytest.raises(ModuleError, match="calls in pieces"):
             client.params({"tool_config": {"function_calling_config": {"stream_function_call_arguments": True}}})
         assert client.params({"tool_config": {"function_calling_config": {"mode": "ANY"}}})
 
-    def test_a_value_that_the_client_refuses_is_a_request_fault(self, server: ModelServer, client: Client) -> None:
+    def test_a_value_that_the_client_refuses_is_a_request_fault(
+        self, server: ModelServer, client: OfficialClient
+    ) -> None:
         request = self.request(client, HI, temperature="hot")
         assert {fault.kind for fault in self.faults(client, request)} == {"request"}
         assert server.seen == []
 
-    def test_an_answer_that_the_client_refuses_is_malformed(self, client: Client) -> None:
+    def test_an_answer_that_the_client_refuses_is_malformed(self, client: OfficialClient) -> None:
         from google.genai.types import GenerateContentResponse  # noqa: PLC0415 - slow
 
         error = self._raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
@@ -133,7 +135,7 @@ class TestGeminiClient(Contract):
         assert fault.kind == "malformed"
 
     @pytest.mark.parametrize("text", ['{"size": 3}', "[1]", "3", '"a"', "no JSON"])
-    def test_a_schema_as_it_is(self, server: ModelServer, client: Client, text: str) -> None:
+    def test_a_schema_as_it_is(self, server: ModelServer, client: OfficialClient, text: str) -> None:
         server.answer = Answer(text)
         asked = client.structured(SCHEMA, "thing")
         assert asked is not None
@@ -163,7 +165,7 @@ class TestGeminiClient(Contract):
         }
         with self.opened(server, key=None, **options) as client:
             made: Any = client
-            sdk = made._opened.client().sdk  # noqa: SLF001 - there is no server to ask
+            sdk = made.client().sdk  # there is no server to ask
             assert sdk.vertexai
             assert sdk._api_client._http_options.api_version == "v1beta1"  # noqa: SLF001
             assert sdk._api_client._http_options.headers["x-more"] == "1"  # noqa: SLF001

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from lazyprompt.errors import MissingExtraError
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.litellm import connect
 from modules.clients.openai_form import (
     ANSWERS,
@@ -41,7 +41,7 @@ from support.model_server.server import HalfCall, ModelServer, Slow, Status
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from lazyprompt.modules.client import Client
+    from lazyprompt.modules.clients._base import OfficialClient
 
 # Pydantic's, of LiteLLM's own code, which makes errors of the server of them.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")]
@@ -62,7 +62,7 @@ async def closing_all() -> AsyncIterator[None]:
     await import_module("litellm").close_litellm_async_clients()
 
 
-def client_for(server: ModelServer, provider: str = "litellm", **settings: Any) -> Client:
+def client_for(server: ModelServer, provider: str = "litellm", **settings: Any) -> OfficialClient:
     made = settings_for(server, provider, **settings)
     # LiteLLM's address of Gemini has the version in it.
     return connect(made._replace(base_url=f"{made.base_url}/v1beta") if provider == "gemini" else made)
@@ -259,7 +259,7 @@ QUIET = """
 import os, sys, socket
 def no_network(*args): raise OSError("no network here")
 socket.getaddrinfo = no_network
-from lazyprompt.modules.client import Settings, Request
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.litellm import connect
 client = connect(Settings("http://127.0.0.1:9/v1", None, 5.0, 3, {}))
 try:

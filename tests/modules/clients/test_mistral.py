@@ -12,7 +12,7 @@ from support.client_scenes import KEY
 from support.model_server.server import Cut, Drop, ModelServer, Status
 
 if TYPE_CHECKING:
-    from lazyprompt.modules.client import Client, Settings
+    from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 pytestmark = pytest.mark.slow  # a real client
 
@@ -29,7 +29,7 @@ class TestMistralClient(Contract):
     package = "mistralai"
     wire_key = f"Bearer {KEY}"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return mistral.connect(settings)
 
     @pytest.mark.parametrize("fault", [Status(429, retry_after=0.01), Status(500), Status(503), Cut(), Drop()])
@@ -39,11 +39,11 @@ class TestMistralClient(Contract):
             assert client.retries_itself is False
             assert len(list(self.faults(client, self.request(client)))) == len(server.seen) == 4
 
-    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: Client) -> None:
+    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(429, retry_after=7.5)
         assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.5}
 
-    def test_parameters_and_schemas_have_mistrals_names(self, server: ModelServer, client: Client) -> None:
+    def test_parameters_and_schemas_have_mistrals_names(self, server: ModelServer, client: OfficialClient) -> None:
         common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["\n"], "seed": 1}
         request = self.request(client, **common)
         structured = client.structured(SCHEMA, "Size of it")

@@ -15,8 +15,8 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MediaError, MissingExtraError, ModuleError
 from lazyprompt.messages.msg import Msg, ToolResultBlock
-from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import ollama
+from lazyprompt.modules.clients._base import Request, Settings
 from modules.clients.contract import Contract, ways
 from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE
 from support.model_server.http import odd_server
@@ -25,7 +25,7 @@ from support.model_server.server import Answer, Drop, HalfCall, Malformed, Model
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.modules.client import Client
+    from lazyprompt.modules.clients._base import OfficialClient
 
 pytestmark = pytest.mark.slow  # a real client
 
@@ -51,7 +51,7 @@ class _Ollama(Contract):
                 assert fault.message.startswith(server.seen[0].refusal or "?")
                 assert (kind == "not found") == fault.message.endswith("; get it with: ollama pull no-such-model")
 
-    def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: Client) -> None:
+    def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: OfficialClient) -> None:
         said = "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"
         server.faults = lambda _: Status(400, said)
         assert {fault.kind for fault in self.faults(client, self.request(client))} == {"overflow"}
@@ -70,7 +70,9 @@ class _Ollama(Contract):
         with pytest.raises(MissingExtraError, match=r'the package ollama .* "lazyprompt\[ollama\]"'):
             client.send(Request("m", {"prompt": "p"}, {}))
 
-    def test_no_log_shows_the_key(self, server: ModelServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    def test_no_log_shows_the_key(
+        self, server: ModelServer, client: OfficialClient, caplog: pytest.LogCaptureFixture
+    ) -> None:
         caplog.set_level("DEBUG")
         for fault in (None, Status(401, f"the key {KEY} is wrong"), Drop(), Malformed()):
             server.faults = lambda _, fault=fault: fault
@@ -81,14 +83,14 @@ class _Ollama(Contract):
         assert caplog.records
         assert KEY not in caplog.text
 
-    def test_how_long_to_wait_is_told(self, server: ModelServer, client: Client) -> None:
+    def test_how_long_to_wait_is_told(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(429, retry_after=2.5)
         faults = list(self.faults(client, self.request(client)))
         assert {fault.retry_after for fault in faults} == {2.5}
         assert client.retries_itself is False
         assert len(server.seen) == len(faults)
 
-    def test_common_parameters_become_options(self, server: ModelServer, client: Client) -> None:
+    def test_common_parameters_become_options(self, server: ModelServer, client: OfficialClient) -> None:
         common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["END"], "seed": 3}
         structured = client.structured(SCHEMA, "place")
         assert structured is not None
@@ -114,7 +116,7 @@ class _Ollama(Contract):
         assert self.formatter.parse(client.send(self.request(client))).text == "pong"
         client.close()
 
-    def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: Client) -> None:
+    def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: OfficialClient) -> None:
         for params in ({"no_such_argument": 1}, {"keep_alive": object()}):
             error = self._raised(partial(client.send, self.request(client)._replace(params=params)))
             fault = client.fault(error)
@@ -134,20 +136,24 @@ class _Ollama(Contract):
 class TestChat(_Ollama):
     provider = "ollama"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return ollama.connect(settings)
 
     @pytest.mark.parametrize("answer", SAID)
-    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    def test_streams_give_the_same_as_answers(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         super().test_streams_give_the_same_as_answers(server, client, answer)
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("answer", SAID)
-    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    async def test_loops_give_the_same_as_threads(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         await super().test_loops_give_the_same_as_threads(server, client, answer)
 
     @pytest.mark.parametrize("how", ["whole", "streamed"])
-    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: Client, how: str) -> None:
+    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
         server.answer = WHOLE
         ask = Msg("Ann", "the weather?", "user")
         request = self.request(client, ask)
@@ -159,7 +165,7 @@ class TestChat(_Ollama):
         assert [seen.refusal for seen in server.seen] == [None, None]
 
     def test_no_picture_is_taken_for_the_path_of_a_file(
-        self, server: ModelServer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
         picture = b64encode(b"a picture of a cat").decode()
@@ -171,7 +177,9 @@ class TestChat(_Ollama):
         assert message["images"] == [picture, b"a picture of a cat"]
 
     @pytest.mark.parametrize("image", ["/etc/passwd.", "https://example.com/cat.png", 7])
-    def test_a_picture_that_is_no_base64_is_refused(self, server: ModelServer, client: Client, image: object) -> None:
+    def test_a_picture_that_is_no_base64_is_refused(
+        self, server: ModelServer, client: OfficialClient, image: object
+    ) -> None:
         request = Request("m", {"messages": [{"role": "user", "content": "what is it?", "images": [image]}]}, {})
         with pytest.raises(MediaError, match="pictures as base64, and this is none"):
             client.send(request)
@@ -181,19 +189,23 @@ class TestChat(_Ollama):
 class TestGenerate(_Ollama):
     provider = "ollama-generate"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return ollama.connect_generate(settings)
 
     @pytest.mark.parametrize("answer", [answer for answer in SAID if not answer.calls])
-    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    def test_streams_give_the_same_as_answers(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         super().test_streams_give_the_same_as_answers(server, client, answer)
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("answer", [answer for answer in SAID if not answer.calls])
-    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    async def test_loops_give_the_same_as_threads(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         await super().test_loops_give_the_same_as_threads(server, client, answer)
 
-    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: Client) -> None:
+    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: OfficialClient) -> None:
         prompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
         request = Request("m", {"prompt": prompt}, client.params({"max_tokens": 9}))
         client.send(request)
@@ -204,16 +216,16 @@ class TestGenerate(_Ollama):
             assert rest == {"model": "m", "prompt": prompt, "raw": True, "options": {"num_predict": 9}}
 
     @pytest.mark.parametrize("how", ["whole", "streamed"])
-    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: Client, how: str) -> None:
+    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
         """There are none."""
 
-    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: Client) -> None:
+    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: HalfCall()
         msg, _, complete = self.streamed(client, self.request(client))
         assert (msg.text, complete) == ("pong", True)
 
     def test_no_picture_is_taken_for_the_path_of_a_file(
-        self, server: ModelServer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
         picture = b64encode(b"a picture of a cat").decode()
@@ -222,7 +234,7 @@ class TestGenerate(_Ollama):
         assert server.seen[0].body["images"] == [picture]
 
     @pytest.mark.parametrize("payload", [{"prompt": [1, 2]}, {"messages": []}, {}])
-    def test_token_ids_are_refused(self, server: ModelServer, client: Client, payload: dict[str, Any]) -> None:
+    def test_token_ids_are_refused(self, server: ModelServer, client: OfficialClient, payload: dict[str, Any]) -> None:
         request = Request("m", payload, {})
         for way in ways(client, request):
             with pytest.raises(ModuleError, match="not as token ids") as caught:

@@ -12,7 +12,7 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
 from modules.clients.openai_form import (
     ANSWERS,
@@ -38,7 +38,8 @@ from support.tiny_model import CHATML, llama_cpp, write_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import FaultKind
     from support.model_server.server import Misbehaviour
 
 CHATS = ("openai", "deepseek", "moonshot", "xai", "siliconflow", "vllm")
@@ -50,7 +51,7 @@ STRICT: dict[str, Any] = {
 }
 
 
-def client_for(server: ModelServer, provider: str, **settings: Any) -> Client:
+def client_for(server: ModelServer, provider: str, **settings: Any) -> OfficialClient:
     made = settings_for(server, provider, **settings)
     return connect_completions(made, "llama.cpp") if provider == "completions" else connect(made, provider)
 
@@ -58,7 +59,7 @@ def client_for(server: ModelServer, provider: str, **settings: Any) -> Client:
 class TestOpenAIForm(Shared):
     provider = package = extra = "openai"
 
-    def client_for(self, server: ModelServer, **settings: Any) -> Client:
+    def client_for(self, server: ModelServer, **settings: Any) -> OfficialClient:
         return client_for(server, "openai", **settings)
 
 

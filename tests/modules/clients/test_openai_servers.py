@@ -10,7 +10,7 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
 from modules.clients.openai_form import KEY, PATIENCE, ask, read, settings_for, streamed
 

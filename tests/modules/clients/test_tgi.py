@@ -17,8 +17,8 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import MissingExtraError, ModuleError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.modules.client import Request, Settings
 from lazyprompt.modules.clients import tgi
+from lazyprompt.modules.clients._base import Request, Settings
 from modules.clients import contract
 from modules.clients.contract import Contract, ways
 from support.client_scenes import ANSWERS, KEY, TIMEOUT, opened_sockets, until
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt.formatters.formatter import ChatFormatter
-    from lazyprompt.modules.client import Client
+    from lazyprompt.modules.clients._base import OfficialClient
 
 pytestmark = pytest.mark.slow  # a real client
 
@@ -104,7 +104,7 @@ class TestTgi(Contract):
     package = "tgi"
     wire_key = f"Bearer {KEY}"
 
-    def connect(self, settings: Settings) -> Client:
+    def connect(self, settings: Settings) -> OfficialClient:
         return tgi.connect(settings)
 
     @property
@@ -123,7 +123,7 @@ class TestTgi(Contract):
         with ModelServer(judges=False) as server:
             yield server
 
-    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: Client) -> None:
+    def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: OfficialClient) -> None:
         prompt = "<s>[INST] hi [/INST]"
         client.send(Request("m", {"prompt": prompt}, {}))
         list(client.stream(Request("m", {"prompt": prompt}, {})))
@@ -134,15 +134,21 @@ class TestTgi(Contract):
         assert all(self.wire_key in seen.headers.values() for seen in server.seen)
 
     @pytest.mark.parametrize("answer", [answer for answer in ANSWERS if not (answer.calls or answer.thinking)])
-    def test_streams_give_the_same_as_answers(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    def test_streams_give_the_same_as_answers(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         super().test_streams_give_the_same_as_answers(server, client, answer)
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("answer", [answer for answer in ANSWERS if not (answer.calls or answer.thinking)])
-    async def test_loops_give_the_same_as_threads(self, server: ModelServer, client: Client, answer: Answer) -> None:
+    async def test_loops_give_the_same_as_threads(
+        self, server: ModelServer, client: OfficialClient, answer: Answer
+    ) -> None:
         await super().test_loops_give_the_same_as_threads(server, client, answer)
 
-    def test_a_collected_answer_has_the_details_of_a_whole_one(self, server: ModelServer, client: Client) -> None:
+    def test_a_collected_answer_has_the_details_of_a_whole_one(
+        self, server: ModelServer, client: OfficialClient
+    ) -> None:
         server.answer = Answer("one two three", finish="length", prompt_tokens=7)
         request = self.request(client)
         collector = client.collector()
@@ -155,7 +161,7 @@ class TestTgi(Contract):
         assert {key: value for key, value in collected["details"].items() if value is not None} == kept
         assert collected["generated_text"] == whole["generated_text"]
 
-    def test_what_is_left_of_half_a_character_is_said_at_the_end(self, client: Client) -> None:
+    def test_what_is_left_of_half_a_character_is_said_at_the_end(self, client: OfficialClient) -> None:
         collector = client.collector()
         token = {"id": 1, "text": "a", "logprob": -1, "special": False}
         collector.feed({"index": 1, "token": token, "generated_text": None, "details": None})
@@ -166,10 +172,10 @@ class TestTgi(Contract):
         assert (collector.answer()["generated_text"], collector.complete) == ("a\ufffd", True)
 
     @pytest.mark.parametrize("how", ["whole", "streamed"])
-    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: Client, how: str) -> None:
+    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
         """There are none."""
 
-    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: Client) -> None:
+    def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: OfficialClient) -> None:
         """There are none."""
 
     @pytest.mark.parametrize(
@@ -178,7 +184,7 @@ class TestTgi(Contract):
     def test_the_servers_own_refusals(self, server: ModelServer, key: str, model: str, said: str, kind: str) -> None:
         super().test_the_servers_own_refusals(server, key, model, said, kind)
 
-    def test_streams_are_refused_within(self, server: ModelServer, client: Client) -> None:
+    def test_streams_are_refused_within(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda seen: Fails(0, 422, TOO_LONG) if seen.streamed else Status(422, TOO_LONG)
         whole, streamed, awhole, astreamed = self.faults(client, self.request(client))
         assert {(fault.kind, fault.message) for fault in (whole, streamed, awhole, astreamed)} == {
@@ -197,7 +203,7 @@ class TestTgi(Contract):
         ],
     )
     def test_each_error_of_its_router(
-        self, server: ModelServer, client: Client, status: int, said: str, kind: str
+        self, server: ModelServer, client: OfficialClient, status: int, said: str, kind: str
     ) -> None:
         for misbehaviour in (Status(status, said, retry_after=2.5), Fails(1, status, said)):
             server.faults = lambda _, wrong=misbehaviour: wrong
@@ -206,7 +212,9 @@ class TestTgi(Contract):
         assert client.retries_itself is False
         assert len(server.seen) == 8
 
-    def test_no_log_shows_the_key(self, server: ModelServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    def test_no_log_shows_the_key(
+        self, server: ModelServer, client: OfficialClient, caplog: pytest.LogCaptureFixture
+    ) -> None:
         caplog.set_level("DEBUG")
         for fault in (None, Status(401, f"the key {KEY} is wrong"), Drop(), Malformed()):
             server.faults = lambda _, fault=fault: fault
@@ -217,7 +225,7 @@ class TestTgi(Contract):
         assert caplog.records
         assert KEY not in caplog.text
 
-    def test_how_long_to_wait_is_told(self, server: ModelServer, client: Client) -> None:
+    def test_how_long_to_wait_is_told(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: Status(429, retry_after=2.5)
         assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {2.5}
 
@@ -246,7 +254,7 @@ class TestTgi(Contract):
             asyncio.run(looped())
         assert until(lambda: opened_sockets() == before)
 
-    def test_tasks_of_a_loop_share_connections(self, server: ModelServer, client: Client) -> None:
+    def test_tasks_of_a_loop_share_connections(self, server: ModelServer, client: OfficialClient) -> None:
         async def looped() -> None:
             for _ in range(5):
                 await client.asend(self.request(client))
@@ -271,7 +279,7 @@ class TestTgi(Contract):
         ] * 4
 
     @pytest.mark.parametrize("payload", [{"prompt": [1, 2]}, {"messages": []}, {}])
-    def test_token_ids_are_refused(self, server: ModelServer, client: Client, payload: dict[str, Any]) -> None:
+    def test_token_ids_are_refused(self, server: ModelServer, client: OfficialClient, payload: dict[str, Any]) -> None:
         for way in ways(client, Request("m", payload, {})):
             with pytest.raises(ModuleError, match="not as token ids") as caught:
                 way()

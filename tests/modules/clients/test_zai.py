@@ -10,7 +10,7 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.client import Request, Settings
+from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.zai import LIMIT, connect
 from modules.clients.openai_form import (
     ANSWERS,
@@ -35,13 +35,14 @@ from modules.clients.openai_form import (
 from support.model_server.server import Answer, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
-    from lazyprompt.modules.client import Client, FaultKind
+    from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import FaultKind
     from support.model_server.server import Misbehaviour
 
 pytestmark = pytest.mark.slow  # a real client
 
 
-def client_for(server: ModelServer, **settings: Any) -> Client:
+def client_for(server: ModelServer, **settings: Any) -> OfficialClient:
     return connect(settings_for(server, "zhipu", **settings))
 
 
@@ -51,7 +52,7 @@ class TestOpenAIForm(Shared):
     extra = "zai-sdk"
     most_sockets = 2 * LIMIT
 
-    def client_for(self, server: ModelServer, **settings: Any) -> Client:
+    def client_for(self, server: ModelServer, **settings: Any) -> OfficialClient:
         return client_for(server, **settings)
 
 

@@ -1,0 +1,185 @@
+"""The first calls of a process: packages are imported and clients made by one thread, while others wait or ask."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from textwrap import dedent
+from threading import Barrier, Lock
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modules.online_scenes import ASKED, FEW, Counted, looped, module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.model_server.server import ModelServer
+
+# Without an address, a request fails with the kind "connection": nobody listens there.
+ASK = """
+    def ask(source, base_url="http://127.0.0.1:9/v1"):
+        named = "openai/m" if source == "litellm" else "m"
+        model = OnlineChatModule(source, model=named, api_key="k", base_url=base_url, retries=0)
+        try:
+            model("hi")
+        except ModuleError as error:
+            assert error.kind == "connection", error
+"""
+HALF_IMPORTED = """
+    import sys
+    from importlib import import_module
+    from importlib.abc import MetaPathFinder
+    from threading import Event, Thread, current_thread
+    from lazyprompt import ModuleError, OnlineChatModule
+
+    source, package, url = sys.argv[1:]
+    half, asked = Event(), Event()
+
+    class Halt(MetaPathFinder):
+        def find_spec(self, name, path, target=None):
+            if name.startswith(f"{package}.") and current_thread() is importing:
+                half.set()
+                asked.wait()
+
+    importing = Thread(target=lambda: (import_module(package), half.set()))
+    ask(source, url)
+    sys.meta_path.insert(0, Halt())
+    importing.start()
+    half.wait()
+    try:
+        ask(source, url)
+    finally:
+        asked.set()
+"""
+AT_ONCE = """
+    import sys
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+    from lazyprompt import ModuleError, OnlineChatModule
+
+    begin = Barrier(4)
+    sys.setswitchinterval(1e-5)
+
+    def ask_at_once(source):
+        begin.wait()
+        ask(source)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask_at_once, sys.argv[1:]))
+"""
+FORKED = """
+    import os, sys, time
+    from threading import Event, Thread
+    import openai
+    from lazyprompt import ModuleError, OnlineChatModule
+
+    making, make = Event(), openai.OpenAI
+
+    def slowly(**given):
+        making.set()
+        time.sleep(0.2)
+        return make(**given)
+
+    openai.OpenAI = slowly
+    Thread(target=ask, args=["openai"]).start()
+    making.wait()
+    child = os.fork()
+    ask("ollama")
+    if not child:
+        os._exit(0)
+    until = time.monotonic() + 60
+    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < until:
+        time.sleep(0.01)
+    if not ended[0]:
+        os.kill(child, 9)
+    sys.exit(not ended[0] or ended[1])
+"""
+
+
+def run(script: str, *arguments: str) -> None:
+    """Run a script in a new process."""
+    imports, _, rest = dedent(script).partition("\n\n")
+    command = [sys.executable, "-c", "\n".join((imports, dedent(ASK), rest)), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this Python, and a script from above
+    assert not ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("source", ["openai", pytest.param("litellm", marks=pytest.mark.slow)])
+def test_a_request_never_meets_half_a_package(server: ModelServer, source: str) -> None:
+    """Some clients look in ``sys.modules`` for a package that another thread may just be importing."""
+    run(HALF_IMPORTED, source, "httpx2", server.url(source))
+
+
+@pytest.mark.slow
+def test_four_sources_are_asked_at_once_for_the_first_time() -> None:
+    run(AT_ONCE, *FEW)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_a_process_that_is_forked_while_a_client_is_made_can_make_its_own() -> None:
+    run(FORKED)
+
+
+def test_one_client_is_made_at_a_time(server: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, making, most = Lock(), [0], [0]
+
+    def counted(make: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*arguments: Any, **given: Any) -> Any:
+            with lock:
+                making[0] += 1
+                most[0] = max(most[0], making[0])
+            time.sleep(0.02)
+            with lock:
+                making[0] -= 1
+            return make(*arguments, **given)
+
+        return made
+
+    for package, name in (("openai", "OpenAI"), ("anthropic", "Anthropic"), ("google.genai", "Client")):
+        sdk = import_module(package)
+        monkeypatch.setattr(sdk, name, counted(getattr(sdk, name)))
+    models, begin = [module(server, source) for source in FEW], Barrier(8)
+
+    def ask(number: int) -> str:
+        begin.wait()
+        return str(models[number % 4](ASKED))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(8))) == {"pong"}
+    assert most == [1]
+
+
+@pytest.mark.parametrize("source", FEW)
+def test_clients_are_made_while_another_answers(server: ModelServer, source: str) -> None:
+    with module(server, "openai").stream(ASKED) as stream, ThreadPoolExecutor(1) as pool:
+        assert next(iter(stream))
+        assert pool.submit(module(server, source), ASKED).result(timeout=60) == "pong"
+
+
+class Jobs(ThreadPoolExecutor):
+    """The threads of an event loop, which count what they were asked to do."""
+
+    asked = 0
+
+    def submit(self, *job: Any, **more: Any) -> Any:
+        self.asked += 1
+        return super().submit(*job, **more)
+
+
+@pytest.mark.parametrize("source", FEW)
+def test_the_first_calls_of_a_loop_do_not_take_all_of_its_threads(server: ModelServer, source: str) -> None:
+    """Each of the first 200 calls asked for the import and the client in a thread of its own."""
+    model, jobs = module(server, source), Jobs()
+
+    async def burst() -> set[str]:
+        asyncio.get_running_loop().set_default_executor(jobs)
+        return {str(reply) for reply in await asyncio.gather(*(model.acall(ASKED) for _ in range(200)))}
+
+    assert looped(model, burst()) == {"pong"}
+    assert jobs.asked <= 10
