@@ -292,9 +292,14 @@ class Prompty(PromptSource):
         """
         return [*(each.to_dict() for each in self.spec.tools), *deepcopy(self.filled(inputs).tools)]
 
-    @cached_property
+    # A property, for pyright takes no cached_property for one of a protocol.
+    @property
     def prompter(self) -> FilePrompter:
         """The prompt as a prompter, whose input are the inputs. It attaches to modules."""
+        return self._prompter
+
+    @cached_property
+    def _prompter(self) -> FilePrompter:
         return FilePrompter(self._filling)
 
     @overload
