@@ -86,7 +86,7 @@ def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
 
 
 def checked_object(value: Mapping[str, object], where: str, error: type[LazyPromptError]) -> JsonObject:
-    """The same as :func:`checked` for a mapping, whose keys must be strings."""
+    """Return a mapping checked as by :func:`checked`; its keys must be strings."""
     try:
         return _copied_object(value, 0)
     except _NoJsonError as fault:

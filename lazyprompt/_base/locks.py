@@ -95,7 +95,7 @@ def _check_holder(descriptor: int) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to an open file."""
+    """Return True if a path still leads to an open file."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:

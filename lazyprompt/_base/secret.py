@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
 
 
 class _Unshown:
-    """What is ``***`` wherever it is written, and of which there is no second one."""
+    """Placeholder that is ``***`` wherever it is written; there is one of it."""
 
     __slots__ = ()
 

@@ -51,7 +51,7 @@ def hidden(text: str) -> Iterator[re.Match[str]]:
 
 
 def hides(text: str) -> bool:
-    """Whether there is such a sign in a text."""
+    """Return True if a text has such a sign."""
     return next(hidden(text), None) is not None
 
 
@@ -97,7 +97,7 @@ def _written(sign: str) -> str:
 
 
 def _shapes(text: str, at: int) -> bool:
-    """Whether the sign at a place shapes its neighbours, which show that it is there."""
+    """Return True if the sign at a place shapes its neighbours, which show that it is there."""
     sign = text[at]
     before = text[at - 1 : at] if at else ""
     if sign in _STYLES:
@@ -111,17 +111,17 @@ def _shapes(text: str, at: int) -> bool:
 
 
 def _is_in_flag(text: str, at: int) -> bool:
-    """Whether a tag is one of a flag's."""
+    """Return True if a tag is one of a flag's."""
     longest = len(_FLAGS[0])
     begin = text.rfind(_BLACK_FLAG, max(at - longest + 1, 0), at)
     return begin >= 0 and text.startswith(_FLAGS, begin)
 
 
 def _is_letter(sign: str) -> bool:
-    """Whether it is a letter, or a mark on one, of a script that may join them: none of Europe's, none of China's."""
+    """Return True for a letter, or a mark on one, of a script that may join them: none of Europe's, none of China's."""
     return bool(sign) and category(sign) in ("Lo", "Mn", "Mc") and "\u0600" <= sign < "\u2000"
 
 
 def _is_symbol(sign: str) -> bool:
-    """Whether it is a symbol that is or may be an emoji, or the tone of one."""
+    """Return True for a symbol that is or may be an emoji, or the tone of one."""
     return bool(sign) and sign > "\x7f" and category(sign) in ("So", "Sk", "Sm", "Po")

@@ -16,7 +16,7 @@ class Trusted(str):
 
 
 def is_trusted(place: int, part: str) -> bool:
-    """Whether a part of a prompt is trusted: those in even places are, of the others what is :class:`Trusted`.
+    """Return True for a trusted part of a prompt: one in an even place, or :class:`Trusted` text in another.
 
     Args:
         place: Its place among the parts.

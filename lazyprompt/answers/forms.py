@@ -26,7 +26,7 @@ Begins: TypeAlias = Literal["answer", "thought", "either"]
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How calls are marked.
+    """Marks of calls in an answer.
 
     Args:
         start: The marker before the call, or before all of them.
@@ -351,7 +351,7 @@ def _of_family(markers: Markers) -> tuple[Form, Begins, tuple[str, ...]]:
 
 
 def _begins(markers: Markers, form: Form) -> Begins:
-    """Where an answer begins, by what the family's prompt ends in."""
+    """Return the state in which an answer begins, by the end of the family's prompt."""
     prompt = markers.soa if markers.generation is None else markers.generation
     opened, closed = (prompt.rfind(marker) for marker in form.thought or THINK)
     if opened == closed:

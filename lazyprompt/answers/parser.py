@@ -156,7 +156,7 @@ class ResponseStream:
 
     @property
     def rest(self) -> tuple[Delta, ...]:
-        """What was new when the answer was finished: the text that was held back until then."""
+        """Text that was held back until the answer was finished."""
         return self._rest
 
     def _read_on(self, chunk: str) -> list[Delta]:

@@ -61,7 +61,7 @@ def checked_budget(budget: object, more: str = "") -> Budget:
 
 
 class Budget:
-    """So many tokens, and what goes where there are more.
+    """Limit of tokens, and the rule by which messages are dropped.
 
     System text and the newest turn of the user never go; a call and its results go together or stay together. What is
     counted is what is sent. A budget remembers the counts of messages, so keep one for a conversation, or for all.
@@ -166,7 +166,7 @@ class Budget:
         return given.taken(_driven(self._given_steps(given, tools), self.policy))
 
     async def afit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
-        """The same as :meth:`fit`; the summarizer is awaited, and counting does not block the event loop."""
+        """Async version of :meth:`fit`: awaits the summarizer, and counts without blocking the event loop."""
         given = Given.of(messages)
         return given.taken(await _adriven(self._given_steps(given, tools), self.policy))
 
@@ -192,23 +192,23 @@ class Budget:
         return _driven(steps, self.policy)
 
     async def afitted(self, items: Sequence[Item], cost: Cost) -> Fitted:
-        """The same as :meth:`fitted`, as :meth:`afit` is to :meth:`fit`."""
+        """Async version of :meth:`fitted`."""
         return await _adriven(self._steps(items, cost), self.policy)
 
     def share(self, item: Item) -> int:
-        """What the counter counts for one message, or the value of a slot, by itself."""
+        """Count one message, or the value of a slot, by itself."""
         return self._tally.share(item)
 
     def count(self, messages: Sequence[Message], tools: Sequence[Form] | None = None) -> int:
-        """What the counter counts; of a counter that adds up, each message is counted but once and remembered."""
+        """Count messages; where the counter adds up, each message is counted once and remembered."""
         return self._tally.cost(messages, tools)
 
     def count_text(self, text: str) -> int:
-        """What the counter counts for a text."""
+        """Count a text."""
         return self._tally.count_text(text)
 
     def count_tools(self, tools: Sequence[Form]) -> int:
-        """What the counter counts for tools beside messages."""
+        """Count tools beside messages."""
         return self._tally.tools(tools)
 
     def shortened(self, slot: str, value: str) -> str:
@@ -349,7 +349,7 @@ def _advanced(steps: Steps, answer: object) -> tuple[Task | None, Fitted | None]
 
 
 def _driven(steps: Steps, policy: Policy) -> Fitted:
-    """What steps end with."""
+    """Run the steps to their end and return their result."""
     task, fitted = _advanced(steps, None)
     while task is not None:
         made = _made(policy, task)
@@ -360,7 +360,7 @@ def _driven(steps: Steps, policy: Policy) -> Fitted:
 
 
 async def _adriven(steps: Steps, policy: Policy) -> Fitted:
-    """The same, where counting is done in a thread and the summarizer is awaited."""
+    """Run the steps, counting in a thread and awaiting the summarizer."""
     import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
 
     task, fitted = await asyncio.to_thread(_advanced, steps, None)
@@ -373,7 +373,7 @@ async def _adriven(steps: Steps, policy: Policy) -> Fitted:
 
 
 def _made(policy: Policy, task: Task) -> object:
-    """What the summarizer gives, or the error it raises: the steps write it down and go on without."""
+    """Return the summary, or the error of the summarizer: the steps report it and go on without."""
     try:
         return cast("Summarizer", policy)(task.messages)
     except Exception as error:  # noqa: BLE001 - whatever a summarizer raises, the messages still have to fit

@@ -42,7 +42,7 @@ _ORPHAN = "a result without its call"
 
 
 class Fitted(NamedTuple):
-    """What fits.
+    """Messages that fit, and the report.
 
     Attributes:
         kept: The indices of what stays, in order.
@@ -58,7 +58,7 @@ class Fitted(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a budget asks for.
+    """Limits that a budget sets.
 
     Attributes:
         limit: The most tokens; ``None`` is no limit.
@@ -173,7 +173,7 @@ class _Work:
         self.lose((at for unit in self._order[:count] for at in unit), "dropped", self._plan.reason)
 
     def on_grid(self, gone: int) -> int:
-        """How many units go where tokens go in steps, so that the same go for many turns to come."""
+        """Return the number of units to drop in steps of tokens, so that the same are dropped for many turns."""
         if self._plan.grid <= 1:
             return gone
         return self._fewest_to(self._limit)
@@ -292,7 +292,7 @@ class _Work:
         return [at for at in range(len(self._items)) if at not in self._lost]
 
     def done(self) -> Fitted:
-        """What fits, and the report."""
+        """Return the messages that fit, and the report."""
         kept = self._kept()
         if self._summary is not None:
             kept = sorted((*kept, self._summary))

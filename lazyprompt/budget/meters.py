@@ -44,7 +44,7 @@ class ByMessage:
 
     @cached_property
     def full(self) -> int:
-        """What all costs."""
+        """Cost of all items."""
         items, weigh = self._items, self._tally.weigh
         return self._fixed + sum(weigh(items[at]) for unit in self._order for at in unit)
 
@@ -62,7 +62,7 @@ class ByMessage:
         return 0
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """What some of the items cost."""
+        """Return the cost of some items."""
         items, weigh = self._items, self._tally.weigh
         return self._empty + sum(weigh(replaced.get(at, items[at])) for at in kept)
 
@@ -82,7 +82,7 @@ class AsWhole:
 
     @cached_property
     def full(self) -> int:
-        """What all costs."""
+        """Cost of all items."""
         return self.cost(self._without(0), {})
 
     def fewest(self, most: int) -> int | None:
@@ -98,7 +98,7 @@ class AsWhole:
         )
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """What some of the items cost."""
+        """Return the cost of some items."""
         return self._cost(kept, replaced)
 
     def _without(self, gone: int) -> list[int]:

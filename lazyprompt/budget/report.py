@@ -25,7 +25,7 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What became of one message, or of the value of a slot.
+    """Outcome for one message, or for the value of a slot.
 
     Attributes:
         index: Its place among the messages that were given.
@@ -70,7 +70,7 @@ class TrimReport:
         self._count = account
 
     def __bool__(self) -> bool:
-        """Whether anything was changed."""
+        """Return True if anything was changed."""
         return bool(self._fates)
 
     @property
@@ -107,7 +107,7 @@ class TrimReport:
 
     @property
     def messages(self) -> tuple[Trimmed, ...]:
-        """What became of each message, and of the value of each slot, in the order given."""
+        """Outcome for each message, and for the value of each slot, in the order given."""
         return tuple(
             Trimmed(index, item.role, item.slot, *self._fates.get(index, ("kept", "")), item.before, item.after)
             for index, item in enumerate(self._account.items)
@@ -139,7 +139,7 @@ class TrimReport:
         }
 
     def _done(self) -> str:
-        """What was done, without any numbers of tokens."""
+        """Describe the changes, without numbers of tokens."""
         done = [
             f"{len(gone)} {what} ({', '.join(sorted({self._fates[at][1] for at in gone}))})"
             for gone, what in ((self.dropped, "dropped"), (self.cut, "cut"), (self.summarized, "summarized"))
@@ -160,7 +160,7 @@ class TrimReport:
         return html_of(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: what is known, not what could be asked for."""
+        """Return the known values for a pickle, without those that could still be counted."""
         account = self._account
         return {**self.__dict__, "_count": None, "_account": account}
 
@@ -182,7 +182,7 @@ class ItemTokens(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What a conversation costs, before and after.
+    """Cost of a conversation, before and after.
 
     Attributes:
         before: The tokens of all that was given.

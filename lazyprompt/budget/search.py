@@ -1,4 +1,4 @@
-"""How much has to go: found with as few counts of the whole as can be."""
+"""Search for the number of units to drop, with as few counts of the whole as possible."""
 
 from __future__ import annotations
 

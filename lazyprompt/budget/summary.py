@@ -34,7 +34,7 @@ class Summarizer(Protocol):
 
 
 class Task(NamedTuple):
-    """What is to be summed up.
+    """Messages to summarize.
 
     Attributes:
         messages: The messages, in the OpenAI form; the first may be the summary of what came before.
@@ -54,7 +54,7 @@ class Summaries:
         self._made: OrderedDict[tuple[Hashable, ...], str] = OrderedDict()
 
     def task(self, messages: Sequence[Message]) -> Task | str:
-        """What is to be summed up for messages that go; or their summary, where it is known."""
+        """Return the task of summarizing dropped messages, or their summary where it is known."""
         key = tuple(digest(forms([message])) for message in messages)
         known = max((made for made in list(self._made) if key[: len(made)] == made), key=len, default=())
         if known and len(known) == len(key):

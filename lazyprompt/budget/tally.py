@@ -1,4 +1,4 @@
-"""What a counter counts, remembered: each message is counted once, in this turn and in all that follow."""
+"""Counts of messages, remembered: each message is counted once, in this turn and in all later ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tally:
 
     @property
     def additive(self) -> bool:
-        """Whether the count of messages is the sum of what each of them adds; a counter that does not say is tried."""
+        """True if the count of messages is the sum of theirs; a counter that does not say so is tried."""
         if self._additive is None:
             self._additive = _is_additive(self.counter)
         return self._additive
@@ -62,7 +62,7 @@ class Tally:
         return self._known(digest(list(tools)), lambda: self._count([], tools))
 
     def weigh(self, item: Item) -> int:
-        """What an item adds; asked of an additive counter only."""
+        """Return the tokens that an item adds, for an additive counter only."""
         if isinstance(item, SlotValue):
             return self._known((SlotValue, item.text), lambda: self.count_text(item.text))
         if isinstance(item, Msg):
@@ -82,7 +82,7 @@ class Tally:
         return self._known(key, lambda: self._count(self._forms([item])) - self.empty())
 
     def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
-        """What the counter counts for messages and tools."""
+        """Count messages and tools."""
         if self.additive:
             return self.empty(tools) + sum(map(self.weigh, messages))
         slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
@@ -91,7 +91,7 @@ class Tally:
         )
 
     def tools(self, tools: Sequence[Form] | None) -> int:
-        """What tools add: exactly, or of a counter that is not additive, the tokens of their JSON."""
+        """Tokens of the tools: exact, or for a counter that is not additive, those of their JSON."""
         if not tools:
             return 0
         if self.additive:
@@ -106,7 +106,7 @@ class Tally:
         return self._count([{"role": "user", "content": text}]) - self.empty()
 
     def share(self, item: Item) -> int:
-        """What an item counts by itself: exactly, or of a counter that is not additive, the tokens of its texts."""
+        """Count an item by itself: exactly, or for a counter that is not additive, by its texts."""
         if self.additive:
             return self.weigh(item)
         return sum(map(self.count_text, texts_of(item, self._forms)))
@@ -164,7 +164,7 @@ _UNKNOWN = object()
 
 
 def digest(value: object) -> Hashable:
-    """What stands for a value: the same for the same content, and for no other."""
+    """Return a digest of a value: equal for equal content alone."""
     try:
         # The second version knows no references, so that the same content is the same bytes.
         data = marshal.dumps(cast("Any", value), 2)
@@ -175,7 +175,7 @@ def digest(value: object) -> Hashable:
 
 
 def _is_additive(counter: CountsMessages) -> bool:
-    """Whether a counter's count of many messages is the sum of theirs."""
+    """Return True if a counter's count of several messages is the sum of theirs."""
 
     def adds(messages: Sequence[Mapping[str, Any]]) -> int:
         return counter.count(messages) - nothing

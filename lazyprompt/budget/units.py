@@ -155,7 +155,7 @@ def _check(items: Sequence[object]) -> None:
 def _is_linked(
     item: Message, at: int, waiting: dict[str, deque[int]], first_of: dict[int, int], orphans: list[int]
 ) -> bool:
-    """Whether a message has results, which are put with their calls; its own calls wait for theirs from now on."""
+    """Return True if a message has results, which go with their calls; its own calls then wait for theirs."""
     calls, results = _msg_links(item) if isinstance(item, Msg) else _dict_links(item)
     for call in calls:
         waiting.setdefault(call, deque()).append(at)
@@ -202,7 +202,7 @@ def _id(holder: Mapping[str, Any], *keys: str) -> str:
 
 
 def _says_more(item: Item) -> bool:
-    """Whether a message with results says something else as well."""
+    """Return True if a message with results has other content as well."""
     if isinstance(item, Msg):
         return any(not isinstance(block, ToolResultBlock) for block in item.blocks) or bool(item.urls)
     content = cast("Form", item).get("content")

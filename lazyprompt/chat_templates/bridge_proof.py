@@ -67,7 +67,7 @@ class UnprovenError(Exception):
 
 
 class Thought(IntEnum):
-    """How much of a thought a text shows."""
+    """Part of a thought that a text shows."""
 
     NONE = 0
     EMPTY = 1

@@ -1,4 +1,4 @@
-"""What a chat template can and cannot do: asked of the template itself, by trying it out."""
+"""Report of the abilities of a chat template, found by rendering chats with it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """What a chat template can and cannot do.
+    """Abilities of a chat template.
 
     Args:
         findings: The answers.
@@ -193,7 +193,7 @@ def _prefixes(tried: _Tried) -> _Answer:
 
 
 def _broken(tried: _Tried, chat: Sequence[dict[str, Any]]) -> bool:
-    """Whether a longer chat does not begin as a shorter one does, white space and what ends a text aside."""
+    """Return True if a longer chat does not begin as a shorter one, white space and the end of a text aside."""
     texts = [tried.text(*chat[:most]) for most in range(1, len(chat) + 1)]
     eos = tried.template.special_tokens.get("eos_token") or "\0"
     return any(

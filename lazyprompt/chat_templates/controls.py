@@ -124,7 +124,7 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
 
 class _Risk(NamedTuple):
-    """How a template could make a control sequence out of texts that hold none.
+    """Ways in which a template could make a control sequence of texts that hold none.
 
     Attributes:
         always: True if it can in ways that nobody can foresee: what it writes is to be looked at.
@@ -249,7 +249,7 @@ class _Use(NamedTuple):
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:
-        """Whether it could make a control sequence of a text whose pieces hold none, nor begin or end with a part."""
+        """Return True if it could make a control sequence of a text whose pieces and their ends hold none."""
         if self.name in _STRIPPING:
             return bool(self.first and self.first.strip())
         if self.name not in _CUTTING:
@@ -261,7 +261,7 @@ class _Use(NamedTuple):
         return not self.first or between is None or not controls.clean(between) or controls.may_cross(between)
 
     def cuts(self, controls: Controls) -> bool:
-        """Whether it makes pieces of a text: at a control sequence it does not, for there is none."""
+        """Return True if it splits a text; it never does at a control sequence, for there is none."""
         return self.name in _CUTTING and bool(self.first) and not self.second and controls.clean(self.first or "")
 
 
@@ -276,7 +276,7 @@ def _any_case(template: ChatJinja) -> Controls:
 
 
 def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> bool:
-    """Whether texts hold no control sequence, nor what the template could make one of.
+    """Return True if texts hold no control sequence, nor anything the template could make one of.
 
     Args:
         template: The template.
@@ -297,7 +297,7 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> b
 
 @lru_cache(maxsize=128)
 def turns_may_be_touched(template: ChatJinja, controls: Controls) -> bool:
-    """Whether a control sequence could lie partly in what a template writes around the texts of a plain chat.
+    """Return True if a control sequence could lie partly in the text that a template puts around a plain chat.
 
     Args:
         template: The template.

@@ -135,7 +135,7 @@ def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
 
 
 class Prompted(NamedTuple):
-    """What a chat template is given for a prompt.
+    """Values that a chat template is given for a prompt.
 
     Attributes:
         chat: The messages, their texts traced.

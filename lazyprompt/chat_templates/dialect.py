@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(jinja2.TemplateError):
-    """What ``raise_exception`` raises."""
+    """Error of ``raise_exception``."""
 
 
 class _Generation(Extension):
@@ -51,7 +51,7 @@ class _Generation(Extension):
         return nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
 
     def show(self, caller: Callable[[], str]) -> str:
-        """What is in the block; with origins they say so."""
+        """Return the content of the block; texts with origins keep them."""
         text = caller()
         if not isinstance(text, Traced):
             return text
@@ -65,7 +65,7 @@ class _Dict:
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
-        """The same as ``dict.fromkeys``."""
+        """Make a dict as ``dict.fromkeys`` does."""
         return dict.fromkeys(*args)
 
 
@@ -93,7 +93,7 @@ def _check_name(name: object) -> None:
 
 
 def raise_exception(message: object) -> None:
-    """What templates call to refuse messages; its name is in the error where it is called wrongly.
+    """Refuse the messages, as templates do; a wrong use of it is an error with its name.
 
     Args:
         message: Why.
@@ -140,7 +140,7 @@ def _kept_json(packed: bytes, ensure_ascii: bool, indent: int | str | None, sort
 
 
 class ChatEnvironment(BoundedEnvironment):
-    """Where chat templates are compiled; nothing ever changes it."""
+    """Environment in which chat templates are compiled; it never changes."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -167,7 +167,7 @@ _UNKNOWN = (b"",)
 
 
 class TracingEnvironment(ChatEnvironment):
-    """The same, for texts that know where they came from."""
+    """Environment for texts that carry their origins."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,11 +190,11 @@ class TracingEnvironment(ChatEnvironment):
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
-        """What ``~`` gives."""
+        """Join values as ``~`` does."""
         return TracingEnvironment.concat([cast("str", _shown_traced(value)) for value in values])
 
     def shown(self, value: object) -> str:
-        """What a value is written as that is not just text."""
+        """Write a value that is not just text."""
         return str(_shown_traced(value))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
@@ -224,7 +224,7 @@ def _by_number(text: object) -> tuple[object, ...]:
 
 
 def _kept(made: object, given: object) -> object:
-    """What was made, as traced text if it is text and something traced went into it."""
+    """Return a result as traced text, if it is text and something traced went into it."""
     return whole(made, given) if type(made) is str and holds_traced(given) else made
 
 
@@ -258,7 +258,7 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
 
 
 def _joined(given: Sequence[Any], options: dict[str, Any]) -> str | None:
-    """What ``join`` makes of texts, with their origins; None where it does more than to join them."""
+    """Join texts as ``join`` does, with their origins; None if it does more than to join them."""
     if "attribute" in options or len(given) > 2:  # noqa: PLR2004 - what is joined, and by what
         return None
     between = _shown_traced(options.get("d", given[1] if len(given) > 1 else ""))

@@ -152,7 +152,7 @@ def _roles_of(count: int, has_system: bool) -> list[str] | None:  # noqa: FBT001
 
 
 class Frame(NamedTuple):
-    """What stands around the texts of a plain chat.
+    """Text that stands around the texts of a plain chat.
 
     Attributes:
         opening: Before the first of the user's, where there is no system text.
@@ -247,12 +247,12 @@ def _tells_time(tree: nodes.Template) -> bool:
 
 
 def _counts(tree: nodes.Template) -> bool:
-    """Whether it has numbers for which a long chat, or a long text, is another thing than those that are tried."""
+    """Return True if it has numbers by which a long chat or text could differ from those that are tried."""
     return any(type(node.value) is int and abs(node.value) > _COUNTED for node in tree.find_all(nodes.Const))
 
 
 def _looks_up(tree: nodes.Template) -> bool:
-    """Whether something is looked for in a text of the template's own: no text of a chat can write that down."""
+    """Return True if a text is looked up in one of the template's own: no text of a chat can show that."""
     operands = [
         operand for node in tree.find_all(nodes.Compare) for operand in node.ops if operand.op in ("in", "notin")
     ]
@@ -260,7 +260,7 @@ def _looks_up(tree: nodes.Template) -> bool:
 
 
 def _measures(tree: nodes.Template) -> bool:
-    """Whether it asks how long something is, and not only whether it is empty."""
+    """Return True if it uses a length, and not only to see whether it is empty."""
     asked = {
         id(node.expr)
         for node in tree.find_all(nodes.Compare)
@@ -322,7 +322,7 @@ def _frame(template: ChatJinja, log: set[tuple[str, str]]) -> Frame | str:
 
 
 def _trims(template: ChatJinja, frame: Frame) -> tuple[Trim, Trim, Trim]:
-    """What becomes of the white space around the texts of each role."""
+    """Find which white space is trimmed around the texts of each role."""
     said = [SPACED.format(word) for word in (SYSTEM, QUESTION, ANSWER)]
     chat = [{"role": role, "content": text} for role, text in zip(ROLES, said, strict=True)]
     chat.append({"role": "user", "content": LAST})

@@ -48,7 +48,7 @@ def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 class PlainData(NamedTuple):
-    """What a template is given.
+    """Data that a template is given.
 
     Attributes:
         data: The data: messages, or tools. Nothing changes it.
@@ -231,7 +231,7 @@ _NULL = re.compile("None|null")
 
 
 class Takes(NamedTuple):
-    """What a template takes of OpenAI's form of a call.
+    """Parts of OpenAI's form of a call that a template takes.
 
     Attributes:
         json_arguments: Whether it takes arguments as JSON only; most take a dict.
@@ -375,17 +375,17 @@ class ChatJinja:
 
     @property
     def takes(self) -> Takes:
-        """What the template takes of OpenAI's form."""
+        """Parts of OpenAI's form that the template takes."""
         return _takes(self)
 
     @property
     def shows_text(self) -> bool:
-        """Whether the template shows a content that is text."""
+        """True if the template shows a content that is text."""
         return _shows(self, parts=False)
 
     @property
     def shows_parts(self) -> bool:
-        """Whether the template shows the texts in a content that is a list of parts."""
+        """True if the template shows the texts in a content that is a list of parts."""
         return _shows(self, parts=True)
 
     def content(self, text: str) -> Any:  # noqa: ANN401 - text or parts
@@ -398,7 +398,7 @@ class ChatJinja:
         return {**message, "content": self.content(content)} if isinstance(content, str) else message
 
     def writes(self, chat: Sequence[Mapping[str, Any]], *, traced: bool = False, **given: object) -> str | None:
-        """What the template makes of messages; None where it refuses or fails. For trying it out.
+        """Render messages for a trial; None if the template refuses or fails.
 
         Args:
             chat: The messages, as plain data.
@@ -416,7 +416,7 @@ class ChatJinja:
             return None
 
     def _time(self, form: str) -> str:
-        """What ``strftime_now`` gives."""
+        """Return the time for ``strftime_now``."""
         check_length(len(form), MAX_WIDTH)
         now = datetime.now() if self.now is None else self.now  # noqa: DTZ005 - the local time, as in transformers
         return now.strftime(form)
@@ -424,11 +424,11 @@ class ChatJinja:
 
 @lru_cache(maxsize=128)
 def _takes(template: ChatJinja) -> Takes:
-    """What becomes of calls in the forms they may have: tried out, since nothing in the template says so."""
+    """Try calls in the forms they may have, since nothing in the template says which it takes."""
     user, called, result = CALLING
 
     def shown(message: dict[str, Any]) -> list[str]:
-        """What the template makes of a call, in some surroundings."""
+        """Render a call in some surroundings."""
         chats = ((user, message, result), (user, message))
         texts = [template.writes(chat, tools=tools) for chat in chats for tools in (None, [TOOL])]
         return [text for text in texts if text is not None]
@@ -447,7 +447,7 @@ def _takes(template: ChatJinja) -> Takes:
 
 @lru_cache(maxsize=128)
 def _shows(template: ChatJinja, *, parts: bool) -> bool:
-    """Whether a template shows such a content: tried out, since nothing in it says so."""
+    """Return True if a template shows such a content: tried, since nothing in it says so."""
     content = [{"type": "text", "text": _WORD}] if parts else _WORD
     text = template.writes([{"role": "user", "content": content}], add_generation_prompt=True)
     # Templates for text alone show a list as Python writes it.
@@ -455,7 +455,7 @@ def _shows(template: ChatJinja, *, parts: bool) -> bool:
 
 
 def _line_of(error: BaseException, template: jinja2.Template) -> str:
-    """Where in the template an error comes from, for its message."""
+    """Return the line of the template at which an error was raised, for its message."""
     line = 0
     trace = error.__traceback__
     while trace:

@@ -62,7 +62,7 @@ _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder =
 
 @dataclass(frozen=True, slots=True)
 class ChatSource:
-    """What a tokenizer's directory says about chats.
+    """Chat template and special tokens in a tokenizer's directory.
 
     Args:
         templates: The chat templates by name: ``default``, ``tool_use``, and others.
@@ -337,7 +337,7 @@ def _value(reader: GGUFReader, key: str) -> object:
 
 
 def _tokens(reader: GGUFReader) -> Callable[[int], str]:
-    """What gives the text of a token: one at a time, for there are many."""
+    """Return a function that gives the text of one token, for there are many."""
     field = reader.get_field(_TOKENS)
 
     def token(number: int) -> str:

@@ -182,7 +182,7 @@ class ChatTemplate:
 
     @property
     def markers(self) -> Markers:
-        """What a prompter knows of the template's turns: the system text that it brings, and where an answer ends.
+        """Marks of the template's turns: the system text that it brings, and the end of an answer.
 
         They are the markers of :meth:`Markers.from_chat_template` where there are any, else those two alone.
         """
@@ -194,7 +194,7 @@ class ChatTemplate:
 
     @property
     def answer_end(self) -> str:
-        """What the template writes behind an answer, without white space: the marker at which an engine stops."""
+        """Text that the template writes behind an answer, without white space: the marker at which an engine stops."""
         return answer_end(self._chats[0], self.controls(self._chats[0]))
 
     def bridge(
@@ -242,7 +242,7 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> Bridge:
-        """The same as :meth:`bridge`, with the reason where there are no ids.
+        """Return the bridge as :meth:`bridge` does, or the reason why there is none.
 
         Args:
             previous_ids: As in :meth:`bridge`.
@@ -388,7 +388,7 @@ class ChatTemplate:
         return frame.lay_out(chat)
 
     def _plain_composition(self, chat: PlainChat) -> Composition:
-        """What the text of a plain chat is made of."""
+        """Return the composition of a plain chat's text."""
         jinja = self._chats[0]
         return _composition(jinja, messages_of(chat), _PROMPTED, self.controls(jinja), OFF)
 
@@ -431,6 +431,6 @@ def _composition(
     controls: Controls,
     safety: Policy,
 ) -> Composition:
-    """What a text is made of."""
+    """Return the composition of a text."""
     parts, origins, note = rendered_with_origins(jinja, chat, given, controls, safety)
     return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)

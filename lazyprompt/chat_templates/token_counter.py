@@ -126,7 +126,7 @@ class HuggingFaceTokenCounter:
         return self._texts(json_text(tool, "a tool") for tool in tools or ())
 
     def _chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
-        """What the template makes of messages; where it refuses them, of each of them."""
+        """Render messages; if the template refuses them, each by itself."""
         shown = without_none(_shown(message, chat) for message in given)
         whole = self._rendered(chat, shown, tools)
         return self._one_by_one(chat, given, shown, tools) if whole is None else whole

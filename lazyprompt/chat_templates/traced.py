@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Origin(NamedTuple):
-    """Where text came from.
+    """Origin of a text.
 
     Attributes:
         slot: Its name, as a :class:`~lazyprompt.messages.prompt.Segment` has it.
@@ -74,7 +74,7 @@ class Traced(str):
         return cls(text, ((len(text), origin),))
 
     def like(self, text: str, runs: Iterable[Run]) -> Traced:
-        """What an operation makes of this text."""
+        """Return the result of an operation on this text."""
         return Traced(text, runs)
 
     def lost(self, what: str) -> None:
@@ -124,31 +124,31 @@ class Traced(str):
         return found
 
     def lstrip(self, chars: str | None = None, /) -> Traced:
-        """The same as ``str.lstrip``."""
+        """Strip as ``str.lstrip`` does, with origins."""
         return self._from(len(self) - len(str.lstrip(self, chars)), len(self))
 
     def rstrip(self, chars: str | None = None, /) -> Traced:
-        """The same as ``str.rstrip``."""
+        """Strip as ``str.rstrip`` does, with origins."""
         return self._from(0, len(str.rstrip(self, chars)))
 
     def strip(self, chars: str | None = None, /) -> Traced:
-        """The same as ``str.strip``."""
+        """Strip as ``str.strip`` does, with origins."""
         return self.rstrip(chars).lstrip(chars)
 
     def removeprefix(self, prefix: str, /) -> Traced:
-        """The same as ``str.removeprefix``."""
+        """Remove as ``str.removeprefix`` does, with origins."""
         return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> Traced:
-        """The same as ``str.removesuffix``."""
+        """Remove as ``str.removesuffix`` does, with origins."""
         return self._from(0, len(str.removesuffix(self, suffix)))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of these is one of texts
-        """The same as ``str.split``."""
+        """Split as ``str.split`` does, with origins."""
         return self._pieces(str.split(self, sep, maxsplit), None if sep is None else len(sep))
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of these is one of texts
-        """The same as ``str.rsplit``."""
+        """Split as ``str.rsplit`` does, with origins."""
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
@@ -159,21 +159,21 @@ class Traced(str):
         return [first._from(begin, len(first)), *rest._pieces(pieces[1:])]  # noqa: SLF001 - of its own kind
 
     def splitlines(self, keepends: bool = False) -> list[Traced]:  # type: ignore[override]  # noqa: FBT001, FBT002 - str's own form
-        """The same as ``str.splitlines``."""
+        """Split as ``str.splitlines`` does, with origins."""
         whole = self._pieces(str.splitlines(self, keepends=True), 0)
         bare = str.splitlines(self)
         return whole if keepends else [line._from(0, len(text)) for line, text in zip(whole, bare, strict=True)]  # noqa: SLF001 - of its own kind
 
     def partition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """The same as ``str.partition``."""
+        """Split as ``str.partition`` does, with origins."""
         return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.partition(self, sep), 0)))
 
     def rpartition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """The same as ``str.rpartition``."""
+        """Split as ``str.rpartition`` does, with origins."""
         return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.rpartition(self, sep), 0)))
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        """The same as ``str.replace``; what is put in and has no origin is the text's own."""
+        """Replace as ``str.replace`` does; a new text without origin is the text's own."""
         if not old:
             return whole(str.replace(self, old, new, count), (self, new))
         pieces = self._pieces(str.split(self, old, count), len(old))
@@ -188,7 +188,7 @@ class Traced(str):
         return self.like(str.replace(self, old, new, count), joined)
 
     def join(self, texts: Iterable[str], /) -> Traced:
-        """The same as ``str.join``."""
+        """Join as ``str.join`` does, with origins."""
         items = list(texts)
         runs: list[Run] = []
         for index, item in enumerate(items):
@@ -200,19 +200,19 @@ class Traced(str):
         return self.like(text, self.runs) if len(text) == len(self) else whole(text, (self,))
 
     def upper(self) -> Traced:
-        """The same as ``str.upper``."""
+        """Convert as ``str.upper`` does, with origins."""
         return self._letters(str.upper(self))
 
     def lower(self) -> Traced:
-        """The same as ``str.lower``."""
+        """Convert as ``str.lower`` does, with origins."""
         return self._letters(str.lower(self))
 
     def title(self) -> Traced:
-        """The same as ``str.title``."""
+        """Convert as ``str.title`` does, with origins."""
         return self._letters(str.title(self))
 
     def capitalize(self) -> Traced:
-        """The same as ``str.capitalize``."""
+        """Convert as ``str.capitalize`` does, with origins."""
         return self._letters(str.capitalize(self))
 
 
@@ -246,12 +246,12 @@ def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
 
 
 def common_prefix(*texts: str) -> str:
-    """What texts begin with alike."""
+    """Return the beginning that texts share."""
     return commonprefix(texts)  # noqa: RUF071 - they are no paths
 
 
 def common_start(*texts: str) -> str:
-    """What texts begin with alike, up to the end of a token: no piece of one is left at its end."""
+    """Return the beginning that texts share, up to the end of a token: no piece of one is left at its end."""
     return _BEGUN.sub("", common_prefix(*texts))
 
 

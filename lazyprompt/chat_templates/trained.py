@@ -47,7 +47,7 @@ class TrainedParts(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Where text of one origin stands."""
+    """Span of text of one origin."""
 
     start: int
     stop: int
@@ -74,7 +74,7 @@ class _Shown(NamedTuple):
         return self.text[stop:end]
 
     def of_message(self, at: int) -> list[_Span]:
-        """Where the text of a message stands."""
+        """Find the text of a message."""
         return [span for span in self.spans if span.message == at]
 
 
@@ -133,7 +133,7 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
 
 
 def _marked(spans: Sequence[_Span], said: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
-    """What the template itself marks; a run of it is of the message whose text is in it, or of the next in turn."""
+    """Find the text that the template itself marks; a run is of the message whose text is in it, or the next."""
     found: list[tuple[int, int]] = []
     waiting = list(said)
     for generated, group in groupby(spans, key=lambda span: span.generated):
@@ -190,7 +190,7 @@ def _turn(
 
 
 def _of_one_turn(shown: _Shown, at: int, last: _Shown) -> list[_Span]:
-    """Where the text of a message stands in its own turn; elsewhere may stand again what was called in it."""
+    """Find the text of a message in its own turn; other turns may hold the same text again."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
     for span in shown.of_message(at):
@@ -202,7 +202,7 @@ def _of_one_turn(shown: _Shown, at: int, last: _Shown) -> list[_Span]:
 
 
 def _header(template: ChatJinja, given: Mapping[str, object]) -> str:
-    """What invites the assistant to speak when the user has spoken."""
+    """Return the text that invites the assistant to answer the user."""
     bare, prompted = (_shown(template, [_NEXT], {**given, "add_generation_prompt": on}) for on in (False, True))
     if bare is None or prompted is None or not prompted.text.startswith(bare.text):
         return _NONE
@@ -232,7 +232,7 @@ def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[R
 
 @lru_cache(maxsize=128)
 def answer_end(template: ChatJinja, controls: Controls) -> str:
-    """What a template writes behind an answer, without white space.
+    """Return the text that a template writes behind an answer, without white space.
 
     Args:
         template: The template.

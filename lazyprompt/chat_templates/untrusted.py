@@ -124,7 +124,7 @@ def _traced_parts(
 def with_origins(
     chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], controls: Controls, safety: Policy
 ) -> tuple[list[dict[str, Any]], dict[str, object]]:
-    """What a template is given, with its origins, what was said harmless.
+    """Return the values for a template, with origins, control sequences neutralised.
 
     Args:
         chat: The messages, as plain data.
@@ -189,7 +189,7 @@ def _traced_message(message: Mapping[str, Any], at: int, controls: Controls, saf
 
 
 def _said(value: object, may_think: bool, controls: Controls, safety: Policy) -> object:  # noqa: FBT001 - of the caller's own
-    """What somebody said, harmless; in parts, each of them."""
+    """Neutralise the content of a message, part by part."""
     if isinstance(value, Traced):
         return guarded(_with_thought(value) if may_think else value, controls, safety)
     if isinstance(value, list):
@@ -201,7 +201,7 @@ def _said(value: object, may_think: bool, controls: Controls, safety: Policy) ->
 
 
 def _with_thought(text: Traced) -> Traced:
-    """What an assistant said, the tags of its thought trusted: what models write before an answer."""
+    """Neutralise an assistant's content, but for the tags of its thought, which models write before an answer."""
     found = _THOUGHT.match(text)
     runs: list[Run] = []
     at = 0

@@ -160,7 +160,7 @@ class PromptEngine:
         ]
 
     def _fitting(self, pieces: list[_Piece], most: int) -> list[_Piece]:
-        """As many of the pieces as fit, with a summary of the others where one is asked for."""
+        """Return the pieces that fit, with a summary of the others where one is asked for."""
         # Many a text is measured more than once on the way.
         length = cache(self._length)
 

@@ -1,4 +1,4 @@
-"""What a model answered: its text, and all else that came with it."""
+"""A model's answer: its text, and all else that came with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a formatter hands back: the payload, and an account of all that is not in it as it was given."""
+"""The result of a formatter: the payload, and a report of all that is not in it as it was given."""
 
 from __future__ import annotations
 

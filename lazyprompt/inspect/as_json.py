@@ -13,7 +13,7 @@ _ENTRY = ("where", "kind", "action", "reason", "is_loss")
 
 
 def look_json(look: Look) -> JsonObject:
-    """What there is to see of a prompt, as JSON values.
+    """Return a look at a prompt as JSON values.
 
     Args:
         look: What there is to see.

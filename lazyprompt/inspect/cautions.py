@@ -1,4 +1,4 @@
-"""What to look at twice in a prompt, before it is sent."""
+"""Cautions about a prompt before it is sent."""
 
 from __future__ import annotations
 

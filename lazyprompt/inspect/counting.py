@@ -16,7 +16,7 @@ _UNITS: Final[Mapping[type, str]] = {ApproximateTokenCounter: "tokens (about)", 
 
 
 def unit_of(counter: TokenCounter) -> str:
-    """What a counter counts: ``tokens``, ``tokens (about)``, or ``characters``."""
+    """Return the unit of a counter: ``tokens``, ``tokens (about)``, or ``characters``."""
     return _UNITS.get(type(counter), "tokens")
 
 

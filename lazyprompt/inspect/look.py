@@ -1,4 +1,4 @@
-"""What there is to see of a prompt: one value, which the terminal, the notebook and the page each show in their way.
+"""A look at a prompt: one value, which the terminal, the notebook and the page each show in their way.
 
 What is shown is what ``generate_prompt`` gives for the same call, to the byte; nothing is computed in a view.
 """
@@ -39,7 +39,7 @@ FRAMING = "framing"
 
 
 class Call(NamedTuple):
-    """What a prompter is called with.
+    """Arguments of a prompter's call.
 
     Attributes:
         input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with all others).
@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What one slot has in a prompt.
+    """Text and tokens of one slot in a prompt.
 
     Attributes:
         name: Its name; ``markers`` in flat text, and ``framing`` in a payload, for what stands around all slots.
@@ -71,7 +71,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to see of a prompt in one form.
+    """View of a prompt in one form.
 
     Attributes:
         title: What it is of, as the name of its file.
@@ -182,7 +182,7 @@ def look(
 
 
 def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:
-    """What a payload is made of, in the order in which providers read it: tools, system text, turns."""
+    """List the pieces of a payload in the order in which providers read it: tools, system text, turns."""
     pieces = [
         _json_piece("tools", [*prompt.tools], constant=True),
         Piece("system", prompter.made_of.system, constant=True),

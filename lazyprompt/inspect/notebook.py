@@ -20,7 +20,7 @@ Shows: TypeAlias = Callable[[object], str | None]
 
 
 class Formatter(Protocol):
-    """What IPython makes HTML with."""
+    """IPython's formatter of HTML."""
 
     def for_type(self, typ: type, func: Shows | None = None, /) -> Shows | None:
         """Set what shows a type, and give what showed it before."""
@@ -32,7 +32,7 @@ class Formatter(Protocol):
 
 
 class Formatters(Protocol):
-    """What IPython shows values with, by their MIME types."""
+    """IPython's formatters, by their MIME types."""
 
     @property
     def formatters(self) -> Mapping[str, Formatter]:
@@ -41,11 +41,11 @@ class Formatters(Protocol):
 
 
 class Shell(Protocol):
-    """What of IPython is used."""
+    """Part of IPython's shell that is used."""
 
     @property
     def display_formatter(self) -> Formatters:
-        """What it shows values with."""
+        """Formatters of values."""
         ...
 
 

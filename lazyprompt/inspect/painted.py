@@ -1,4 +1,4 @@
-"""What goes to a terminal or a pipe, laid out with rich; ``terminal.py`` says where there is colour."""
+"""Output for a terminal or a pipe, made with rich; ``terminal.py`` decides about colour."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _styles(slots: Iterable[str]) -> Mapping[str, str]:
 
 
 def _title(look: Look) -> Text:
-    """What it is of, in which form, and how much."""
+    """Write the title: the prompt, its form and its size."""
     tokens = f"{look.total:,} {look.unit}"
     if look.window is not None:
         tokens = f"{look.total:,} of {look.window:,} {look.unit}, {look.total / look.window:.0%}"
@@ -128,7 +128,7 @@ def _json(payload: JsonObject) -> Text:
 
 
 def _key(look: Look, *, colored: bool) -> Text:
-    """What the signs of a flat prompt mean, of those that it has."""
+    """Explain the signs of a flat prompt, of those that it has."""
     said: list[Text] = []
     if any(not trusted for _, _, trusted in look.segments):
         said.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
@@ -157,7 +157,7 @@ def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
 
 
 def _changes(look: Look) -> Text:
-    """What a budget let go, and what else of a payload is not as it was given: each thing lost is a caution."""
+    """List what a budget dropped, and what else of a payload is not as given: each loss is a caution."""
     lines: list[str] = []
     if look.trim is not None:
         lines.append(f"budget: {look.trim}")
@@ -170,7 +170,7 @@ def _changes(look: Look) -> Text:
 
 
 def _cautions(look: Look) -> Text:
-    """What to look at twice, a line each."""
+    """Write the cautions, a line each."""
     signed = (
         Text.assemble(("! ", "bold red" if caution.kind in _GRAVE else "bold yellow"), str(caution))
         for caution in look.cautions
@@ -179,7 +179,7 @@ def _cautions(look: Look) -> Text:
 
 
 def _changed(change: SlotChange) -> Text:
-    """What became of a slot, with the lines that differ."""
+    """Describe the change of a slot, with the lines that differ."""
     told = f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
     lines = [Text.assemble((visible(change.name), "bold"), f": {change.state}, {told}")]
     lines += (Text(visible(line), _DIFF.get(line[:1], "")) for line in change.lines)

@@ -121,7 +121,7 @@ def _payload_in(given: object) -> JsonObject | list[object]:
 
 
 def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, JsonObject]:
-    """What was given as the payload of a provider.
+    """Return a given value as the payload of a provider.
 
     Raises:
         FormatError: It is nothing of the kind.

@@ -15,7 +15,7 @@ _CONTEXT = 3
 
 
 class SlotChange(NamedTuple):
-    """What became of a slot from one prompt to another.
+    """Change of a slot from one prompt to another.
 
     Attributes:
         name: Its name.

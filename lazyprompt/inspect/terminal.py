@@ -44,7 +44,7 @@ def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) 
 
 
 def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
-    """What there is to see of a prompt: the prompt, tokens by slot, what a budget let go, what to look at twice.
+    """Return a view of a prompt: the prompt, tokens by slot, the budget's report, cautions.
 
     In colour a flat prompt is coloured by slot, as of :func:`rendered_text`; what was made harmless, and signs that are
     written out, are reversed. Without colour each line begins with its slot. Everywhere signs that a terminal would
@@ -84,7 +84,7 @@ def slot_diff_text(
 
 
 def is_colored(color: Color, *, terminal: bool) -> bool:
-    """Whether there is colour.
+    """Return True if output is coloured.
 
     Args:
         color: What the user asked for; ``auto`` is a terminal that has colour and is to show it

@@ -55,13 +55,13 @@ class Address(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """Value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 class Answer(NamedTuple):
-    """What a server gave: the bytes, the MIME type it named, and the address it was found at in the end."""
+    """Answer of a server: the bytes, the MIME type it named, and the address at the end of all redirects."""
 
     data: bytes
     media_type: str | None
@@ -90,7 +90,7 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether it has passed, or was ended before."""
+        """True if the time has passed, or was ended before."""
         return self._stopped or monotonic() >= self._end
 
     def left(self) -> float:
@@ -257,7 +257,7 @@ def _address(url: str, where: str) -> Address:
 
 
 def _onward(url: str, location: str, where: str) -> str:
-    """Where a redirect leads."""
+    """Return the target of a redirect."""
     from urllib.parse import quote, urljoin  # noqa: PLC0415
 
     try:
@@ -303,7 +303,7 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _public(ip: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is one of the whole internet; addresses that carry an IPv4 address are judged by that."""
+    """Return True for an address of the public internet; one that carries an IPv4 address is judged by that."""
     from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
 
     if isinstance(ip, IPv4Address):

@@ -86,7 +86,7 @@ _BARE = re.compile(r"[\\/]|\A[.~]|\.\w+\Z")
 
 
 def is_local(url: str) -> bool:
-    """Whether a URL is a path of this machine.
+    """Return True if a URL is a path of this machine.
 
     Args:
         url: An address, a path, or a token that only a provider understands.
@@ -205,7 +205,7 @@ def _named(media_type: str) -> str:
 @read_only
 @dataclass(frozen=True, slots=True)
 class MediaResolver:
-    """What may be opened for media: some directories and some hosts. Without one, this package opens nothing.
+    """Directories and hosts from which media may be read. Without a resolver, this package opens nothing.
 
     It keeps no state and no connections, so one serves all threads.
 
@@ -269,7 +269,7 @@ class MediaResolver:
         return self._load(source, where, Deadline(self.timeout))
 
     async def aload(self, source: URLSource, where: str) -> Base64Source:
-        """The same as :meth:`load`, in a thread; where the task is cancelled, a connection is cut at once."""
+        """Async version of :meth:`load`, in a thread; if the task is cancelled, a connection is cut at once."""
         import asyncio  # noqa: PLC0415 - costs milliseconds that only async users need
 
         deadline = Deadline(self.timeout)

@@ -1,4 +1,4 @@
-"""What prompters are called with. Each call fills a prompt and lets a target render it."""
+"""Calls of prompters. Each call fills a prompt and lets a target render it."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class PrompterCalls(ABC):
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
-        """The same as :meth:`generate_prompt`, with the report of the budget.
+        """Make a prompt as :meth:`generate_prompt` does, with the report of the budget.
 
         Args:
             input: As in :meth:`generate_prompt`.

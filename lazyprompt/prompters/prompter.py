@@ -50,7 +50,7 @@ _TARGETS_KEPT = 32
 
 
 class MadeOf(NamedTuple):
-    """What a prompter was made of, for whoever writes it in another form.
+    """Arguments that a prompter was made of, for writers of other forms.
 
     Attributes:
         instruction: The instruction.
@@ -143,12 +143,12 @@ class Prompter(PrompterCalls):
 
     @property
     def shows(self) -> bool:
-        """Whether each prompt is written to the standard error as well."""
+        """True if each prompt is written to the standard error as well."""
         return self._show
 
     @property
     def made_of(self) -> MadeOf:
-        """What it was made of."""
+        """Arguments that it was made of."""
         system = self._system_for(self._markers).of(Prompt(self._system))
         has_functions = bool(self._hooks) or self._instruction.has_functions
         return MadeOf(self._instruction, system, self._history, self._tools, has_functions, self._budget is not None)
@@ -304,7 +304,7 @@ class Prompter(PrompterCalls):
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
     ) -> RayMap:
-        """What ``ray.data.Dataset.map_batches`` takes: ``data.map_batches(**prompter.ray_map())``.
+        """Return the arguments of ``ray.data.Dataset.map_batches``: ``data.map_batches(**prompter.ray_map())``.
 
         It adds the columns ``line`` and ``error`` to a table; see :mod:`lazyprompt.batch.adapters`.
 
@@ -441,7 +441,7 @@ class Prompter(PrompterCalls):
         return found[: min(cuts)] if cuts else found
 
     def __getstate__(self) -> dict[str, object]:
-        """What a pickle holds: not what was made on first use."""
+        """Return the fields for a pickle, without those made on first use."""
         return {**self.__dict__, "_targets": {}}
 
     def __setstate__(self, state: Mapping[str, object]) -> None:
@@ -487,7 +487,7 @@ class Prompter(PrompterCalls):
 
     @property
     def _opening(self) -> History:
-        """What every conversation begins with."""
+        """Return the beginning of every conversation."""
         return self._history.without_empty_questions()
 
     def _past(self, history: PastLike) -> History:

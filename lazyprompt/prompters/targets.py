@@ -29,7 +29,7 @@ Made: TypeAlias = "str | OpenAIPrompt | Payload"
 
 
 class Target(Protocol):
-    """What renders prompts in one form. It keeps nothing of a prompt, so one target serves all threads."""
+    """Renderer of prompts in one form. It keeps nothing of a prompt, so one target serves all threads."""
 
     def render(self, prompt: Prompt) -> Made:
         """Return the prompt in this form; it shares nothing mutable with anything given."""
@@ -90,7 +90,7 @@ class TextTarget:
 
     @property
     def shows_thoughts(self) -> bool:
-        """Whether the text has a place for what a model thought."""
+        """True if the text has a place for a model's thoughts."""
         return self._chat_template is not None
 
     def render(self, prompt: Prompt) -> str:

@@ -67,12 +67,12 @@ class FamilyLayout:
 
     @property
     def constant_parts(self) -> int:
-        """How many parts the constant system turn has, with what stands before it."""
+        """Number of parts of the constant system turn, with those before it."""
         constant = self._constant_system if self._markers.system_place == "turn" else None
         return 2 + len(constant[0]) if constant else 1
 
     def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
-        """What invites the assistant to speak."""
+        """Text that invites the assistant to answer."""
         return self._generation
 
     def _system(self, prompt: Prompt) -> Run:
@@ -94,7 +94,7 @@ class FamilyLayout:
         return (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
 
     def _said(self, prompt: Prompt) -> Run | None:
-        """What the user says now; None where nobody speaks."""
+        """Return the user's newest text; None if there is none."""
         if not prompt.input and not any(prompt.user.parts):
             return None
         parts = (*prompt.user.parts, prompt.input or "", "")

@@ -114,7 +114,7 @@ _END = r"(?![a-z0-9]|\.\d)"
 
 
 class Known(NamedTuple):
-    """What a model's name says.
+    """Family of a model, found by its name.
 
     Args:
         family: The model's family; ``""`` where markers cannot follow its template.
@@ -126,7 +126,7 @@ class Known(NamedTuple):
 
 
 def known(name: str) -> Known | None:
-    """What is known of a model.
+    """Find the family of a model.
 
     Args:
         name: The model's name, its repository, or the path of its file.

@@ -109,11 +109,11 @@ class Layout(Protocol):
 
     @property
     def constant_parts(self) -> int:
-        """How many parts at the beginning are the same in every prompt; an odd number."""
+        """Number of parts at the beginning that are the same in every prompt; odd."""
         ...
 
     def mark(self, split: str) -> str:
-        """What stands right before the answer: a template's split with the markers in, or the family's own marker."""
+        """Text right before the answer: a template's split with the markers in, or the family's own marker."""
         ...
 
 

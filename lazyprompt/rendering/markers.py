@@ -28,7 +28,7 @@ class ChatTemplate(Protocol):
 @read_only
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """What a model expects around each part of a flat prompt. All are text; ``""`` is no marker.
+    """Markers around each part of a flat prompt. All are text; ``""`` is no marker.
 
     Args:
         sos: Start of system.

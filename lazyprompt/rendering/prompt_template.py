@@ -74,7 +74,7 @@ class PromptTemplate:
         return Rendered(laid.parts, laid.slots)
 
     def answer_in(self, output: str, markers: Markers) -> str:
-        """What stands behind the prompt in an output, or all of it where the prompt is not in it.
+        """Return the part of an output behind the prompt, or all of it if the prompt is not in it.
 
         A template with turns has its split in each of them, so the last one counts; else the first, because the answer
         may hold it too.
@@ -115,14 +115,14 @@ class AlpacaPromptTemplate(PromptTemplate):
 
 
 class TextWriter(Protocol):
-    """What lays a prompt out and guards it: a prompt template with markers, or a model's own chat template."""
+    """Writer of guarded flat prompts: a prompt template with markers, or a model's own chat template."""
 
     def text(self, prompt: Prompt) -> str:
         """The flat text."""
         ...
 
     def write(self, prompt: Prompt) -> Laid:
-        """The same text as parts, with their slots."""
+        """Return the text as parts, with their slots."""
         ...
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:

@@ -151,7 +151,7 @@ class TemplateLayout:
 
     @property
     def constant_parts(self) -> int:
-        """How many parts stand before the first field."""
+        """Return the number of parts before the first field."""
         steps, tests = self._plan[0] if self._plan else ((), ())
         return 1 if tests or not steps or callable(steps[0]) else 1 + len(steps[0][0])
 

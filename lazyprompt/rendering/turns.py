@@ -83,7 +83,7 @@ def _url_error(message: Msg, where: str) -> FormatError:
 def _put_blocks(
     blocks: Sequence[Block], markers: Markers, laid: Laid, where: str, voice: _Voice, *, trim: bool
 ) -> None:
-    """What one message says, its calls each on a line of their own."""
+    """Write the content of one message, its calls each on a line of their own."""
     text = _text(blocks, where)
     text = text.strip() if trim else text
     laid.extend((text, ""), voice.text)
@@ -134,7 +134,7 @@ def answers_in(history: History) -> list[Msg]:
 
 
 def _has_turn(blocks: Sequence[Block]) -> bool:
-    """Whether a message has a turn beside those of the results in it."""
+    """Return True if a message has a turn beside those of the results in it."""
     kinds = {block.type for block in blocks} - {"thinking"}
     return kinds != {"tool_result"}
 
@@ -184,7 +184,7 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
 
 
 def with_trained(laid: Laid, wanted: Sequence[bool], markers: Markers, opening: str) -> Laid:
-    """The same text with its parts cut so that each is trained or is not.
+    """Return the text with its parts cut so that each is trained or is not.
 
     Thoughts and calls may also be written as text in what is trained: their tags are then the model's own, and trusted.
 

@@ -55,7 +55,7 @@ def windows(text: str, sign: str, width: int) -> Iterator[tuple[int, str]]:
 
 
 def places(text: str, sign: str) -> Iterator[int]:
-    """Where a sign is in a text."""
+    """Find a sign in a text."""
     at = text.find(sign)
     while at >= 0:
         yield at
@@ -98,7 +98,7 @@ class Folded(NamedTuple):
         return cls(folded, text, folds, before, now)
 
     def origin(self, at: int) -> tuple[int, int]:
-        """Where a sign of the folded text was, and which of the signs it is that this one became."""
+        """Return the index of a folded sign in the text, and its place among the signs that it was folded to."""
         last = bisect_right(self.now, at) - 1
         if last < 0:
             return at, 0
@@ -108,7 +108,7 @@ class Folded(NamedTuple):
 
 
 class _Folds(dict[int, str]):
-    """What signs are folded to, by their codes, found out when asked for."""
+    """Foldings of signs by their codes, computed on first use."""
 
     def __init__(self, folding: Callable[[str], str]) -> None:
         super().__init__()
@@ -120,6 +120,6 @@ class _Folds(dict[int, str]):
 
 
 def _moving(text: str, folds: Mapping[int, str]) -> Iterator[int]:
-    """Where the signs are whose folding is none or more than one."""
+    """Find the signs whose folding is none or more than one."""
     marks = {code: "1" if len(folded) != 1 else "0" for code, folded in folds.items()}
     return places(text.translate(marks), "1") if "1" in marks.values() else iter(())

@@ -35,7 +35,7 @@ SAFETIES: tuple[Safety, ...] = get_args(Safety)
 
 
 class Policy(NamedTuple):
-    """What becomes of control sequences in untrusted text.
+    """Treatment of control sequences in untrusted text.
 
     Attributes:
         default: What becomes of them where nothing else is said.
@@ -47,11 +47,11 @@ class Policy(NamedTuple):
 
     @property
     def looks(self) -> bool:
-        """Whether anything is looked for."""
+        """True if control sequences are looked for."""
         return self.default != "off" or any(safety != "off" for _, safety in self.slots)
 
     def of(self, slot: str) -> Safety:
-        """What becomes of them in the text of a slot."""
+        """Return the treatment of control sequences in the text of a slot."""
         return dict(self.slots).get(slot, self.default) if self.slots else self.default
 
 
@@ -178,7 +178,7 @@ class _Edges:
         return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
 
     def touched(self, text: str, width: int) -> bool:
-        """Whether a text begins with the end of a sequence, or ends with the beginning of one."""
+        """Return True if a text begins with the end of a sequence, or ends with the beginning of one."""
         plain = _plain(text).strip()
         head, tail = plain[:width], plain[-width:]
         return any(self.is_ending(head[:stop]) for stop in range(1, len(head) + 1)) or any(
@@ -187,7 +187,7 @@ class _Edges:
 
 
 class _Memo(dict[str, str]):
-    """What a function returns for the literals of templates, which are few and come again and again."""
+    """Cache of a function's results for the literals of templates, which are few and come again and again."""
 
     def __init__(self, function: Callable[[str], str]) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ class Controls:
         self._pattern = re.compile(begun or "(?!)", _flags(any_case))
 
     def clean(self, text: str) -> bool:
-        """Whether a text surely holds no control sequence, in plain or in disguise."""
+        """Return True if a text surely holds no control sequence, in plain or in disguise."""
         return next(iter(self._places(text)), None) is None
 
     def _places(self, text: str) -> Iterable[int]:
@@ -291,7 +291,7 @@ class Controls:
                             yield at
 
     def may_cross(self, literal: str) -> bool:
-        """Whether a control sequence could lie partly in this trusted text and partly in a value beside it."""
+        """Return True if a control sequence could lie partly in this trusted text and partly in a value beside it."""
         return bool(self._ends[literal])
 
     def _ends_of(self, literal: str) -> str:
@@ -318,7 +318,7 @@ class Controls:
         return "" if not folded or self._ends[literal] else folded[len(folded.rstrip(" \t")) - 1 :]
 
     def at_edge(self, texts: Sequence[str]) -> bool:
-        """Whether one of several texts begins or ends with a piece of a control sequence, white space aside."""
+        """Return True if one of several texts begins or ends with a piece of a control sequence, white space aside."""
         edges = self._pieces()
         joined = f"{JOINT}{JOINT.join(texts)}{JOINT}"
         # A piece begins, or ends, with a sign that sequences begin or end with: mostly there are few of them.
@@ -331,7 +331,7 @@ class Controls:
         )
 
     def within(self, texts: Iterable[str], known: frozenset[str]) -> bool:
-        """Whether one of several texts is what stands inside a control sequence, white space aside.
+        """Return True if one of several texts is the inside of a control sequence, white space aside.
 
         Args:
             texts: The texts.
@@ -342,14 +342,14 @@ class Controls:
         return any(edges.is_inside(_plain(text).strip()) for text in short)
 
     def begins_at_end(self, literal: str) -> bool:
-        """Whether a trusted text ends with the beginning of a control sequence."""
+        """Return True if a trusted text ends with the beginning of a control sequence."""
         edges, tail = self._pieces(), literal[-self._longest :]
         return any(
             sign in edges.begin and edges.is_beginning(_plain(tail[at:]).rstrip()) for at, sign in enumerate(tail)
         )
 
     def ends_at_start(self, literal: str) -> bool:
-        """Whether a trusted text begins with the end of a control sequence."""
+        """Return True if a trusted text begins with the end of a control sequence."""
         edges, head = self._pieces(), literal[: self._longest]
         return any(
             sign in edges.end and edges.is_ending(_plain(head[: at + 1]).lstrip()) for at, sign in enumerate(head)
@@ -477,7 +477,7 @@ class Controls:
         return "".join(reversed([*pieces, text[:end]]))
 
     def _begins(self, text: str, at: int, behind: str) -> bool:
-        """Whether a control sequence begins at a place, with what would stand behind it."""
+        """Return True if a control sequence begins at a place, with the text that would follow it."""
         folded = fold(text[at] + behind)
         found = self._match(folded, 0)
         return found is not None and (not found.is_header or _at_line_start(text, at))
@@ -522,7 +522,7 @@ def _longest_first(texts: Iterable[str]) -> list[str]:
 
 
 def _at_line_start(text: str, at: int) -> bool:
-    """Whether only white space stands before an index in its line."""
+    """Return True if only white space stands before an index in its line."""
     while at and text[at - 1] in " \t":
         at -= 1
     return not at or text[at - 1] in _LINE_ENDS
@@ -623,7 +623,7 @@ def _edit(_: str, sequence: _Forged) -> _Edit:
 
 
 def _json_editor(text: str) -> Callable[[str, _Forged], _Edit]:
-    """How a sequence in this JSON is broken, the value staying the same: a sign in a string is written as an escape.
+    """Return an editor that breaks a sequence in JSON without a change of its value, by an escape in a string.
 
     A sequence of nothing but brackets and the like gets a space, which JSON allows between them.
     """

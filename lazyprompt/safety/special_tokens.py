@@ -1,4 +1,4 @@
-"""What a family's models read as structure beside its markers: the tokens of calls and thoughts, and of tokenizers.
+"""Control sequences of families beside their markers: the tokens of calls and thoughts, and of tokenizers.
 
 A prompt shows none of them, a value may bring them along. The tokens of calls are those of the models' own chat
 templates (see :mod:`lazyprompt.answers.forms`), the others the special and added tokens of their tokenizers.
@@ -127,7 +127,7 @@ def tokens_of_tokenizer(family: str) -> tuple[str, ...]:
 
 
 def tokens_beside(sequences: Collection[str]) -> frozenset[str]:
-    """What a tokenizer surely has beside the sequences that are known of it.
+    """Return the tokens that a tokenizer surely has beside its known sequences.
 
     Args:
         sequences: Those that a chat template holds.

@@ -19,7 +19,7 @@ _PLACE = re.compile(r"«(\w+)»")
 
 
 class Target(NamedTuple):
-    """What an attack is made for.
+    """Model that an attack is made for.
 
     Attributes:
         markers: The markers of the family.

@@ -1,4 +1,4 @@
-"""Who may ask the studio: this machine's user, by his own page. Everything else is refused before it is read.
+"""Access to the studio: for this machine's user, by his own page. Everything else is refused before it is read.
 
 A page on the net can have a browser send requests to this machine. So each must name our own host, which a name that
 was bent to this machine (DNS rebinding) does not; come from our own page where it says where it comes from; and bring
@@ -39,7 +39,7 @@ STATIC: Final = "/static/"
 
 
 class Tokens(NamedTuple):
-    """What lets a page in.
+    """Tokens that let a page in.
 
     Attributes:
         token: What each request brings.
@@ -88,7 +88,7 @@ class Guard:
         await self._answering(scope)(scope, receive, guarded)
 
     def _answering(self, scope: Scope) -> ASGIApp:
-        """What answers a request: a refusal, or what it asks for."""
+        """Return the answer to a request: a refusal, or the content it asks for."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:

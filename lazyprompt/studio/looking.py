@@ -1,4 +1,4 @@
-"""What the page shows: a request to a Look, as JSON."""
+"""The page's view: a request made into a Look, as JSON."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Looking:
         return self._drafts.get((place, text), partial(read_draft, place, path, text, self._references))
 
     def about(self) -> JsonObject:
-        """What there is to choose from.
+        """Return the choices of the page.
 
         Returns:
             ``root``, ``files`` (path, key, lang, version), ``families``, ``providers``, ``attacks`` (id, name),
@@ -168,7 +168,7 @@ class Looking:
         }
 
     def look(self, asked: LookRequest) -> JsonObject:
-        """What there is to see of a text.
+        """Return a view of a text.
 
         Args:
             asked: The text, the inputs and the form.
@@ -221,7 +221,7 @@ class Looking:
         return {"findings": [{key: getattr(each, key) for key in keys} for each in found]}
 
     def diff(self, asked: DiffRequest) -> JsonObject:
-        """What differs between a file and a text.
+        """Compare a file with a text.
 
         Args:
             asked: The text, the other file, and the inputs for both.
@@ -310,7 +310,7 @@ def _seen(seen: Look) -> JsonObject:
 
 
 def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> Call:
-    """What a prompter is called with; a value of an input that the text no longer has is passed over."""
+    """Return the arguments of a prompter; a value of an input that the text no longer has is passed over."""
     named = {each.name for each in draft.inputs}
     given = {name: value for name, value in values.items() if name in named}
     return Call(given or None, cast("HistoryLike | None", history))
@@ -345,7 +345,7 @@ def _counter(name: str) -> TokenCounter:
 
 
 def _newline(text: str) -> str:
-    """How the lines of a text end."""
+    """Return the line ends of a text."""
     pairs = text.count("\r\n")
     counts = {"\n": text.count("\n") - pairs, "\r\n": pairs, "\r": text.count("\r") - pairs}
     found = [ending for ending, count in counts.items() if count]

@@ -57,7 +57,7 @@ class Draft(NamedTuple):
         return (form, str(name or "") or None) if form in PROVIDERS else (None, None)
 
     def outline(self, text: str, name: str) -> Outline:
-        """What of it is compared with others.
+        """Return the parts of it that are compared.
 
         Args:
             text: The text.
@@ -138,7 +138,7 @@ def first_values(inputs: tuple[Property, ...]) -> JsonObject:
 
 
 def _empty(each: Property) -> Json:
-    """What there is to begin with for an input of which nothing is said."""
+    """Return the first value for an input of which nothing is known."""
     if not each.required:
         return None
     return each.enum_values[0] if each.enum_values else deepcopy(_EMPTY.get(each.kind))

@@ -1,4 +1,4 @@
-"""What the page sends: each request as a value that was checked."""
+"""Requests of the page, each as a checked value."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Shown(_Request):
 
 
 class LookRequest(_Shown):
-    """What is to be looked at.
+    """Request to view a prompt.
 
     Args:
         max_tokens: What is to be trimmed to.
@@ -65,7 +65,7 @@ class LookRequest(_Shown):
 
 
 class DiffRequest(_Shown):
-    """What is to be compared.
+    """Request to compare two prompts.
 
     Args:
         other: The path of the file that the text is compared with.

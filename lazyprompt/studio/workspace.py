@@ -49,7 +49,7 @@ class Listed(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a file holds.
+    """Content of a file.
 
     Attributes:
         text: Its text, with its newlines and its byte order mark.
@@ -151,7 +151,7 @@ class Workspace:
         return Listed(path, entry.key, entry.lang, str(entry.version) if entry.version else None)
 
     def place(self, path: str) -> Path:
-        """Where a file is.
+        """Return the path of a file.
 
         Args:
             path: Its path below the root.
@@ -169,7 +169,7 @@ class Workspace:
         return self.root / path
 
     def read(self, path: str) -> Content:
-        """What a file holds.
+        """Read a file.
 
         Args:
             path: Its path below the root.
@@ -231,7 +231,7 @@ class Workspace:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a library looks at a name, and a page can be told it."""
+    """Return True if a library looks at a name, and a page can show it."""
     return bool(name) and not name.startswith((".", "_")) and _ODD.search(name) is None
 
 

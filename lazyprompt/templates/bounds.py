@@ -1,4 +1,4 @@
-"""What a template may cost, and how that is measured: see :mod:`lazyprompt.templates.sandbox`."""
+"""Bounds of a template's cost, and its measure: see :mod:`lazyprompt.templates.sandbox`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _WIDTH = re.compile(r"\d{5}")
 
 
 class Meter:
-    """What one rendering has cost so far."""
+    """Cost of one rendering so far."""
 
     __slots__ = ("_again", "_end", "_made", "_most", "_numbers", "_numbers_left", "_seconds", "_steps", "left")
 
@@ -154,7 +154,7 @@ class Meter:
         self._again = now + self._end - used
 
     def counted(self, items: Iterable[object]) -> Iterator[object]:
-        """What is gone through, each step counted."""
+        """Iterate over values, counting each step."""
         for item in items:
             self.step()
             yield item
@@ -421,7 +421,7 @@ def _percent_specs(pattern: str) -> list[str]:
 
 
 def _listed(items: object, separator: int = 0) -> object:
-    """What is to be joined or added up; what comes one by one as a list, since only then its lengths are known.
+    """Return values to be joined or summed as a list, since their lengths must be known.
 
     Args:
         items: The items.

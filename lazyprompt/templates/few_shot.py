@@ -43,7 +43,7 @@ _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 @read_only
 @dataclass(frozen=True, slots=True)
 class ExampleOffer:
-    """What a selector chooses from, at one rendering. It is for reading only.
+    """Examples to choose from at one rendering. It is for reading only.
 
     Attributes:
         values: The values of this rendering, as they were given.
@@ -212,7 +212,7 @@ class LengthBudget:
 
     @property
     def best(self) -> Best:
-        """Where the best example stands."""
+        """Place of the best example."""
         return "last" if getattr(self.among, "best", "first") == "last" else "first"
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
@@ -306,7 +306,7 @@ def check_selector(given: object, where: str) -> None:
 
 
 def choose(selector: ExampleSelector, offer: ExampleOffer) -> tuple[int, ...]:
-    """What a selector chooses, checked.
+    """Return a selector's choice, checked.
 
     Args:
         selector: The selector.

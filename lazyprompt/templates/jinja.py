@@ -281,7 +281,7 @@ def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tup
 
 
 def _is_path(path: tuple[str, ...]) -> bool:
-    """Whether names mean no more than values: neither words of Jinja's own, nor what its sandbox looks at."""
+    """Return True if names mean values alone: neither words of Jinja nor names that its sandbox treats specially."""
     return not (path[0] in _WORDS or any(name.startswith("_") for name in path)) and all(
         name.isidentifier() and not iskeyword(name) for name in path
     )

@@ -90,7 +90,7 @@ _SCOPES = (
 
 
 def said(error: BaseException) -> str:
-    """What an error says; with its kind where that alone would be no sentence.
+    """Return the text of an error, with its kind if the text alone would be no sentence.
 
     Args:
         error: The error.
@@ -252,7 +252,7 @@ class BoundedGenerator(CodeGenerator):
 
 
 def _is_text(node: nodes.Expr) -> bool:
-    """Whether an expression that does not fail gives text: ``~`` does, and ``+`` with a text in it."""
+    """Return True if an expression that does not fail gives text: ``~`` does, and ``+`` with a text in it."""
     while isinstance(node, nodes.Add):
         if _is_text(node.right):
             return True
@@ -282,7 +282,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def meter(context: Context) -> Meter:
-        """What a rendering has cost so far."""
+        """Cost of a rendering so far."""
         meter: Meter = context.parent[_METER]
         return meter
 
@@ -303,22 +303,22 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
-        """What ``~`` gives."""
+        """Join values as ``~`` does."""
         check_length(sum([len(value) if isinstance(value, str) else weigh(value) for value in values]))
         return "".join(map(str, values))
 
     def summed(self, total: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-        """What ``+`` gives, which is what its operands make of it."""
+        """Add values as ``+`` does, as their types define it."""
         if isinstance(total, LONG) and len(total) > MAX_OUTPUT:
             check_length(len(total))
         return total
 
     def shown(self, value: object) -> str:
-        """What a value is written as that is not just text."""
+        """Write a value that is not just text."""
         return str(as_text(value))
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
-        """What ``x.a`` gives: the same as in Jinja."""
+        """Look up ``x.a`` as Jinja does."""
         kind = kind_of(obj)
         if attribute in _READABLE.get(kind, ()):
             return getattr(obj, attribute)
@@ -334,7 +334,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """What ``x[a]`` gives: the same as in Jinja."""
+        """Look up ``x[a]`` as Jinja does."""
         kind = kind_of(obj)
         if type(argument) is str and (
             (kind is str and argument not in _OF_STR)
@@ -421,7 +421,7 @@ def bounded(function: Callable[..., object], name: str) -> Callable[..., object]
 
 @pass_context
 def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
-    """What is gone through, each step counted."""
+    """Iterate over values, counting each step."""
     return BoundedEnvironment.meter(context).counted(items)
 
 
@@ -449,7 +449,7 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
 def globals_of_one_rendering(
     steps: int = MAX_STEPS, numbers: int = MAX_RANGE, kind: type[Meter] = Meter
 ) -> dict[str, object]:
-    """What is counted anew in each rendering.
+    """Return the globals that are counted anew in each rendering.
 
     Args:
         steps: How many steps it may take.

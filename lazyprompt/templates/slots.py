@@ -145,12 +145,12 @@ class SlotTemplate:
 
 
 def _is_slot(match: re.Match[str]) -> bool:
-    """Whether what stands between the braces is a name."""
+    """Return True if the text between the braces is a name."""
     return (match[1] or match[2]).isidentifier()
 
 
 def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] = ()) -> str:
-    """What is missing and what is left over, in words.
+    """Describe missing and surplus values.
 
     Args:
         values: The names that values were given for.
@@ -262,12 +262,12 @@ class Value(str):
 
 
 class JsonValue(JsonText, Value):
-    """The same, where the value was a dict or list."""
+    """Text of a value that was a dict or list."""
 
     __slots__ = ()
 
 
 class TrustedValue(Trusted, Value):
-    """The same, where the value is the developer's own text."""
+    """Text of a value that is the developer's own."""
 
     __slots__ = ()

@@ -278,7 +278,7 @@ def approximate_tokens(text: str) -> int:
 
 
 def _chinese(run: str) -> int:
-    """How many words and single characters stand together."""
+    """Count words and single characters that stand together."""
     pieces = 0
     following = ""
     for character in run:

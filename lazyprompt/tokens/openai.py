@@ -221,7 +221,7 @@ class TiktokenCounter:
         return counted
 
     def _rest(self, schema: Form) -> int:
-        """What the formula does not know: alternatives, definitions, limits."""
+        """Return the keys that the formula does not know: alternatives, definitions, limits."""
         rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
         return self.count_text(json_text(rest, "the schema of a tool")) if rest else 0
 

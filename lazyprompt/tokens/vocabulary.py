@@ -247,7 +247,7 @@ def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
 
 
 def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> dict[str, Any]:
-    """What tiktoken makes an encoding of, its vocabulary read by these loaders."""
+    """Return the arguments of tiktoken's encoding, its vocabulary read by these loaders."""
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
 
     constructor = openai_public.ENCODING_CONSTRUCTORS.get(name)

@@ -1,4 +1,4 @@
-"""How much well-known models take: what the providers document of their context windows.
+"""Context windows of well-known models, as the providers document them.
 
 A model that is not here, or only looks like one that is, has no known window: nothing is guessed.
 """

@@ -59,7 +59,7 @@ class TrainingIds(NamedTuple):
 
 
 class Features(TypedDict):
-    """What trainers and the collators of transformers take."""
+    """Features that trainers and the collators of transformers take."""
 
     input_ids: list[int]
     attention_mask: list[int]
