@@ -61,7 +61,7 @@ def _pieces(text: str, ends: re.Pattern[str] | None) -> list[str]:
 
 
 def _between_letters(text: str) -> Iterator[int]:
-    """Return a place at which no character is cut in two: not before one that changes the one before it."""
+    """Yield the places at which no character is cut in two: not before one that changes the one before it."""
     for at in range(1, len(text)):
         if not (unicodedata.combining(text[at]) or text[at] in _JOINERS or text[at - 1] == _JOINERS[0]):
             yield at
