@@ -253,8 +253,8 @@ class _Asking:
             asyncio.run(self._run(behind))
         except BatchStoppedError as error:
             lost = f", {self._given_up:,} were under way and will be asked again" if self._given_up else ""
-            told = f"{error}; {self._log.state.written:,} rows have an answer{lost}"
-            raise BatchStoppedError(told, error.fault) from error
+            message = f"{error}; {self._log.state.written:,} rows have an answer{lost}"
+            raise BatchStoppedError(message, error.fault) from error
 
     async def _run(self, behind: int) -> None:
         self._places = asyncio.Semaphore(self._calls.rates.concurrency)

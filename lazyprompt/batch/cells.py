@@ -109,9 +109,9 @@ class Cells:
             elif not self.has_defaults and History.of(self.history_of(row)).question_before_results is None:
                 raise SlotError(_missing(slot, column, row))
         if self.input is not None:
-            said = cell(row, self.input)
-            if said is not None:
-                given[_INPUT] = said
+            text = cell(row, self.input)
+            if text is not None:
+                given[_INPUT] = text
             elif not given and cell(row, self.history) is None:
                 raise SlotError(f"the prompt has no slots, so each row says something: {_missing('', self.input, row)}")
         return given

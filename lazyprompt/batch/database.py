@@ -231,8 +231,8 @@ class RunDatabase:
                     connection.rollback()  # it stays locked
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                        told = f"another run is writing {self._output}; wait for its end, or give another output"
-                        raise BatchError(told) from error
+                        message = f"another run is writing {self._output}; wait for its end, or give another output"
+                        raise BatchError(message) from error
                     failure = error
                 # The run that had locked it may have removed the file between the two steps.
                 after = self._status()

@@ -280,21 +280,23 @@ class LineCounter:
 def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the system text and the messages."""
     for key in _TOLD:
-        said = body.get(key)
-        if said:
-            yield said if isinstance(said, dict) and "parts" in said else {"role": "system", "content": said}
+        content = body.get(key)
+        if content:
+            yield (
+                content if isinstance(content, dict) and "parts" in content else {"role": "system", "content": content}
+            )
     for key in _MESSAGES:
-        said = body.get(key)
-        if isinstance(said, str) and said:
-            yield {"role": "user", "content": said}
-        elif isinstance(said, list):
-            for each in cast("list[object]", said):
+        content = body.get(key)
+        if isinstance(content, str) and content:
+            yield {"role": "user", "content": content}
+        elif isinstance(content, list):
+            for each in cast("list[object]", content):
                 yield cast("Mapping[str, Any]", each) if isinstance(each, dict) else {"role": "user", "content": each}
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield texts that are no messages; messages in their place are read as text."""
     for key in _TEXTS:
-        said = body.get(key)
-        if said:
-            yield said if isinstance(said, str) else dump(said)
+        content = body.get(key)
+        if content:
+            yield content if isinstance(content, str) else dump(content)

@@ -246,8 +246,8 @@ class RowPlan:
         if self.params and not form.is_request:
             what = listed(self.params)
             raise BatchError(f"{form.name} has no place for {what}: only whole requests have further fields")
-        if said := sorted(_SAID & self.params.keys()):
-            raise BatchError(f"params has {said[0]!r}, which the prompt says itself; leave it out")
+        if reserved := sorted(_SAID & self.params.keys()):
+            raise BatchError(f"params has {reserved[0]!r}, which the prompt says itself; leave it out")
         if self.prompty is not None:
             return
         if form.has_model and not self.model:
@@ -310,7 +310,7 @@ class RowPlan:
                 trial = self.body(self.cells.trial())
             except LazyPromptError as error:
                 trial = str(error)
-        said: list[Json] = [
+        content: list[Json] = [
             type(self.prompter).__name__,
             [template.text for template in made_of.instruction.templates],
             [*made_of.instruction.literals],
@@ -320,7 +320,7 @@ class RowPlan:
             None if self.prompty is None else self.prompty.hash,
             trial,
         ]
-        return f"sha256:{sha256(json_bytes(said)).hexdigest()}"
+        return f"sha256:{sha256(json_bytes(content)).hexdigest()}"
 
 
 class _Text(NamedTuple):

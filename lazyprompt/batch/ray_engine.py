@@ -99,8 +99,8 @@ def _connected() -> Generator[Any]:
 
 def _reason(error: BaseException) -> str:
     """Return the reason in one line: Ray says it behind the traces of all processes that it came through."""
-    said = [line for line in str(error).splitlines() if _ENDS.match(line)]
-    return said[-1] if said else f"{type(error).__name__}: {error}".splitlines()[0]
+    endings = [line for line in str(error).splitlines() if _ENDS.match(line)]
+    return endings[-1] if endings else f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _ray() -> Any:  # noqa: ANN401 - a package that may not be there

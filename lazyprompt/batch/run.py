@@ -201,12 +201,12 @@ class Work:
 
 def reject_line(fault: RowFault, row: Row | RowFault) -> Line:
     """Return the line of the file of rejects for a row."""
-    told: dict[str, object] = {"row": fault.number, "line": fault.line, "reason": fault.reason}
-    told["data"] = fault.text if isinstance(row, RowFault) else {**row}
+    line: dict[str, object] = {"row": fault.number, "line": fault.line, "reason": fault.reason}
+    line["data"] = fault.text if isinstance(row, RowFault) else {**row}
     try:
-        text = json.dumps(told, ensure_ascii=False, allow_nan=False, default=str)
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:  # NaN is no JSON
-        text = json.dumps({**told, "data": str(row)}, ensure_ascii=False)
+        text = json.dumps({**line, "data": str(row)}, ensure_ascii=False)
     # Half of a surrogate pair becomes what JSON writes for it.
     return Line(fault.number, text.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
 

@@ -56,8 +56,8 @@ def rows_of(data: object) -> Iterator[Row]:
 def _of_columns(columns: Mapping[object, object]) -> Iterator[Row]:
     lengths = {_checked_name(name): _length(column, name) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-        raise BatchError(f"columns are of one length, but {said}")
+        found = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise BatchError(f"columns are of one length, but {found}")
     values = cast("Iterable[Iterable[object]]", columns.values())
     # Arrays have numbers of their own.
     plain = (column if isinstance(column, list | tuple) else map(_plain, column) for column in values)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.cut import Cut
     from lazyprompt.budget.meters import Cost, Meter
-    from lazyprompt.budget.report import Fate
+    from lazyprompt.budget.report import Outcome
     from lazyprompt.budget.summary import Summaries
     from lazyprompt.budget.tally import Tally
     from lazyprompt.budget.units import Conversation, Item, Message, Unit
@@ -53,7 +53,7 @@ class Fitted(NamedTuple):
 
     kept: list[int]
     replaced: dict[int, Item]
-    fates: dict[int, tuple[Fate, str]]
+    fates: dict[int, tuple[Outcome, str]]
     report: TrimReport
 
 
@@ -158,13 +158,13 @@ class _Work:
     ) -> None:
         self._plan, self._limit, self._items, self._talk = plan, limit, items, talk
         self._order, self._meter, self._tools = order, meter, tools
-        self._lost: dict[int, tuple[Fate, str]] = {}
-        self._cuts: dict[int, tuple[Fate, str]] = {}
+        self._lost: dict[int, tuple[Outcome, str]] = {}
+        self._cuts: dict[int, tuple[Outcome, str]] = {}
         self._replaced: dict[int, Item] = {}
         self._summary: int | None = None
         self._failure: str | None = None
 
-    def lose(self, indices: Iterable[int], fate: Fate, reason: str) -> None:
+    def lose(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
         """Write down that items do not stay, and why."""
         self._lost |= dict.fromkeys(indices, (fate, reason))
 

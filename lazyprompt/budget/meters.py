@@ -40,31 +40,31 @@ class ByMessage:
     ) -> None:
         self._items, self._order, self._tally = items, order, tally
         self._empty = tally.empty(tools)
-        self._fixed = self._empty + sum(tally.weigh(items[at]) for at in fixed)
+        self._fixed = self._empty + sum(tally.tokens_of(items[at]) for at in fixed)
 
     @cached_property
     def full(self) -> int:
         """Cost of all items."""
-        items, weigh = self._items, self._tally.weigh
-        return self._fixed + sum(weigh(items[at]) for unit in self._order for at in unit)
+        items, tokens_of = self._items, self._tally.tokens_of
+        return self._fixed + sum(tokens_of(items[at]) for unit in self._order for at in unit)
 
     def fewest(self, most: int) -> int | None:
         """The fewest units that must go so that the rest costs no more; ``None`` where even without all it does."""
-        items, order, weigh = self._items, self._order, self._tally.weigh
+        items, order, tokens_of = self._items, self._order, self._tally.tokens_of
         room = most - self._fixed
         if room < 0:
             return None
         for place in range(len(order) - 1, -1, -1):
             for at in order[place]:
-                room -= weigh(items[at])
+                room -= tokens_of(items[at])
             if room < 0:
                 return place + 1
         return 0
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
         """Return the cost of some items."""
-        items, weigh = self._items, self._tally.weigh
-        return self._empty + sum(weigh(replaced.get(at, items[at])) for at in kept)
+        items, tokens_of = self._items, self._tally.tokens_of
+        return self._empty + sum(tokens_of(replaced.get(at, items[at])) for at in kept)
 
 
 class AsWhole:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
 
-Fate: TypeAlias = Literal["kept", "dropped", "cut", "summarized"]
+Outcome: TypeAlias = Literal["kept", "dropped", "cut", "summarized"]
 
 
 class Tokens(NamedTuple):
@@ -40,7 +40,7 @@ class Trimmed:
     index: int
     role: str
     slot: str
-    fate: Fate
+    fate: Outcome
     reason: str
     before: int
     after: int
@@ -60,7 +60,7 @@ class TrimReport:
     def __init__(
         self,
         max_tokens: int | None,
-        fates: Mapping[int, tuple[Fate, str]],
+        fates: Mapping[int, tuple[Outcome, str]],
         account: Callable[[], Account],
         failure: str | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class TrimReport:
         """The indices of those whose place a summary took."""
         return self._of("summarized")
 
-    def _of(self, kind: Fate) -> tuple[int, ...]:
+    def _of(self, kind: Outcome) -> tuple[int, ...]:
         return tuple(sorted(at for at, (fate, _) in self._fates.items() if fate == kind))
 
     @cached_property

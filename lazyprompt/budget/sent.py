@@ -110,33 +110,33 @@ def sent_forms(messages: Iterable[Msg | Form]) -> list[Form]:
 
 def _of_msg(message: Msg) -> list[JsonObject]:
     forms: list[JsonObject] = []
-    said: list[Block] = []
+    blocks: list[Block] = []
     for block in message.blocks:
         if isinstance(block, ToolResultBlock):
-            if said and message.role == "assistant":
-                forms.append(_whole(message, said))
-                said = []
+            if blocks and message.role == "assistant":
+                forms.append(_whole(message, blocks))
+                blocks = []
             forms += _of_result(block)
         elif not isinstance(block, ThinkingBlock):
-            said.append(block)
-    said += [ImageBlock(source_of(url)) for url in message.urls]
-    return [*forms, _whole(message, said)] if said or not forms else forms
+            blocks.append(block)
+    blocks += [ImageBlock(source_of(url)) for url in message.urls]
+    return [*forms, _whole(message, blocks)] if blocks or not forms else forms
 
 
-def _whole(message: Msg, said: Iterable[Block]) -> JsonObject:
+def _whole(message: Msg, blocks: Iterable[Block]) -> JsonObject:
     calls: list[Json] = [
         {
             "id": fitted(block.id, IDS, ID_LENGTH),
             "type": "function",
             "function": {"name": fitted(block.name, NAMES), "arguments": to_json(block.arguments)},
         }
-        for block in said
+        for block in blocks
         if isinstance(block, ToolUseBlock)
     ]
     form: JsonObject = {"role": "user" if message.role == "tool" else message.role}
     if message.name:
         form["name"] = fitted(no_imitation(message.name, message.role), NAMES)
-    match [block for block in said if not isinstance(block, ToolUseBlock)]:
+    match [block for block in blocks if not isinstance(block, ToolUseBlock)]:
         case []:
             form["content"] = None if calls else ""
         case [TextBlock(text)]:

@@ -61,7 +61,7 @@ class Tally:
             return self._known(None, lambda: self._count([]))
         return self._known(digest(list(tools)), lambda: self._count([], tools))
 
-    def weigh(self, item: Item) -> int:
+    def tokens_of(self, item: Item) -> int:
         """Return the tokens that an item adds, for an additive counter only."""
         if isinstance(item, SlotValue):
             return self._known((SlotValue, item.text), lambda: self.count_text(item.text))
@@ -84,7 +84,7 @@ class Tally:
     def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
         """Count messages and tools."""
         if self.additive:
-            return self.empty(tools) + sum(map(self.weigh, messages))
+            return self.empty(tools) + sum(map(self.tokens_of, messages))
         slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
         return slots + self._count(
             self._forms(item for item in messages if not isinstance(item, SlotValue)), tools or None
@@ -108,7 +108,7 @@ class Tally:
     def share(self, item: Item) -> int:
         """Count an item by itself: exactly, or for a counter that is not additive, by its texts."""
         if self.additive:
-            return self.weigh(item)
+            return self.tokens_of(item)
         return sum(map(self.count_text, texts_of(item, self._forms)))
 
     def _count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:

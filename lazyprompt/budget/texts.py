@@ -80,6 +80,6 @@ def _part(part: object, change: _Change) -> object:
 
 def _fields(part: Form, change: _Change) -> Iterator[tuple[str, object]]:
     """The fields of a part in dict form."""
-    said = _SAID.get(str(part.get("type")), ())
+    keys = _SAID.get(str(part.get("type")), ())
     for key, value in part.items():
-        yield key, _content(value, change) if key in said else value
+        yield key, _content(value, change) if key in keys else value

@@ -109,13 +109,13 @@ def bridged(
     # What is no tokenizer is no reason, but an error.
     encode([""], tokenizer)
     try:
-        seen, said = _checked(previous_ids), _checked(completion_ids)
+        seen, sampled = _checked(previous_ids), _checked(completion_ids)
         shape = _shape(new_messages)
         proof = proof_of(setting, shape)
-        answer = _decoded(said, tokenizer)
+        answer = _decoded(sampled, tokenizer)
         found = _found(proof, seen, answer, tokenizer, answers_calls=shape[0][0] == "tool")
         parts = _behind(setting, found.trial, new_messages, answer, controls, safety)
-        return Bridge([*seen, *said, *_added(parts, found, said, answer, tokenizer)])
+        return Bridge([*seen, *sampled, *_added(parts, found, sampled, answer, tokenizer)])
     except (UnprovenError, TemplateError) as refused:
         return Bridge(None, str(refused))
 
@@ -184,9 +184,9 @@ def _shape(messages: Sequence[Mapping[str, Any]]) -> Shape:
 
 def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool) -> _Found:
     """Find the trial that stands for a prompt and an answer."""
-    told = _told(seen, tokenizer)
+    shown = _told(seen, tokenizer)
     ends = sorted({trial.prompt for trial in proof.trials}, key=len, reverse=True)
-    prompt = next((end for end in ends if told.endswith(end)), None)
+    prompt = next((end for end in ends if shown.endswith(end)), None)
     if prompt is None:
         raise UnprovenError(f"the previous ids do not end as the template's prompts do, with {ends[-1]!r}")
     answer = without_space(answer)
@@ -194,7 +194,7 @@ def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerL
         raise UnprovenError("the completion says nothing")
     if proof.unlike and (not proof.call or proof.call.search(answer)):
         raise UnprovenError("the completion calls, and the template ends a call that nobody answers in another way")
-    earlier, thought = thought_in(told.removesuffix(prompt)), thought_in(prompt + answer)
+    earlier, thought = thought_in(shown.removesuffix(prompt)), thought_in(prompt + answer)
     calls_only = answers_calls and proof.call and proof.call.match(behind_thoughts(answer))
     try:
         return _Found(*proof.trial(prompt, earlier, thought, calls_only=False), calls=answers_calls, strict=False)
@@ -205,7 +205,12 @@ def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerL
 
 
 def _behind(
-    setting: Setting, trial: Trial, new: Sequence[Mapping[str, Any]], said: str, controls: Controls, safety: Policy
+    setting: Setting,
+    trial: Trial,
+    new: Sequence[Mapping[str, Any]],
+    completion: str,
+    controls: Controls,
+    safety: Policy,
 ) -> list[str]:
     """Render the new messages behind a trial's answer; return the text there, trusted and untrusted in turn."""
     results = new[: results_in(str(message["role"]) for message in new)]
@@ -236,22 +241,22 @@ def _behind(
         fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
         if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
             raise UnprovenError("the template shows with a result the name or id of its call, and the result has none")
-    _check_names(results, said)
+    _check_names(results, completion)
     begun = accumulate(map(len, traces.parts), initial=0)
     return [part[max(at - before, 0) :] for part, before in zip(traces.parts, begun, strict=False)]
 
 
-def _check_names(results: Iterable[Mapping[str, Any]], said: str) -> None:
+def _check_names(results: Iterable[Mapping[str, Any]], completion: str) -> None:
     """Check that results name what the model called, in this order."""
     at = 0
     for name in (str(result["name"]) for result in results if result.get("name")):
-        at = said.find(name, at) + len(name)
+        at = completion.find(name, at) + len(name)
         if at < len(name):
             raise UnprovenError(f"a result is of the tool {name!r}, and {name!r} is called nowhere")
 
 
 def _added(
-    parts: Sequence[str], found: _Found, said: Sequence[int], answer: str, tokenizer: TokenizerLike
+    parts: Sequence[str], found: _Found, sampled: Sequence[int], answer: str, tokenizer: TokenizerLike
 ) -> Sequence[int]:
     """Return the ids of the text behind an answer, without those that the completion ends with already.
 
@@ -275,21 +280,21 @@ def _added(
     }
     for at in places:
         for end in range(own, at, -1):
-            if said[at - end :] == ids[at:end] and _fits(found, said[: at - end], before[at], tokenizer):
+            if sampled[at - end :] == ids[at:end] and _fits(found, sampled[: at - end], before[at], tokenizer):
                 return ids[end:]
     # It was cut off, within a text or behind a call; or the engine took away the token that ended it.
     for at in places[:1] if found.calls else places:
         ends_so = answer.endswith(before[at]) and bool(before[at].strip())
-        if ends_so or not (found.calls or before[at] or _is_control(said[-1], tokenizer)):
+        if ends_so or not (found.calls or before[at] or _is_control(sampled[-1], tokenizer)):
             return ids[at:]
     if not places:
         raise UnprovenError(f"no control token stands behind an answer, where the template writes {text[:20]!r}")
     raise UnprovenError(f"the completion ends with {answer[-20:]!r}, and the template goes on with {text[:40]!r}")
 
 
-def _fits(found: _Found, said: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
+def _fits(found: _Found, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
     """Return True if what was said before the end of its turn is an answer like the trial's."""
-    answer = without_space(_decoded(said, tokenizer))
+    answer = without_space(_decoded(sampled, tokenizer))
     if not answer:
         raise UnprovenError("the completion says nothing")
     return not found.strict or answer.endswith(without_space(before))
@@ -297,11 +302,11 @@ def _fits(found: _Found, said: Sequence[int], before: str, tokenizer: TokenizerL
 
 def _told(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
     """Return the text of ids, without white space; of marks that are tokens, only the real ones."""
-    told = without_space(_decoded(ids, tokenizer))
-    made = {text: encode([text], tokenizer).ids for pair in MARKS for text in pair if text and text in told}
+    shown = without_space(_decoded(ids, tokenizer))
+    made = {text: encode([text], tokenizer).ids for pair in MARKS for text in pair if text and text in shown}
     real = {known[0]: text for text, known in made.items() if len(known) == 1 and _is_control(known[0], tokenizer)}
     if not real:
-        return told
+        return shown
     pieces: list[str] = []
     for is_real, group in groupby(ids, key=real.__contains__):
         piece = without_space(_decoded([*group], tokenizer))

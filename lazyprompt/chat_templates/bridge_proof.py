@@ -234,15 +234,15 @@ class Setting:
 
     def answer(self, letter: str, calls: Sequence[Call], word: str = "dictum") -> tuple[dict[str, Any], list[str]]:
         """Return an answer, and the words in it."""
-        said, thought = "" if letter in "cCe" else f"responsum {word}", f"cogitatum {word}"
-        words = [said, thought]
+        content, thought = "" if letter in "cCe" else f"responsum {word}", f"cogitatum {word}"
+        words = [content, thought]
         if letter in _IN_TEXT:
-            said = f"<think>\n{thought}\n</think>\n\n{said}"
-        message: dict[str, Any] = {"role": "assistant", "content": self.template.content(said)}
+            content = f"<think>\n{thought}\n</think>\n\n{content}"
+        message: dict[str, Any] = {"role": "assistant", "content": self.template.content(content)}
         if letter in _THINKING:
             message |= {"reasoning_content": thought, "thinking": thought}
         if letter == "P":
-            message["content"] = [{"type": "thinking", "thinking": thought}, {"type": "text", "text": said}]
+            message["content"] = [{"type": "thinking", "thinking": thought}, {"type": "text", "text": content}]
         if letter in _CALLING:
             made: list[dict[str, Any]] = []
             for at, (name, tool) in enumerate(calls):

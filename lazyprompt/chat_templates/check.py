@@ -204,10 +204,10 @@ def _broken(tried: _Tried, chat: Sequence[dict[str, Any]]) -> bool:
 
 def _generation(tried: _Tried) -> _Answer:
     prompt, bare = tried.text(_USER, prompted=True), tried.text(_USER)
-    said = tried.text(_USER, _ANSWER)
-    if prompt is None or said is None:
+    whole = tried.text(_USER, _ANSWER)
+    if prompt is None or whole is None:
         return None, "it refuses a short chat"
-    holds = said.startswith(prompt)
+    holds = whole.startswith(prompt)
     none = "there is none: the prompt is the same without it; " if prompt == bare else ""
     return holds, none + ("" if holds else "an answer in a chat begins in another way than the prompt for it")
 

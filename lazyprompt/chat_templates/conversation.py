@@ -117,11 +117,11 @@ def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
         TemplateError: There is nothing to go on with.
     """
     last = chat[-1] if chat else {}
-    said = last.get(field)
-    names = [name for name in REASONING if last.get(name) == said] if field in REASONING else [field]
-    if isinstance(said, str):
-        return [*chat[:-1], last | dict.fromkeys(names, said + CONTINUED)]
-    parts = [*cast("Sequence[object]", said)] if isinstance(said, list | tuple) else []
+    content = last.get(field)
+    names = [name for name in REASONING if last.get(name) == content] if field in REASONING else [field]
+    if isinstance(content, str):
+        return [*chat[:-1], last | dict.fromkeys(names, content + CONTINUED)]
+    parts = [*cast("Sequence[object]", content)] if isinstance(content, list | tuple) else []
     for at in reversed(range(len(parts))):
         part = parts[at]
         if isinstance(part, dict) and isinstance(text := cast("dict[str, object]", part).get("text"), str):
@@ -173,11 +173,11 @@ def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
         ),
         ("system", MARKERS, MARKERS, MARKERS, *prompt.instruction.slots),
     )
-    said = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
+    question = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
     past = [dict(message) for message in dicts_from(list(prompt.history.messages), template)]
     chat = [trace_message(template.takes.form(message), Origin("history")) for message in past]
-    if said:
-        chat.append({"role": "user", "content": said})
+    if question:
+        chat.append({"role": "user", "content": question})
     if system and not chat and template.writes(_WITH_SYSTEM[:1]) is None:
         chat = [{"role": "user", "content": system}]
     elif system:

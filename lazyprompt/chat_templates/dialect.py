@@ -23,8 +23,8 @@ from markupsafe import Markup
 
 from lazyprompt.chat_templates.traced import OWN, Traced, holds_traced, like_all, map_origins, runs_of, whole
 from lazyprompt.errors import TemplateError
-from lazyprompt.templates.bounds import check_length, weigh
-from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, bounded, said, within_bounds
+from lazyprompt.templates.bounds import check_length, size_of
+from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, bounded, describe_error, within_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -269,7 +269,7 @@ def _shown_traced(value: object) -> object:
     """The value of an expression as text with its origins."""
     if isinstance(value, str):
         return value
-    weigh(value)
+    size_of(value)
     text = str(value)
     return whole(text, value) if holds_traced(value) else text
 
@@ -301,7 +301,7 @@ def compiled(text: str, *, traced: bool = False) -> jinja2.Template:
     except (SyntaxError, *FAILURES) as error:
         # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting; and what
         # fails in expressions without variables, which are worked out now.
-        raise TemplateError(f"the chat template cannot be compiled: {said(error)}") from error
+        raise TemplateError(f"the chat template cannot be compiled: {describe_error(error)}") from error
     if escaped := parsed(text).find(nodes.ScopedEvalContextModifier):
         raise TemplateError(f"the chat template, line {escaped.lineno}: autoescape is for HTML, and a prompt is none")
     return made

@@ -323,8 +323,8 @@ def _frame(template: ChatJinja, log: set[tuple[str, str]]) -> Frame | str:
 
 def _trims(template: ChatJinja, frame: Frame) -> tuple[Trim, Trim, Trim]:
     """Find which white space is trimmed around the texts of each role."""
-    said = [SPACED.format(word) for word in (SYSTEM, QUESTION, ANSWER)]
-    chat = [{"role": role, "content": text} for role, text in zip(ROLES, said, strict=True)]
+    texts = [SPACED.format(word) for word in (SYSTEM, QUESTION, ANSWER)]
+    chat = [{"role": role, "content": text} for role, text in zip(ROLES, texts, strict=True)]
     chat.append({"role": "user", "content": LAST})
     written = template.writes(chat if frame.system else chat[1:], add_generation_prompt=True) or ""
 
@@ -334,7 +334,7 @@ def _trims(template: ChatJinja, frame: Frame) -> tuple[Trim, Trim, Trim]:
                 return name
         return "strip"
 
-    return done_to(said[0]), done_to(said[1]), done_to(said[2])
+    return done_to(texts[0]), done_to(texts[1]), done_to(texts[2])
 
 
 def _chats_for(frame: Frame) -> Iterator[PlainChat]:
@@ -347,10 +347,10 @@ def _chats_for(frame: Frame) -> Iterator[PlainChat]:
         *([(spaced("a"), spaced("b")), ("\u3000c ", "\td", " e", "f ")] if frame.trim is not None else []),
     )
     systems = (None, SYSTEM, "x", "ö\nü\n" * 500 + "ä", *([spaced("s")] if frame.trim is not None else []))
-    for said in turns:
+    for texts in turns:
         for system in systems if frame.system else (None,):
             for last in (LAST, spaced(LAST)) if frame.trim is not None else (LAST,):
-                yield _chat(system, *said, last)
+                yield _chat(system, *texts, last)
 
 
 def _blank_chats_for(frame: Frame) -> Iterator[PlainChat]:
@@ -361,13 +361,13 @@ def _blank_chats_for(frame: Frame) -> Iterator[PlainChat]:
     """
     for blank in ("", " ", "\n\n", "\u3000\t"):
         for system in (None, SYSTEM) if frame.system else (None,):
-            for said in ((blank,), (blank, ANSWER, NEXT), (QUESTION, blank, NEXT), (QUESTION, ANSWER, blank)):
-                yield _chat(system, *said)
+            for texts in ((blank,), (blank, ANSWER, NEXT), (QUESTION, blank, NEXT), (QUESTION, ANSWER, blank)):
+                yield _chat(system, *texts)
         yield _chat(None, *[blank] * 5)
 
 
-def _chat(system: str | None, *said: str) -> PlainChat:
-    texts = [*said] if system is None else [system, *said]
+def _chat(system: str | None, *turns: str) -> PlainChat:
+    texts = [*turns] if system is None else [system, *turns]
     return PlainChat(texts, system is not None, JOINT.join(texts))
 
 
@@ -412,10 +412,10 @@ def markers_of(template: ChatJinja) -> Markers:
 
 
 def _laid_out(markers: Markers, chat: PlainChat) -> str:
-    said = chat.texts[int(chat.has_system) :]
+    texts = chat.texts[int(chat.has_system) :]
     system = chat.texts[0] if chat.has_system else markers.system or ""
-    history = History(tuple(said[0:-1:2]), tuple(said[1::2])) if len(said) > 1 else EMPTY_HISTORY
-    prompt = Prompt(system, input=said[-1], history=history)
+    history = History(tuple(texts[0:-1:2]), tuple(texts[1::2])) if len(texts) > 1 else EMPTY_HISTORY
+    prompt = Prompt(system, input=texts[-1], history=history)
     return "".join(FamilyLayout(markers).lay(prompt).parts)
 
 

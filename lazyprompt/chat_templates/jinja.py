@@ -24,7 +24,7 @@ from lazyprompt._base.json import MAX_DEPTH, checked_text
 from lazyprompt.chat_templates.dialect import Refusal, compiled
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
-from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, globals_of_one_rendering, said
+from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, describe_error, globals_of_one_rendering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -371,7 +371,9 @@ class ChatJinja:
         except Refusal as error:
             raise TemplateError(f"the chat template refuses the messages: {error}") from error
         except (jinja2.TemplateError, *FAILURES) as error:
-            raise TemplateError(f"the chat template fails{_line_of(error, template)}: {said(error)}") from error
+            raise TemplateError(
+                f"the chat template fails{_line_of(error, template)}: {describe_error(error)}"
+            ) from error
 
     @property
     def takes(self) -> Takes:

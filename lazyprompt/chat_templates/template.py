@@ -309,8 +309,8 @@ class ChatTemplate:
             *(jinja, jinja.prepared(dicts).data, {**given, "tools": own}, self.controls(jinja)),
             *(policy_of(safety), wanted),
         )
-        said = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
-        return TrainingSample(*found, said, trained, tuple(own or ()))
+        chat_given = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
+        return TrainingSample(*found, chat_given, trained, tuple(own or ()))
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.

@@ -110,8 +110,8 @@ def trained_parts(
     runs = [*zip(map(len, traces.parts), traces.origins, strict=True)]
     shown = _Shown(traces.text, tuple(_spans(runs)))
     if _TAG.search(template.text):
-        said = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
-        found = _marked(shown.spans, said, wanted)
+        answers = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
+        found = _marked(shown.spans, answers, wanted)
     else:
         traced, variables = with_origins(chat, given, controls, safety)
         header = _header(template, given)
@@ -132,10 +132,10 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
         at += length
 
 
-def _marked(spans: Sequence[_Span], said: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
+def _marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
     """Find the text that the template itself marks; a run is of the message whose text is in it, or the next."""
     found: list[tuple[int, int]] = []
-    waiting = list(said)
+    waiting = list(answers)
     for generated, group in groupby(spans, key=lambda span: span.generated):
         if not generated:
             continue

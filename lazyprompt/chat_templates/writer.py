@@ -9,7 +9,7 @@ from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.messages.prompt import MARKERS, Rendered
-from lazyprompt.rendering.layout import Laid, Said
+from lazyprompt.rendering.layout import AnswerSlot, PartList
 from lazyprompt.safety.policy import controls_for
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ChatTemplateWriter:
         """
         return self._rendered(prompt).text + "".join(self._guarded(prompt.label))
 
-    def write(self, prompt: Prompt) -> Laid:
+    def write(self, prompt: Prompt) -> PartList:
         """Lay the prompt out.
 
         Args:
@@ -64,14 +64,14 @@ class ChatTemplateWriter:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         rendered = self._rendered(prompt)
-        laid = Laid()
-        laid.add(rendered.parts, rendered.slots)
-        laid.note = rendered.note
+        out = PartList()
+        out.add(rendered.parts, rendered.slots)
+        out.note = rendered.note
         if prompt.label is not None:
-            laid.add(self._guarded(prompt.label), (MARKERS, "label", MARKERS))
-        return laid
+            out.add(self._guarded(prompt.label), (MARKERS, "label", MARKERS))
+        return out
 
-    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
         """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
@@ -80,7 +80,7 @@ class ChatTemplateWriter:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The guarded parts. Only those that are trained have the slots :class:`~lazyprompt.rendering.layout.Said`.
+            The guarded parts. Those that are trained have the slots :class:`~lazyprompt.rendering.layout.AnswerSlot`.
 
         Raises:
             TemplateError: The template refuses the messages, or loses where its text came from.
@@ -89,16 +89,18 @@ class ChatTemplateWriter:
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
         given = prompted(prompt, jinja)
         origin = Origin("label", len(given.chat))
-        said = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
-        chat = [*given.chat, *(trace_message(form, origin) for form in said)]
+        forms = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
+        chat = [*given.chat, *(trace_message(form, origin) for form in forms)]
         answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": given.tools, "documents": None}
         controls = self._template.controls(jinja)
         parts, slots, marks = trained_parts(jinja, chat, variables, controls, self._safety, wanted)
-        laid = Laid()
-        laid.add(parts, [Said(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)])
-        return laid
+        out = PartList()
+        out.add(
+            parts, [AnswerSlot(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)]
+        )
+        return out
 
     def _rendered(self, prompt: Prompt) -> Rendered:
         jinja = self._template.jinja(tools=bool(prompt.tools.names))

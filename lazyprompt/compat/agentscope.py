@@ -76,13 +76,13 @@ _PROMOTED: dict[str, type[Block]] = {
 
 def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
     """The messages of a payload, system text that stands apart put first."""
-    said = payload[formatter.profile.form.messages_key]
+    sent = payload[formatter.profile.form.messages_key]
     for key in ("system", "instructions"):
         if key in payload:
-            return [{"role": "system", "content": payload[key]}, *said]
+            return [{"role": "system", "content": payload[key]}, *sent]
     if "system_instruction" in payload:
-        return [{"role": "user", "parts": [{"text": payload["system_instruction"]}]}, *said]
-    return said
+        return [{"role": "user", "parts": [{"text": payload["system_instruction"]}]}, *sent]
+    return sent
 
 
 def _read(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of them within lists

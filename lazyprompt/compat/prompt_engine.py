@@ -49,13 +49,13 @@ class _Piece(NamedTuple):
         role: Whose it is.
         name: The name of the speaker, where one was given.
         text: What it says.
-        said: Whether it was said in a conversation; else it is the developer's own.
+        spoken: True if it belongs to a conversation; else it is the developer's own.
     """
 
     role: Role
     name: str
     text: str
-    said: bool
+    spoken: bool
 
 
 class PromptEngine:
@@ -149,13 +149,13 @@ class PromptEngine:
                 if format_map is not None:
                     filled = _filled(text, format_map)
                     text = _with_own_lines(filled) if self.prompt_type == "string" else "".join(filled)
-                pieces.append(_Piece("user" if pieces else "system", "", text, said=False))
+                pieces.append(_Piece("user" if pieces else "system", "", text, spoken=False))
             elif part is not None:
                 pieces += _conversation(part, where)
-        speakers = ((piece.role, piece.name) for piece in pieces if piece.said and piece.name)
+        speakers = ((piece.role, piece.name) for piece in pieces if piece.spoken and piece.name)
         names = written_names(speakers, one_line if self.prompt_type == "string" else str)
         return [
-            piece._replace(name=names[piece.role, piece.name]) if piece.said and piece.name else piece
+            piece._replace(name=names[piece.role, piece.name]) if piece.spoken and piece.name else piece
             for piece in pieces
         ]
 
@@ -200,8 +200,8 @@ class PromptEngine:
 
     def _summary(self, summarize: Summarizer, pieces: list[_Piece]) -> str:
         """The summary of pieces, cut to its length."""
-        said = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]
-        made = cast("object", summarize(said))
+        messages = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]
+        made = cast("object", summarize(messages))
         if not isinstance(made, str):
             raise FormatError(f"the model gave a {type(made).__name__}; it must give the summary as text")
         text = well_formed(str.__str__(made), "the summary", FormatError)
@@ -281,7 +281,7 @@ def _message(given: MessageLike, where: str) -> _Piece:
         )
     if not isinstance(message.content, str) and not any(isinstance(block, TextBlock) for block in message.content):
         raise FormatError(f"{where}, from {message.name!r}, has no content; give its text")
-    return _Piece(message.role, name, message.text, said=True)
+    return _Piece(message.role, name, message.text, spoken=True)
 
 
 def _filled(text: str, values: Mapping[str, object]) -> Sequence[str]:
@@ -307,7 +307,7 @@ def _with_own_lines(parts: Sequence[str]) -> str:
 
 
 def _string(pieces: list[_Piece]) -> str:
-    return "\n".join(_line(piece) if piece.said else piece.text for piece in pieces)
+    return "\n".join(_line(piece) if piece.spoken else piece.text for piece in pieces)
 
 
 def _line(piece: _Piece) -> str:
@@ -321,9 +321,9 @@ def _set_in(text: str) -> str:
 
 def _may_go(pieces: list[_Piece]) -> list[int]:
     """The indexes of the messages that may be left out, the oldest first."""
-    said = [index for index, piece in enumerate(pieces) if piece.said]
-    front = list(takewhile(lambda index: pieces[index].role in SYSTEM_ROLES, said))
-    return said[len(front) : -1]
+    spoken = [index for index, piece in enumerate(pieces) if piece.spoken]
+    front = list(takewhile(lambda index: pieces[index].role in SYSTEM_ROLES, spoken))
+    return spoken[len(front) : -1]
 
 
 def _without(pieces: list[_Piece], gone: list[int], summary: str | None = None) -> list[_Piece]:
@@ -331,5 +331,5 @@ def _without(pieces: list[_Piece], gone: list[int], summary: str | None = None) 
     out = set(gone)
     left = [piece for index, piece in enumerate(pieces) if index not in out]
     if summary is not None:
-        left.insert(gone[0], _Piece("user", "", f"{SUMMARY}{summary}", said=False))
+        left.insert(gone[0], _Piece("user", "", f"{SUMMARY}{summary}", spoken=False))
     return left

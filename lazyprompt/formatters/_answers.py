@@ -241,9 +241,9 @@ def _part(part: Fields, provider: str) -> list[Block]:
         case "text" | "output_text" | "summary_text" | "reasoning_text" | "refusal":
             return _said(part.get("text", part.get("refusal")))
         case "thinking" | "redacted_thinking":
-            told = part.get("thinking")  # Mistral's is a list of parts
-            parts = [json_or_text(fields_of(each).get("text")) for each in _items(told)]
-            text = "".join(parts) if parts else json_or_text(told)
+            thinking = part.get("thinking")  # Mistral's is a list of parts
+            parts = [json_or_text(fields_of(each).get("text")) for each in _items(thinking)]
+            text = "".join(parts) if parts else json_or_text(thinking)
             return _thought(text, provider, signature=part.get("signature"), redacted=part.get("data"))
         case "tool_use":
             return [_call(part.get("id"), part.get("name"), part.get("input"))]
@@ -259,8 +259,8 @@ def _response_item(item: Fields) -> list[Block]:
         case "message":
             return _parts(item.get("content"), provider)
         case "reasoning":
-            told = _parts(item.get("summary"), provider) or _parts(item.get("content"), provider)
-            text = "\n\n".join(block.text for block in told if isinstance(block, TextBlock))
+            thoughts = _parts(item.get("summary"), provider) or _parts(item.get("content"), provider)
+            text = "\n\n".join(block.text for block in thoughts if isinstance(block, TextBlock))
             return _thought(text, provider, signature=item.get("encrypted_content"), own_id=item.get("id"))
         case "function_call":
             return [_call(item.get("call_id"), item.get("name"), item.get("arguments"))]

@@ -58,27 +58,27 @@ class _Order:
 
     def take(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
         """Put the blocks of a message where they belong."""
-        said: list[Block] = []
+        waiting: list[Block] = []
         for index, block in enumerate(content):
             if not isinstance(block, ToolResultBlock):
-                said.append(block)
+                waiting.append(block)
                 continue
             self.together.clear()
-            if role == "assistant" and said:
+            if role == "assistant" and waiting:
                 # Call and result in one message: what was said before the result stands before it.
-                self.say(role, name, said, at)
-                said = []
-            self.answer(block, f"messages[{at}].content[{index}]", behind=bool(said))
-        if said:
+                self.say(role, name, waiting, at)
+                waiting = []
+            self.answer(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
+        if waiting:
             # A tool cannot say anything but results; the user's side can.
-            self.say("user" if role == "tool" else role, name, said, at)
+            self.say("user" if role == "tool" else role, name, waiting, at)
 
-    def say(self, role: Role, name: str, said: list[Block], at: int) -> None:
+    def say(self, role: Role, name: str, blocks: list[Block], at: int) -> None:
         """Add a turn, with the places of the results of its calls."""
-        calls = [block for block in said if isinstance(block, ToolUseBlock)]
+        calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         if not calls:
             self.together.clear()
-            self.turns.append((role, name, tuple(said), at))
+            self.turns.append((role, name, tuple(blocks), at))
             return
         if role != "assistant":
             where = f"messages[{at}] calls the tool {calls[0].name!r}"
@@ -93,7 +93,7 @@ class _Order:
             self.waiting[call.id].append(places[-1])
         self.calls[len(self.turns)] = places
         # Calls come last: whatever the assistant said with them it said before their results were there.
-        others = [block for block in said if not isinstance(block, ToolUseBlock)]
+        others = [block for block in blocks if not isinstance(block, ToolUseBlock)]
         self.turns.append((role, name, (*others, *(call for call, _ in places)), at))
 
     def unique(self, call: ToolUseBlock, at: int) -> ToolUseBlock:

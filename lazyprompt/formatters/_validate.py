@@ -180,32 +180,32 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
 
 def _order_faults(views: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Judge the order of roles."""
-    said = [view for view in views if view[1] != "system" and view[1] != "developer"]
+    turns = [view for view in views if view[1] != "system" and view[1] != "developer"]
     first = bool(views) and views[0][1] in SYSTEM_ROLES
-    if profile.system != "anywhere" and len(said) + first < len(views):
+    if profile.system != "anywhere" and len(turns) + first < len(views):
         for view in views[1:]:
             if view[1] in SYSTEM_ROLES:
                 yield view[0], "is a system message behind the first", "put all system text first, in one"
-    if profile.needs_user and views and all(view[1] != "user" for view in said):
-        yield (said or views)[0][0], "and the rest hold no user's turn", "add one"
-    if said:
-        yield from _turn_faults(said, profile, model)
-    for before, view in pairwise(said if profile.answers_results else ()):
+    if profile.needs_user and views and all(view[1] != "user" for view in turns):
+        yield (turns or views)[0][0], "and the rest hold no user's turn", "add one"
+    if turns:
+        yield from _turn_faults(turns, profile, model)
+    for before, view in pairwise(turns if profile.answers_results else ()):
         if before[1] == "tool" and view[1] == "user":
             yield view[0], "is the user's, right behind a result", "put an answer of the assistant between them"
 
 
-def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
+def _turn_faults(turns: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Judge if user and assistant take turns, the right one first and last."""
-    path, first, *_ = said[0]
+    path, first, *_ = turns[0]
     if profile.user_first and first != "user":
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
-    path, last, seen, *_ = said[-1]
+    path, last, seen, *_ = turns[-1]
     if last not in ("user", "tool", "prefill") and profile.needs_user_last(model):
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
     if profile.alternate and not profile.combines_turns:
         before = "nobody"
-        for view in said:
+        for view in turns:
             role = view[1]
             if role == before and role != "tool":
                 yield view[0], f"is the {role}'s, as the turn before it is", "make one message of both"
@@ -213,7 +213,7 @@ def _turn_faults(said: Sequence[View], profile: Profile, model: str | None) -> I
     if last == "assistant" and seen and not profile.trailing_space:
         kind, at, text, _ = seen[-1]
         if kind == "text" and text[-1:].isspace():
-            yield (*said[-1][0], *at), "ends in white space", "cut it off"
+            yield (*turns[-1][0], *at), "ends in white space", "cut it off"
 
 
 def _mark_faults(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> Iterator[Fault]:

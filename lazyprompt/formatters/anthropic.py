@@ -91,14 +91,14 @@ class AnthropicForm:
             if not results:
                 yield path, role, seen, None
                 continue
-            said = [each for each in seen if each[0] != "result"]
+            content = [each for each in seen if each[0] != "result"]
             # What the user says before results parts them from their calls.
             if results != seen[: len(results)]:
-                yield path, role, said, None
-                said = []
+                yield path, role, content, None
+                content = []
             yield path, "tool", results, None
-            if said:
-                yield path, role, said, None
+            if content:
+                yield path, role, content, None
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the tools."""
@@ -191,8 +191,8 @@ def _seen(content: object, path: Path) -> list[Seen]:
             seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
             # Of what is no text the shape says so; that it is empty need not be said as well.
-            said = block.get("text")
-            seen.append((kind, place, said if isinstance(said, str) else "-", None))
+            text = block.get("text")
+            seen.append((kind, place, text if isinstance(text, str) else "-", None))
         elif kind is not None:
             seen.append((kind, place, _address(block), None))
     return seen

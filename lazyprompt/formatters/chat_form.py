@@ -87,8 +87,8 @@ class ChatForm:
         """Put the blocks of a turn into its message."""
         calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
         thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
-        said = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
-        message["content"] = self.content(said) if said or not calls else _copy(self.no_text)
+        content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
+        message["content"] = self.content(content) if content or not calls else _copy(self.no_text)
         if thoughts and self.thinking:
             message[self.thinking] = "\n".join(thoughts)
         if calls:
@@ -125,12 +125,12 @@ class ChatForm:
         """Return the check of messages by role; other keys of a request are the caller's."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
         names |= {self.parts[kind].kind for kind in profile.media if kind in self.parts}
-        said, plain, answers = (
+        content, plain, answers = (
             parts_of({kind: each for kind, each in PART_SHAPES.items() if kind in kinds})
             for kinds in (names, {"text"}, {"text", "refusal"})
         )
         call = call_shape(json_text)
-        return chat_shape(said, plain, call, profile, answers=answers, needs_content=self.needs_content)
+        return chat_shape(content, plain, call, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the tools."""
@@ -266,7 +266,7 @@ def json_text(value: object) -> Sequence[Fault]:
 
 
 def chat_shape(
-    said: Check,
+    content: Check,
     plain: Check,
     call: Check,
     profile: Profile,
@@ -279,7 +279,7 @@ def chat_shape(
     """Return the check of messages by role, and tools.
 
     Args:
-        said: The content of a user's message.
+        content: The content of a user's message.
         plain: The content of all others, text alone.
         call: A call of a tool.
         profile: The provider's rules.
@@ -303,7 +303,7 @@ def chat_shape(
     system: dict[str, Spec] = {"content": plain, **own}
     roles: dict[str, Spec] = {
         "system": system,
-        "user": {"content": said, **own},
+        "user": {"content": content, **own},
         "assistant": _answers_something(check_of({"role": "any", **assistant})),
         "tool": {"content": plain, **own, "tool_name?": "text", call_id: "text"},
     }

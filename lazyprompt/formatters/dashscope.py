@@ -64,8 +64,8 @@ class DashScopeForm(ChatForm):
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role, content of text or of parts of one key."""
         parts = listed(_one_key("text", *profile.media), 1)
-        said = parts if self.always_lists else text_or(parts)
-        return chat_shape(said, said, call_shape(json_text), profile)
+        content = parts if self.always_lists else text_or(parts)
+        return chat_shape(content, content, call_shape(json_text), profile)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """Return a part of a content as the rules look at it."""

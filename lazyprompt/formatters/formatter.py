@@ -381,8 +381,10 @@ def countable(
     payload: Mapping[str, Any], profile: Profile
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
     """Return a payload as messages and tools, for a counter; system text that stands apart is the first message."""
-    said = payload[profile.form.messages_key]
-    messages: list[Mapping[str, Any]] = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
+    content = payload[profile.form.messages_key]
+    messages: list[Mapping[str, Any]] = (
+        [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
+    )
     for key in ("system", "instructions", "system_instruction"):
         if key in payload:
             messages.insert(0, {"role": "system", "content": payload[key]})

@@ -119,9 +119,9 @@ class GeminiForm:
             results = [each for each in seen if each[0] == "result"]
             if results:
                 yield path, "tool", _matched(results, calls), None
-            said = [each for each in seen if each[0] != "result"]
-            if said or not results:
-                yield path, "user", said, None
+            others = [each for each in seen if each[0] != "result"]
+            if others or not results:
+                yield path, "user", others, None
 
     parse = staticmethod(from_gemini)
 
@@ -228,11 +228,11 @@ def _said(part: JsonObject, path: Path) -> list[Seen]:
     """Return a text or a thought as the rules look at it; nothing of the parts of Gemini's own tools."""
     if "text" not in part:
         return []
-    said = text_of_json(part["text"])
+    text = text_of_json(part["text"])
     # A signature may come with an empty text, and goes back so.
     signed = "thought_signature" in part or "thoughtSignature" in part
-    thought = part.get("thought") is True or (signed and not said)
-    return [("thinking" if thought else "text", path, said, None)]
+    thought = part.get("thought") is True or (signed and not text)
+    return [("thinking" if thought else "text", path, text, None)]
 
 
 _MEDIA: dict[str, Kind] = {"image": "image", "audio": "audio", "video": "video"}

@@ -32,8 +32,8 @@ class MistralForm(ChatForm):
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Put the blocks of a turn into its message."""
-        said = tuple(block for block in blocks if not isinstance(block, ToolUseBlock))
-        message["content"] = self.content(said)
+        content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock))
+        message["content"] = self.content(content)
         if calls := [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]:
             message["tool_calls"] = list(calls)
 

@@ -48,11 +48,11 @@ class ProviderTarget:
         Raises:
             FormatError: The provider cannot carry what the prompt holds.
         """
-        system, told = self._system(prompt), "".join(prompt.instruction.parts)
-        said, past = prompt.said, prompt.history
-        if said is None and prompt.input is not None and told and not past:
-            told, said = "", told
-        text = f"{system}\n{told}" if system and told else system or told
+        system, instruction = self._system(prompt), "".join(prompt.instruction.parts)
+        question, past = prompt.said, prompt.history
+        if question is None and prompt.input is not None and instruction and not past:
+            instruction, question = "", instruction
+        text = f"{system}\n{instruction}" if system and instruction else system or instruction
         messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
         if not past.has_messages:
             messages += past.to_openai()
@@ -61,8 +61,8 @@ class ProviderTarget:
         else:
             # A history of pairs or dicts names nobody, and a Msg of one has its role for a name.
             messages += map(without_role_name, past.messages)
-        if said is not None:
-            messages.append({"role": "user", "content": said})
+        if question is not None:
+            messages.append({"role": "user", "content": question})
         if prompt.label is not None:
             messages.append({"role": "assistant", "content": prompt.label})
         payload = self._formatter.format(messages, tools=prompt.tools)

@@ -127,9 +127,9 @@ class Reply(str):
         return html_of(self)
 
 
-def user_turn(said: str | None) -> tuple[Msg, ...]:
+def user_turn(text: str | None) -> tuple[Msg, ...]:
     """Return a user's text as messages of a history; none where there is no text."""
-    return () if said is None else (Msg("user", said, "user"),)
+    return () if text is None else (Msg("user", text, "user"),)
 
 
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:

@@ -93,8 +93,8 @@ class ResponsesForm:
             elif kind == "message":
                 content = item.get("content")
                 seen = [_seen(part, ("content", index)) for index, part in objects(content)]
-                said: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
-                yield path, role_of_json(item.get("role")), said, None
+                content_seen: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
+                yield path, role_of_json(item.get("role")), content_seen, None
 
     parse = staticmethod(from_responses)
 
@@ -104,26 +104,26 @@ def _items(role: str, content: Content) -> Iterator[JsonObject]:
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return
-    said: list[Block] = []
+    waiting: list[Block] = []
     for block in content:
         match block:
             case ThinkingBlock() | ToolUseBlock() | ToolResultBlock():
-                if said:
-                    yield _message(role, said)
-                    said = []
+                if waiting:
+                    yield _message(role, waiting)
+                    waiting = []
                 yield _item(block)
             case _:
-                said.append(block)
-    if said:
-        yield _message(role, said)
+                waiting.append(block)
+    if waiting:
+        yield _message(role, waiting)
 
 
-def _message(role: str, said: list[Block]) -> JsonObject:
-    texts = [block.text for block in said if isinstance(block, TextBlock)]
+def _message(role: str, blocks: list[Block]) -> JsonObject:
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     # The assistant's texts have no input form of their own but a plain string.
-    if role == "assistant" or len(said) == len(texts) == 1:
+    if role == "assistant" or len(blocks) == len(texts) == 1:
         return {"role": role, "content": "\n".join(texts)}
-    return {"role": role, "content": [_part(block) for block in said]}
+    return {"role": role, "content": [_part(block) for block in blocks]}
 
 
 def _item(block: ThinkingBlock | ToolUseBlock | ToolResultBlock) -> JsonObject:

@@ -65,13 +65,13 @@ class Piece(NamedTuple):
         slot: Where it is from.
         text: The text.
         constant: Whether it is the same in every prompt.
-        said: The texts in it as a model reads them, where it is JSON; else it is the text itself.
+        texts: The texts in it as a model reads them, where it is JSON; else it is the text itself.
     """
 
     slot: str
     text: str
     constant: bool
-    said: tuple[str, ...] | None = None
+    texts: tuple[str, ...] | None = None
 
 
 class Facts(NamedTuple):
@@ -132,10 +132,10 @@ def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
 
 def _hidden(facts: Facts) -> Iterator[Caution]:
     signs: dict[str, list[str]] = {}
-    for slot, text, _, said in facts.pieces:
+    for slot, text, _, texts in facts.pieces:
         if slot == MARKERS:
             continue
-        found = [match[0] for each in ((text,) if said is None else said) for match in hidden(each)]
+        found = [match[0] for each in ((text,) if texts is None else texts) for match in hidden(each)]
         if found:
             signs.setdefault(slot, []).extend(found)
     for slot, found in signs.items():

@@ -129,14 +129,14 @@ def _json(payload: JsonObject) -> Text:
 
 def _key(look: Look, *, colored: bool) -> Text:
     """Explain the signs of a flat prompt, of those that it has."""
-    said: list[Text] = []
+    signs: list[Text] = []
     if any(not trusted for _, _, trusted in look.segments):
-        said.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
+        signs.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
     if colored and any(caution.kind in _STANDS_OUT for caution in look.cautions):
-        said.append(Text("made harmless, or written out", _MARKED))
+        signs.append(Text("made harmless, or written out", _MARKED))
     if not colored and len(look.segments) > 1:
-        said.append(Text(f"{_GOES_ON} goes on in the line above"))
-    return Text(" · ").join(said)
+        signs.append(Text(f"{_GOES_ON} goes on in the line above"))
+    return Text(" · ").join(signs)
 
 
 def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
@@ -180,8 +180,10 @@ def _cautions(look: Look) -> Text:
 
 def _changed(change: SlotChange) -> Text:
     """Describe the change of a slot, with the lines that differ."""
-    told = f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
-    lines = [Text.assemble((visible(change.name), "bold"), f": {change.state}, {told}")]
+    tokens = (
+        f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
+    )
+    lines = [Text.assemble((visible(change.name), "bold"), f": {change.state}, {tokens}")]
     lines += (Text(visible(line), _DIFF.get(line[:1], "")) for line in change.lines)
     return Text("\n").join(lines)
 

@@ -128,9 +128,9 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
     """
     key = profile.form.messages_key
     payload = cast("JsonObject", {key: given}) if isinstance(given, list) else given
-    said = payload.get(key)
-    if not (key != "messages" if isinstance(said, str) else key != "prompt" and _are_objects(said)):
-        what = f"has no {key!r}" if said is None else f"has no messages in {key!r}"
+    content = payload.get(key)
+    if not (key != "messages" if isinstance(content, str) else key != "prompt" and _are_objects(content)):
+        what = f"has no {key!r}" if content is None else f"has no messages in {key!r}"
         raise FormatError(f"a payload of {profile.name} holds its messages in {key!r}, and this {what}")
     return profile, payload
 
@@ -183,10 +183,10 @@ def _pieces(
         else:
             role = message.get("role") or message.get("type") or ""
             slot = f"{key}[{at - len(apart)}]" + (f" ({role})" if role else "")
-        yield Piece(slot, _text_of(message), constant=False, said=tuple(texts_in(message)))
+        yield Piece(slot, _text_of(message), constant=False, texts=tuple(texts_in(message)))
     if tools:
         lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-        yield Piece("tools", lines, constant=False, said=tuple(texts_in(tools)))
+        yield Piece("tools", lines, constant=False, texts=tuple(texts_in(tools)))
 
 
 def _text_of(message: Mapping[str, object]) -> str:

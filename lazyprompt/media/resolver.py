@@ -172,10 +172,10 @@ def _fault(data: str) -> str:
 
 def _of_kind(true: str, declared: str, kind: str, where: str) -> str:
     """The type to declare where the bytes tell another one."""
-    told = _kind(declared) if kind == "file" else kind
-    if _box(true) and told in {"audio", "video"}:
-        return f"{told}/{_box(true)}"
-    if _kind(true) not in {kind, told} and not (kind == "file" and declared in _UNTOLD):
+    declared_kind = _kind(declared) if kind == "file" else kind
+    if _box(true) and declared_kind in {"audio", "video"}:
+        return f"{declared_kind}/{_box(true)}"
+    if _kind(true) not in {kind, declared_kind} and not (kind == "file" and declared in _UNTOLD):
         raise MediaError(f"{where}: declared as {declared!r}, but its bytes are {true}; put it in a block of that kind")
     return true
 
@@ -283,24 +283,24 @@ class MediaResolver:
         url = source.url
         if is_local(url):
             data = _read(url, where, cast("tuple[str, ...]", self.roots), self.max_bytes)
-            told = {"media_type": source.media_type, "ending": media_type_of(url)}
+            types = {"media_type": source.media_type, "ending": media_type_of(url)}
         elif scheme_of(url) in {"http", "https"}:
             data, content_type, final = fetched(url, where, self, deadline)
-            told = {"media_type": source.media_type, "Content-Type": content_type}
+            types = {"media_type": source.media_type, "Content-Type": content_type}
             if usual_type(content_type or "") in _UNTOLD:
                 # On the web an ending is no promise, so it counts only where there is no other.
-                told["ending"] = media_type_of(final)
+                types["ending"] = media_type_of(final)
         else:
             raise refused(where, url, "is neither a path nor an http(s) address; give one (a path as './name')")
-        return Base64Source(_true_type(data, told, where, url), b64encode(data).decode("ascii"))
+        return Base64Source(_true_type(data, types, where, url), b64encode(data).decode("ascii"))
 
 
-def _true_type(data: bytes, told: dict[str, str | None], where: str, url: str) -> str:
+def _true_type(data: bytes, types_given: dict[str, str | None], where: str, url: str) -> str:
     """The type that the bytes tell and nothing that was told of them denies."""
     if not data:
         raise refused(where, url, "is empty; give one with content")
     true = sniffed(data[:_HEAD])
-    types = {who: usual_type(text) for who, text in told.items() if text and usual_type(text) not in _UNTOLD}
+    types = {who: usual_type(text) for who, text in types_given.items() if text and usual_type(text) not in _UNTOLD}
     for who, declared in types.items():
         if not (_is_text(declared) if true is None else declared == true or _box(declared) == _box(true) != ""):
             bytes_are = f"are {true}" if true else "are none"

@@ -95,7 +95,7 @@ def to_openai(message: Msg) -> list[JsonObject]:
     whole: JsonObject = {"role": message.role}
     if message.name != message.role and message.name:
         whole["name"] = message.name
-    said: list[Block] = []
+    shown: list[Block] = []
     calls: list[Json] = []
     dicts: list[JsonObject] = []
     for block in content if type(content) is tuple else ():
@@ -105,12 +105,12 @@ def to_openai(message: Msg) -> list[JsonObject]:
         elif isinstance(block, ToolResultBlock):
             dicts.append(_write_result(block))
         elif not isinstance(block, ThinkingBlock):
-            said.append(block)
+            shown.append(block)
     if message.url is not None:
-        said = _with_pictures(message, said)
-    if said or calls or not dicts:
+        shown = _with_pictures(message, shown)
+    if shown or calls or not dicts:
         text = content if isinstance(content, str) else None if calls else ""
-        whole["content"] = _write_content(said) if said else text
+        whole["content"] = _write_content(shown) if shown else text
         if calls:
             whole["tool_calls"] = calls
         # A message that calls and has the results as well: a result never stands before its call.
@@ -122,9 +122,9 @@ def to_openai(message: Msg) -> list[JsonObject]:
     return dicts
 
 
-def _with_pictures(message: Msg, said: list[Block]) -> list[Block]:
+def _with_pictures(message: Msg, shown: list[Block]) -> list[Block]:
     """Add the media at the addresses of a message: the form has pictures there alone."""
-    texts = message.blocks if isinstance(message.content, str) else said
+    texts = message.blocks if isinstance(message.content, str) else shown
     return [*texts, *(ImageBlock(source_of(url)) for url in message.urls)]
 
 

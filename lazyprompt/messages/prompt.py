@@ -82,9 +82,9 @@ class Rendered:
     _laid: Composition | Callable[[], Composition]
 
     def __init__(self, parts: Iterable[str], slots: Iterable[str], note: str = "") -> None:
-        laid = Composition(tuple(parts), tuple(slots), note)
-        object.__setattr__(self, "_laid", laid)
-        object.__setattr__(self, "text", "".join(laid.parts))
+        out = Composition(tuple(parts), tuple(slots), note)
+        object.__setattr__(self, "_laid", out)
+        object.__setattr__(self, "text", "".join(out.parts))
 
     @classmethod
     def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
@@ -103,12 +103,12 @@ class Rendered:
         return made
 
     def _known(self) -> Composition:
-        laid = self._laid
-        if not isinstance(laid, Composition):
+        out = self._laid
+        if not isinstance(out, Composition):
             # Two threads that come at once find the same.
-            laid = laid()
-            object.__setattr__(self, "_laid", laid)
-        return laid
+            out = out()
+            object.__setattr__(self, "_laid", out)
+        return out
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -440,8 +440,8 @@ def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, st
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]
-    said = (*(getattr(note, "description", None) for note in notes), *notes, texts.get(parameter.name))
-    described = next((each for each in said if isinstance(each, str) and each), "")
+    descriptions = (*(getattr(note, "description", None) for note in notes), *notes, texts.get(parameter.name))
+    described = next((each for each in descriptions if isinstance(each, str) and each), "")
     copy = {key: part for key, part in cast("JsonObject", schema).items() if key != "default"}
     text, choices = _choices(described, parameter.name)
     copy |= {"description": text} if text else {}

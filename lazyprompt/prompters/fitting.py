@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.budget.budget import Budget, checked_budget
 from lazyprompt.budget.cut import CUT_MARK
-from lazyprompt.budget.report import Account, Fate, ItemTokens, Tokens, TrimReport
+from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY, History
@@ -101,7 +101,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
         items, lambda kept, replaced: target.cost(part(kept, replaced), budget), keep_newest=waits, together=pairs
     )
     sent = part(found.kept, found.replaced)
-    fates: dict[int, tuple[Fate, str]] = {
+    fates: dict[int, tuple[Outcome, str]] = {
         at: ("cut", f"longer than {budget.slots[slot.slot]} tokens")
         for at, slot in enumerate(slots, len(messages))
         if slot.slot in changed

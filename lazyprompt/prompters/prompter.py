@@ -187,10 +187,10 @@ class Prompter(PrompterCalls):
             # A budget cuts values by their names. The functions that give values are called here, once.
             input = instruction.by_name(input, asked)  # noqa: A001
             source = self._source(input, all_tools)
-        told, said, text = instruction.parts(input, asked)
+        system, user, text = instruction.parts(input, asked)
         if text is None and instruction.always_user_turn and not past.waits_for_answer:
             text = ""
-        return prompt_of(self._system, told, said, text, past, all_tools, label, source)
+        return prompt_of(self._system, system, user, text, past, all_tools, label, source)
 
     def target(
         self,

@@ -8,7 +8,7 @@ from lazyprompt.errors import FormatError, SlotError
 from lazyprompt.messages.history import History
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import to_openai
-from lazyprompt.rendering.layout import Said
+from lazyprompt.rendering.layout import AnswerSlot
 from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
@@ -80,11 +80,11 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
                 f"messages[{index}] is to be trained and holds thoughts, which flat text leaves out; write them into "
                 "its text, in the form of the model, or leave them out"
             )
-    laid = target.sample(prompt, answer, [trained[index] for index in answers])
+    out = target.sample(prompt, answer, [trained[index] for index in answers])
     return TrainingSample(
-        tuple(laid.parts),
-        tuple(map(str, laid.slots)),
-        tuple(isinstance(slot, Said) for slot in laid.slots),
+        tuple(out.parts),
+        tuple(map(str, out.slots)),
+        tuple(isinstance(slot, AnswerSlot) for slot in out.slots),
         tuple(messages),
         trained,
         tuple(form.get("tools", ())),

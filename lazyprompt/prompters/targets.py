@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
-    from lazyprompt.rendering.layout import Laid
+    from lazyprompt.rendering.layout import PartList
     from lazyprompt.rendering.markers import Markers
     from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter
     from lazyprompt.safety.policy import Policy
@@ -106,10 +106,10 @@ class TextTarget:
     def segments(self, prompt: Prompt) -> Rendered:
         """Return the flat text with the origin of each of its characters; see :meth:`render`."""
         known = self._known(prompt)
-        laid = self._ready(known).write(known)
-        return Rendered(laid.parts, laid.slots, laid.note)
+        out = self._ready(known).write(known)
+        return Rendered(out.parts, out.slots, out.note)
 
-    def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+    def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
         """Lay a prompt out with an answer behind it, to train a model with.
 
         Args:
@@ -118,7 +118,7 @@ class TextTarget:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The parts, of which those that are trained have the slots ``Said``.
+            The parts, of which those that are trained have the slots ``AnswerSlot``.
 
         Raises:
             LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.
@@ -182,9 +182,9 @@ class OpenAITarget:
             messages.append({"role": "system", "content": content})
         if prompt.history is not EMPTY_HISTORY:
             messages += prompt.history.to_openai()
-        said = "".join(prompt.user.parts) + (prompt.input or "")
-        if said or self._keeps_empty_turn:
-            messages.append({"role": "user", "content": said})
+        question = "".join(prompt.user.parts) + (prompt.input or "")
+        if question or self._keeps_empty_turn:
+            messages.append({"role": "user", "content": question})
         if prompt.label is not None:
             messages.append({"role": "assistant", "content": prompt.label})
         made: OpenAIPrompt = {"messages": messages}

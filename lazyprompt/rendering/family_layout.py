@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import Laid, Run, tool_parts, turn_literals
+from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,29 +34,29 @@ class FamilyLayout:
         begin, closing = markers.bos + markers.sos + markers.preamble, markers.eoh + self._generation
         self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
 
-    def lay(self, prompt: Prompt) -> Laid:
+    def lay(self, prompt: Prompt) -> PartList:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
-        system, said = self._constant_system or self._system(prompt), self._said(prompt)
-        laid = Laid(markers.bos)
+        system, asked = self._constant_system or self._system(prompt), self._said(prompt)
+        out = PartList(markers.bos)
         if markers.system_place == "turn":
-            laid.add(*system)
-            put_history(prompt.history, markers, laid)
-        elif prompt.history and (markers.system_place == "first_user" or said is None):
-            _put_into_first_turn(system, prompt.history, markers, laid)
+            out.add(*system)
+            put_history(prompt.history, markers, out)
+        elif prompt.history and (markers.system_place == "first_user" or asked is None):
+            _put_into_first_turn(system, prompt.history, markers, out)
         else:
-            put_history(prompt.history, markers, laid)
+            put_history(prompt.history, markers, out)
             # Without a user turn, the system text is one.
-            if said is not None:
-                said = (*system[0], "", *said[0]), (*system[1], MARKERS, *said[1])
+            if asked is not None:
+                asked = (*system[0], "", *asked[0]), (*system[1], MARKERS, *asked[1])
             elif any(system[0][2:-2]):
-                said = self._trimmed(system[0][2:-2]), system[1][2:-2]
-        if said is not None:
-            laid.own(markers.soh)
-            laid.add(*said)
-            laid.own(markers.eoh)
-        laid.own(self._generation)
-        return laid
+                asked = self._trimmed(system[0][2:-2]), system[1][2:-2]
+        if asked is not None:
+            out.own(markers.soh)
+            out.add(*asked)
+            out.own(markers.eoh)
+        out.own(self._generation)
+        return out
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
         """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
@@ -119,15 +119,15 @@ def stripped(parts: Sequence[str]) -> list[str]:
     return texts
 
 
-def _put_into_first_turn(system: Run, history: History, markers: Markers, laid: Laid) -> None:
+def _put_into_first_turn(system: Run, history: History, markers: Markers, out: PartList) -> None:
     """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
-    turns = Laid()
+    turns = PartList()
     if not history.questions and history.messages[0].role != "user":
         turns.own(markers.soh)
         turns.own(markers.eoh)
     put_history(history, markers, turns)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
-    laid.add(turns.parts[:3], slots[:3])
-    laid.add(*system)
-    laid.extend(turns.parts[3:], slots[3:])
+    out.add(turns.parts[:3], slots[:3])
+    out.add(*system)
+    out.extend(turns.parts[3:], slots[3:])

@@ -6,27 +6,27 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import End, Said
+from lazyprompt.rendering.layout import AnswerSlot, End
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages.history import History
-    from lazyprompt.rendering.layout import Laid
+    from lazyprompt.rendering.layout import PartList
     from lazyprompt.rendering.markers import Markers
 
 
-def put_history(history: History, markers: Markers, laid: Laid) -> None:
+def put_history(history: History, markers: Markers, out: PartList) -> None:
     """Add the turns of a history."""
     if history.questions:
-        _put_pairs(history.questions, history.answers, markers, laid)
+        _put_pairs(history.questions, history.answers, markers, out)
     elif history:
         from lazyprompt.rendering.turns import put_messages  # noqa: PLC0415 - only messages need to know what they are
 
-        put_messages(history.messages, markers, laid)
+        put_messages(history.messages, markers, out)
 
 
-def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, laid: Laid) -> None:
+def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, out: PartList) -> None:
     """Plain turns, all at once: this is where the time of a long chat would go."""
     if "user" in markers.trim:
         questions = [text.strip() for text in questions]
@@ -38,10 +38,10 @@ def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Marker
     parts[1::4] = questions
     parts[3::4] = answers
     parts.append(markers.eoa)
-    laid.add(parts, _pair_slots(len(questions)))
+    out.add(parts, _pair_slots(len(questions)))
 
 
 @lru_cache(maxsize=256)
 def _pair_slots(count: int) -> tuple[str, ...]:
     """The slots of so many pairs: marker and text in turn, then the last marker."""
-    return (MARKERS, *("history", MARKERS, Said("history"), End(MARKERS)) * count)
+    return (MARKERS, *("history", MARKERS, AnswerSlot("history"), End(MARKERS)) * count)

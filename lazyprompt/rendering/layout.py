@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
-class Said(str):
+class AnswerSlot(str):
     """The slot of a part of a turn of the assistant.
 
     It equals the plain name of the slot: only who makes training data looks for the class. So which parts the assistant
@@ -35,7 +35,7 @@ class Said(str):
     __slots__ = ()
 
 
-class End(Said):
+class End(AnswerSlot):
     """The slot of the part that begins with what ends the turn of the assistant."""
 
     __slots__ = ()
@@ -45,7 +45,7 @@ _MARKER = (MARKERS,)
 OWN = (MARKERS, MARKERS)
 
 
-class Laid:
+class PartList:
     """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked.
 
     Attributes:
@@ -91,7 +91,7 @@ class Layout(Protocol):
     opening: str
     """What the model itself says before each answer: the end of its marker, where the prompt stops short of it."""
 
-    def lay(self, prompt: Prompt) -> Laid:
+    def lay(self, prompt: Prompt) -> PartList:
         """Put the fields in order."""
         ...
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
-    from lazyprompt.rendering.layout import Laid, Layout
+    from lazyprompt.rendering.layout import Layout, PartList
     from lazyprompt.safety.policy import Controls
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
@@ -70,8 +70,8 @@ class PromptTemplate:
         """
         literals = prompt.instruction.parts[0::2] + prompt.user.parts[0::2]
         known = prompt.with_system(resolved_system(prompt.system, markers))
-        laid = Writer(self, markers, literals, policy_of(safety)).write(known)
-        return Rendered(laid.parts, laid.slots)
+        out = Writer(self, markers, literals, policy_of(safety)).write(known)
+        return Rendered(out.parts, out.slots)
 
     def answer_in(self, output: str, markers: Markers) -> str:
         """Return the part of an output behind the prompt, or all of it if the prompt is not in it.
@@ -121,11 +121,11 @@ class TextWriter(Protocol):
         """The flat text."""
         ...
 
-    def write(self, prompt: Prompt) -> Laid:
+    def write(self, prompt: Prompt) -> PartList:
         """Return the text as parts, with their slots."""
         ...
 
-    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
         """The prompt with an answer, and what is trained of it."""
         ...
 
@@ -191,7 +191,7 @@ class Writer:
         """The flat text: the parts of :meth:`write`, joined."""
         return "".join(self.write(prompt).parts)
 
-    def write(self, prompt: Prompt) -> Laid:
+    def write(self, prompt: Prompt) -> PartList:
         """Lay the prompt out.
 
         Args:
@@ -204,18 +204,18 @@ class Writer:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         has_own_tools = prompt.tools is self._tools
-        laid = (self._own_layout if has_own_tools else self._layout).lay(prompt)
+        out = (self._own_layout if has_own_tools else self._layout).lay(prompt)
         first = self._unseen if has_own_tools else 0
-        if self._looks and (found := self._controls.suspicious(laid.parts, first, may_cross=self._may_cross)):
-            laid.parts = self._controls.guard_in(found, laid.parts, laid.slots, self._safety)
+        if self._looks and (found := self._controls.suspicious(out.parts, first, may_cross=self._may_cross)):
+            out.parts = self._controls.guard_in(found, out.parts, out.slots, self._safety)
         if prompt.label is not None:
             answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)
             if self._looks:
                 answer = self._label_controls.guard(answer, slots, self._safety)
-            laid.add(answer, slots)
-        return laid
+            out.add(answer, slots)
+        return out
 
-    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> Laid:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
         """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
@@ -225,28 +225,28 @@ class Writer:
 
         Returns:
             The guarded parts, which begin as :meth:`write` has them. Only those that are trained have the slots
-            :class:`~lazyprompt.rendering.layout.Said`.
+            :class:`~lazyprompt.rendering.layout.AnswerSlot`.
 
         Raises:
             SafetyError: Untrusted text holds a control sequence that is to be refused, or that a turn to be trained
                 would have to be without.
             FormatError: The answer holds what flat text cannot show.
         """
-        from lazyprompt.rendering.turns import laid_answer, turns_in, with_trained  # noqa: PLC0415 - prompts need none
+        from lazyprompt.rendering.turns import answer_parts, turns_in, with_trained  # noqa: PLC0415 - prompts need none
 
-        laid = self.write(prompt)
-        turns = turns_in(laid.slots)
+        out = self.write(prompt)
+        turns = turns_in(out.slots)
         # A template may show the history more than once.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
             bare = self._layout.lay(prompt)
             for turn in compress(turns, wanted):
-                self._check_said(bare.parts[turn[0] : turn[-1]], laid.parts[turn[0] : turn[-1]])
-        said = laid_answer(answer, self._markers, self._layout.opening)
+                self._check_said(bare.parts[turn[0] : turn[-1]], out.parts[turn[0] : turn[-1]])
+        answered = answer_parts(answer, self._markers, self._layout.opening)
         if self._looks:
-            said.parts = self._label_controls.guard(said.parts, said.slots, self._safety)
-        laid.add(said.parts, said.slots)
-        return with_trained(laid, wanted, self._markers, self._layout.opening)
+            answered.parts = self._label_controls.guard(answered.parts, answered.slots, self._safety)
+        out.add(answered.parts, answered.slots)
+        return with_trained(out, wanted, self._markers, self._layout.opening)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
         """Refuse a turn of the history of which the guard leaves something else than of an answer.

@@ -11,7 +11,7 @@ from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import OWN, Laid, Run, tool_parts, turn_literals
+from lazyprompt.rendering.layout import OWN, PartList, Run, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ class TemplateLayout:
         return _Section(tuple(items), optional)
 
     def _run(self, name: str, prompt: Prompt) -> Run:
-        laid = Laid()
-        _FIELDS[name].put(prompt, self._markers, laid)
-        return tuple(laid.parts[1:]), tuple(laid.slots[1:])
+        out = PartList()
+        _FIELDS[name].put(prompt, self._markers, out)
+        return tuple(out.parts[1:]), tuple(out.slots[1:])
 
-    def lay(self, prompt: Prompt) -> Laid:
+    def lay(self, prompt: Prompt) -> PartList:
         """Put the fields in order.
 
         Raises:
@@ -133,7 +133,7 @@ class TemplateLayout:
         for name, field in self._unplaced:
             if field.no_place and field.has_text(prompt):
                 raise field.no_place(f"this prompt template has no place for the {name}; put {{{name}}} into it")
-        laid = Laid()
+        out = PartList()
         markers = self._markers
         for steps, tests in self._plan:
             for is_shown in tests:
@@ -144,10 +144,10 @@ class TemplateLayout:
                     continue
             for step in steps:
                 if callable(step):
-                    step(prompt, markers, laid)
+                    step(prompt, markers, out)
                 else:
-                    laid.extend(*step)
-        return laid
+                    out.extend(*step)
+        return out
 
     @property
     def constant_parts(self) -> int:
@@ -181,14 +181,14 @@ def _with_markers(text: str, markers: Markers) -> str:
     return _PLACE.sub(marker, text)
 
 
-def _put_tools(prompt: Prompt, markers: Markers, laid: Laid) -> None:
+def _put_tools(prompt: Prompt, markers: Markers, out: PartList) -> None:
     if prompt.tools.names:
-        laid.add(*tool_parts(prompt.tools, markers.tools, markers.tool_join))
+        out.add(*tool_parts(prompt.tools, markers.tools, markers.tool_join))
 
 
-def _put_history(prompt: Prompt, markers: Markers, laid: Laid) -> None:
+def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
     if prompt.history is not EMPTY_HISTORY:
-        put_history(prompt.history, markers, laid)
+        put_history(prompt.history, markers, out)
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
@@ -206,17 +206,17 @@ class _Field:
         no_place: The error where a template has no place for it: nothing is left out in silence.
     """
 
-    put: Callable[[Prompt, Markers, Laid], None]
+    put: Callable[[Prompt, Markers, PartList], None]
     has_text: Callable[[Prompt], object]
     no_place: type[LazyPromptError] | None = TemplateError
 
 
 _FIELDS: dict[str, _Field] = {
     "system": _Field(
-        lambda prompt, _, laid: laid.add((prompt.system or "",), _SYSTEM), attrgetter("system"), no_place=None
+        lambda prompt, _, out: out.add((prompt.system or "",), _SYSTEM), attrgetter("system"), no_place=None
     ),
     "instruction": _Field(
-        lambda prompt, _, laid: laid.add(prompt.instruction.parts, prompt.instruction.slots),
+        lambda prompt, _, out: out.add(prompt.instruction.parts, prompt.instruction.slots),
         lambda prompt: any(prompt.instruction.parts),
     ),
     "tools": _Field(_put_tools, attrgetter("tools.names"), ToolsError),
@@ -224,9 +224,9 @@ _FIELDS: dict[str, _Field] = {
         _put_history, lambda prompt: prompt.history is not EMPTY_HISTORY and bool(prompt.history), HistoryError
     ),
     "user": _Field(
-        lambda prompt, _, laid: laid.add(prompt.user.parts, prompt.user.slots), lambda prompt: any(prompt.user.parts)
+        lambda prompt, _, out: out.add(prompt.user.parts, prompt.user.slots), lambda prompt: any(prompt.user.parts)
     ),
     "input": _Field(
-        lambda prompt, _, laid: laid.extend((prompt.input or "", ""), _INPUT), attrgetter("input"), SlotError
+        lambda prompt, _, out: out.extend((prompt.input or "", ""), _INPUT), attrgetter("input"), SlotError
     ),
 }

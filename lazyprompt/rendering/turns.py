@@ -10,7 +10,7 @@ from lazyprompt._base.json import JsonText, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import OWN, End, Laid, Said
+from lazyprompt.rendering.layout import OWN, AnswerSlot, End, PartList
 from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 
-class _Voice(NamedTuple):
+class _Slots(NamedTuple):
     """The slots of a message: of its texts, of the model's own text between them, and of what ends its turn."""
 
     text: tuple[str, str]
@@ -29,20 +29,20 @@ class _Voice(NamedTuple):
     end: tuple[str, str] = OWN
 
 
-def _assistants(slot: str) -> _Voice:
-    between = Said(MARKERS)
-    return _Voice((Said(slot), between), (between, between), (between, End(MARKERS)))
+def _assistants(slot: str) -> _Slots:
+    between = AnswerSlot(MARKERS)
+    return _Slots((AnswerSlot(slot), between), (between, between), (between, End(MARKERS)))
 
 
 # As models of many families write thoughts and calls.
 _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
-_OTHERS = _Voice(_HISTORY)
+_OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
 _LABEL = _assistants("label")
 
 
-def put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
+def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList) -> None:
     """Add messages, each as a turn."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh)
@@ -59,7 +59,7 @@ def put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
         has_results = False
         for block in message.blocks:
             if isinstance(block, ToolResultBlock):
-                _put_result(block, markers, laid, where, joined=after_result)
+                _put_result(block, markers, out, where, joined=after_result)
                 after_result = True
                 has_results = True
             elif not isinstance(block, ThinkingBlock):
@@ -70,10 +70,10 @@ def put_messages(messages: Sequence[Msg], markers: Markers, laid: Laid) -> None:
             continue
         after_result = False
         before, after = around["user" if message.role == "tool" else message.role]
-        voice = _ASSISTANT if message.role == "assistant" else _OTHERS
-        laid.own(before)
-        _put_blocks(shown, markers, laid, where, voice, trim=message.role in markers.trim)
-        laid.own(after, voice.end)
+        slots = _ASSISTANT if message.role == "assistant" else _OTHERS
+        out.own(before)
+        _put_blocks(shown, markers, out, where, slots, trim=message.role in markers.trim)
+        out.own(after, slots.end)
 
 
 def _url_error(message: Msg, where: str) -> FormatError:
@@ -81,37 +81,37 @@ def _url_error(message: Msg, where: str) -> FormatError:
 
 
 def _put_blocks(
-    blocks: Sequence[Block], markers: Markers, laid: Laid, where: str, voice: _Voice, *, trim: bool
+    blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, *, trim: bool
 ) -> None:
     """Write the content of one message, its calls each on a line of their own."""
     text = _text(blocks, where)
     text = text.strip() if trim else text
-    laid.extend((text, ""), voice.text)
+    out.extend((text, ""), slots.text)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     of_family = markers.tool_start, markers.tool_args, markers.tool_end
     start, between, end = of_family if markers.tool_start else PLAIN_CALL
     for index, call in enumerate(calls):
         if index or text:
-            laid.own("\n", voice.between)
-        laid.own(start, voice.between)
-        laid.extend((JsonText(dump(call.name)[1:-1]), ""), voice.text)
-        laid.own(between, voice.between)
-        laid.extend((dump(call.arguments), ""), voice.text)
-        laid.own(end, voice.between)
+            out.own("\n", slots.between)
+        out.own(start, slots.between)
+        out.extend((JsonText(dump(call.name)[1:-1]), ""), slots.text)
+        out.own(between, slots.between)
+        out.extend((dump(call.arguments), ""), slots.text)
+        out.own(end, slots.between)
 
 
-def _put_result(result: ToolResultBlock, markers: Markers, laid: Laid, where: str, *, joined: bool) -> None:
+def _put_result(result: ToolResultBlock, markers: Markers, out: PartList, where: str, *, joined: bool) -> None:
     """A tool's result: its own turn, or joined to the turn of the result before it."""
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
     soe, eoe = markers.soe, markers.eoe
     if not soe:
         soe, eoe = markers.soh + PLAIN_RESULT[0], PLAIN_RESULT[1] + markers.eoh
-    if joined and markers.result_join is not None and laid.parts[-1] == eoe:
-        laid.parts[-1] = markers.result_join
+    if joined and markers.result_join is not None and out.parts[-1] == eoe:
+        out.parts[-1] = markers.result_join
     else:
-        laid.own(soe)
-    laid.extend((text.strip() if "tool" in markers.trim else text, ""), _HISTORY)
-    laid.own(eoe)
+        out.own(soe)
+    out.extend((text.strip() if "tool" in markers.trim else text, ""), _HISTORY)
+    out.own(eoe)
 
 
 def _text(blocks: Iterable[Block], where: str) -> str:
@@ -139,7 +139,7 @@ def _has_turn(blocks: Sequence[Block]) -> bool:
     return kinds != {"tool_result"}
 
 
-def laid_answer(answer: Msg, markers: Markers, opening: str) -> Laid:
+def answer_parts(answer: Msg, markers: Markers, opening: str) -> PartList:
     """An answer as it stands behind a prompt, with what ends its turn.
 
     Args:
@@ -156,11 +156,11 @@ def laid_answer(answer: Msg, markers: Markers, opening: str) -> Laid:
     where = "the answer"
     if answer.url is not None:
         raise _url_error(answer, where)
-    laid = Laid(opening)
+    out = PartList(opening)
     blocks = [block for block in answer.blocks if not isinstance(block, ThinkingBlock)]
-    _put_blocks(blocks, markers, laid, where, _LABEL, trim=False)
-    laid.own(markers.eoa, _LABEL.end)
-    return laid
+    _put_blocks(blocks, markers, out, where, _LABEL, trim=False)
+    out.own(markers.eoa, _LABEL.end)
+    return out
 
 
 def turns_in(slots: Sequence[str]) -> list[range]:
@@ -168,7 +168,7 @@ def turns_in(slots: Sequence[str]) -> list[range]:
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
-        if isinstance(slot, Said):
+        if isinstance(slot, AnswerSlot):
             begin = index if begin is None else begin
             if isinstance(slot, End):
                 turns.append(range(begin, index + 1))
@@ -183,44 +183,44 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})")
 
 
-def with_trained(laid: Laid, wanted: Sequence[bool], markers: Markers, opening: str) -> Laid:
+def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
     """Return the text with its parts cut so that each is trained or is not.
 
     Thoughts and calls may also be written as text in what is trained: their tags are then the model's own, and trusted.
 
     Args:
-        laid: The parts.
+        out: The parts.
         wanted: For each turn of the assistant, whether it is trained.
         markers: The markers of the model.
         opening: What the model says before each answer: it stands right before each turn.
 
     Returns:
-        Parts of which only those that are trained have the slots :class:`Said`.
+        Parts of which only those that are trained have the slots :class:`AnswerSlot`.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
     parts: list[str] = []
     slots: list[str] = []
-    old = laid.slots
+    old = out.slots
     done = 0
     for turn, trained in zip(turns_in(old), wanted, strict=True):
         first, last = turn[0], turn[-1]
         if trained:
-            before, behind = laid.parts[first - 1], laid.parts[last]
+            before, behind = out.parts[first - 1], out.parts[last]
             cut = len(before) - len(opening)
-            parts += (*laid.parts[done : first - 1], before[:cut], "", before[cut:])
-            slots += (*map(str, old[done:first]), MARKERS, Said(MARKERS))
-            for part, slot in zip(laid.parts[first:last], old[first:last], strict=True):
+            parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
+            slots += (*map(str, old[done:first]), MARKERS, AnswerSlot(MARKERS))
+            for part, slot in zip(out.parts[first:last], old[first:last], strict=True):
                 # Text and tags take turns, as untrusted and trusted parts do.
                 pieces = [part] if slot == MARKERS or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
             # What opens the next turn can stand in the same part as the end of this one.
             parts += (behind[:end], "", behind[end:])
-            slots += (Said(MARKERS), MARKERS, MARKERS)
+            slots += (AnswerSlot(MARKERS), MARKERS, MARKERS)
         else:
-            parts += laid.parts[done : last + 1]
+            parts += out.parts[done : last + 1]
             slots += map(str, old[done : last + 1])
         done = last + 1
-    made = Laid(parts[0])
-    made.extend([*parts[1:], *laid.parts[done:]], [*slots[1:], *old[done:]])
+    made = PartList(parts[0])
+    made.extend([*parts[1:], *out.parts[done:]], [*slots[1:], *old[done:]])
     return made

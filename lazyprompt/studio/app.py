@@ -108,12 +108,12 @@ async def _refused(_: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return _response({"error": {"message": error.detail}}, error.status_code)
     kind = next(kind for kind in _STATUS if isinstance(error, kind))
-    told: JsonObject = fault(error, "") if kind is LazyPromptError else {"message": str(error)}
-    body: JsonObject = {"error": told}
+    found: JsonObject = fault(error, "") if kind is LazyPromptError else {"message": str(error)}
+    body: JsonObject = {"error": found}
     status = _STATUS[kind]
     if kind is Exception:
         what = f"lazyprompt failed, which it never should: {type(error).__name__}"
-        told["message"] = f"{what}; the terminal has the traceback"
+        found["message"] = f"{what}; the terminal has the traceback"
     elif isinstance(error, NotSavedError):
         body |= error.now or {}
         status = status if error.now else HTTPStatus.INTERNAL_SERVER_ERROR

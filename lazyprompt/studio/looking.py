@@ -20,7 +20,7 @@ from lazyprompt.inspect.slot_diff import slot_diff
 from lazyprompt.prompters.prompter import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
-from lazyprompt.studio.reading import first_values, read_draft, told
+from lazyprompt.studio.reading import describe_input, first_values, read_draft
 from lazyprompt.studio.requests import WrongRequestError
 from lazyprompt.studio.workspace import Changed
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
@@ -140,7 +140,7 @@ class Looking:
             "path": path,
             **content._asdict(),
             "newline": _newline(content.text),
-            "inputs": [*map(told, inputs)],
+            "inputs": [*map(describe_input, inputs)],
             "values": first_values(inputs),
             "form": form[0],
             "model": form[1],
@@ -185,7 +185,7 @@ class Looking:
             draft = self._read(asked.path, asked.text)
         except LazyPromptError as error:
             return {"error": fault(error, asked.path)}
-        inputs: list[Json] = [*map(told, draft.inputs)]
+        inputs: list[Json] = [*map(describe_input, draft.inputs)]
         try:
             values, attacked = _attacked(asked, draft)
             seen = look(
@@ -242,7 +242,7 @@ class Looking:
             except LazyPromptError as error:
                 return {"error": fault(error, path)}
         before, behind = sides
-        said = compared(
+        comparison = compared(
             asked.other,
             asked.path,
             before.outline(content.text, asked.other),
@@ -251,7 +251,7 @@ class Looking:
         changes: list[Json] = [
             {"kind": group, "name": change.name, "what": change.how, "lines": [*change.details]}
             for group in _GROUPS
-            for change in getattr(said, group)
+            for change in getattr(comparison, group)
         ]
         try:
             looks = [

@@ -98,8 +98,8 @@ def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
     return tuple(slots.values())
 
 
-def told(each: Property) -> JsonObject:
-    """An input as the page is told of it.
+def describe_input(each: Property) -> JsonObject:
+    """Return an input's description for the page.
 
     Args:
         each: The input.

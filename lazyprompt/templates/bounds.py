@@ -184,7 +184,7 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
         raise SecurityError(f"a value would become longer than {most} characters or items")
 
 
-def weigh(value: object) -> int:
+def size_of(value: object) -> int:
     """Estimate the length of a value when it is written: its texts, and a few characters for each item.
 
     A list that holds another one many times is short in memory, and of any length when written.
@@ -273,7 +273,7 @@ def as_text(value: object) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, BRIEF):
-        weigh(value)
+        size_of(value)
     return str(value)
 
 
@@ -329,7 +329,7 @@ def check_method(
     if isinstance(subject, str):
         if name == "join" and args:
             items = _listed(args[0], len(subject))
-            check_length(_growth(subject) * weigh(items))
+            check_length(_growth(subject) * size_of(items))
             return (items, *args[1:])
         if name in ("format", "format_map"):
             specs = [spec for _, found, spec, _ in Formatter().parse(subject) if found is not None and spec is not None]
@@ -355,7 +355,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
     if name in ("join", "sum"):
         subject = _listed(subject, max(map(len, map(as_text, arguments)), default=0) if name == "join" else 0)
     if not isinstance(subject, str):
-        weight = weigh(subject)
+        weight = size_of(subject)
         if name == "tojson" and arguments:
             # Each item may have an indent before it and a separator behind it.
             check_length(weight * max(1, *map(_size, arguments)))
@@ -409,7 +409,7 @@ def _check_format(what: str, subject: str, specs: Sequence[str], arguments: Sequ
         if any("{" in spec for spec in given):
             raise SecurityError(f"{what} takes no widths out of values")
     widths = [int(width) for spec in given for width in _NUMBER.findall(spec)]
-    check_length(sum(widths) + _growth(subject) * len(specs) * max(map(weigh, arguments), default=0))
+    check_length(sum(widths) + _growth(subject) * len(specs) * max(map(size_of, arguments), default=0))
 
 
 def _percent_specs(pattern: str) -> list[str]:
@@ -437,5 +437,5 @@ def _listed(items: object, separator: int = 0) -> object:
         items = list(cast("Iterator[object]", items))
     if isinstance(items, Sized):
         check_length(separator * len(items), MAX_OPERAND)
-        weigh(items)
+        size_of(items)
     return items

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from lazyprompt._base.json import JsonText
 from lazyprompt._base.trusted import Trusted
-from lazyprompt.templates.bounds import MAX_OPERAND, Meter, check_items, check_length, kind_of, weigh
+from lazyprompt.templates.bounds import MAX_OPERAND, Meter, check_items, check_length, kind_of, size_of
 from lazyprompt.templates.sandbox import BoundedEnvironment, BoundedGenerator
 from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value, value_text
 
@@ -191,7 +191,7 @@ def check_subject(name: str, subject: object) -> None:
     if isinstance(subject, str):
         length = len(subject)
     elif name not in _LISTING:
-        length = weigh(subject)
+        length = size_of(subject)
     elif isinstance(subject, Sized):
         length, most = len(subject), MAX_OPERAND
     else:
@@ -336,7 +336,7 @@ def finalize(value: object, source: str = "", scalar: Callable[[object], object]
     if isinstance(value, ChainableUndefined):
         return Value("", source)
     if not isinstance(value, str):
-        weigh(value)
+        size_of(value)
     text = value_text(value, source or "a Jinja expression")
     check_length(len(text))
     kind = JsonValue if isinstance(text, JsonText) else TrustedValue if isinstance(text, Trusted) else Value

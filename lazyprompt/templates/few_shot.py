@@ -168,8 +168,8 @@ class MostSimilar:
         given = self.score(values, example)
         number = _number(given)
         if number is None:
-            said = repr(given) if isinstance(given, float) else f"a {type(given).__name__}"
-            raise TemplateError(f"the score of examples[{at}] is {said}; a score is a number that is not NaN")
+            shown = repr(given) if isinstance(given, float) else f"a {type(given).__name__}"
+            raise TemplateError(f"the score of examples[{at}] is {shown}; a score is a number that is not NaN")
         return number
 
 

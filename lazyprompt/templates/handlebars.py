@@ -18,7 +18,7 @@ from jinja2 import nodes
 
 from lazyprompt._base.json import checked
 from lazyprompt.errors import SlotError, did_you_mean
-from lazyprompt.templates.bounds import check_length, weigh
+from lazyprompt.templates.bounds import check_length, size_of
 from lazyprompt.templates.mustache import ABSENT, Builder, TagTemplate, is_nothing, line_of, member, runtime
 from lazyprompt.templates.slots import JsonValue, Opaque, Value, listed
 
@@ -228,7 +228,7 @@ def _as_json(value: object, name: str, indent: int) -> Value:
     """Return a value as JSON, whatever it is."""
     if value is ABSENT:
         return Value("", name)
-    weigh(value)
+    size_of(value)
     plain = checked(value, f"the value of {name!r}", SlotError)
     # As dotprompt writes it: without an indent, without any blank.
     between = (",", ": ") if indent else (",", ":")

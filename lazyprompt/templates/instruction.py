@@ -517,9 +517,9 @@ def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
         values: The values of its slots.
         asked: The user's last text.
     """
-    said, before = "".join(user), asked.strip()
-    begins = bool(user[-1].strip()) and asked.startswith(said)
-    return begins or before in (said.strip(), *(value.strip() for value in values))
+    text, before = "".join(user), asked.strip()
+    begins = bool(user[-1].strip()) and asked.startswith(text)
+    return begins or before in (text.strip(), *(value.strip() for value in values))
 
 
 def refuse_none(values: Mapping[str, object]) -> None:

@@ -18,7 +18,7 @@ from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you
 from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, Meter
 from lazyprompt.templates.environment import NAMED, MemoryMeter, ValueEnvironment, environment_of
-from lazyprompt.templates.sandbox import FAILURES, globals_of_one_rendering, said, within_bounds
+from lazyprompt.templates.sandbox import FAILURES, describe_error, globals_of_one_rendering, within_bounds
 from lazyprompt.templates.slots import Value, value_text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _syntax_errors(syntax: str) -> Generator[None]:
         raise TemplateError(f"{syntax}, line {error.lineno}: {error.message}") from error
     except (SyntaxError, *FAILURES) as error:
         # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
-        raise TemplateError(f"{syntax} cannot compile the template: {said(error)}") from error
+        raise TemplateError(f"{syntax} cannot compile the template: {describe_error(error)}") from error
 
 
 class CompiledTemplate(ABC):
@@ -161,7 +161,7 @@ class CompiledTemplate(ABC):
         except LazyPromptError:
             raise
         except FAILURES as error:
-            raise TemplateError(f"{self.syntax}: {said(error)}") from error
+            raise TemplateError(f"{self.syntax}: {describe_error(error)}") from error
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
         """Return the slot of each part."""

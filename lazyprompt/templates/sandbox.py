@@ -41,7 +41,7 @@ from lazyprompt.templates.bounds import (
     check_method,
     check_operator,
     kind_of,
-    weigh,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ _SCOPES = (
 )
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the text of an error, with its kind if the text alone would be no sentence.
 
     Args:
@@ -304,7 +304,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     @staticmethod
     def joined(values: Sequence[object]) -> str:
         """Join values as ``~`` does."""
-        check_length(sum([len(value) if isinstance(value, str) else weigh(value) for value in values]))
+        check_length(sum([len(value) if isinstance(value, str) else size_of(value) for value in values]))
         return "".join(map(str, values))
 
     def summed(self, total: Any) -> Any:  # noqa: ANN401 - of the kind that was given
@@ -346,7 +346,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         except (TypeError, LookupError):
             if not isinstance(argument, BRIEF):
                 # Jinja's error writes it.
-                weigh(argument)
+                size_of(argument)
             return super().getitem(obj, argument)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
@@ -365,7 +365,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
         elif isinstance(subject, (list, range)) and function.__name__ == "index":
             # Python's error writes what is not there.
-            weigh(args)
+            size_of(args)
         elif kind is LoopContext and args:
             # The next level of a recursive loop.
             args = (_counted(context, args[0]), *args[1:])

@@ -343,15 +343,15 @@ def media_in(part: Form) -> list[Medium]:
     Returns:
         At least one: a part that holds nothing known is a document at an address.
     """
-    told = _KINDS.get(_text(part.get("type")))
+    named = _KINDS.get(_text(part.get("type")))
     detail = part.get("detail")
     found = [
         medium
         for key, value in part.items()
         if key in _KINDS or key == "source"
-        for medium in _media(value, Medium(told or _KINDS.get(key, "file"), detail=_text(detail)))
+        for medium in _media(value, Medium(named or _KINDS.get(key, "file"), detail=_text(detail)))
     ]
-    return found or [Medium(told or "file")]
+    return found or [Medium(named or "file")]
 
 
 def _media(value: object, known: Medium) -> Iterator[Medium]:

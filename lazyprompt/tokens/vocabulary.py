@@ -223,8 +223,8 @@ def _files(name: str) -> tuple[File, ...]:
         found.append(File(url, expected_hash))
         return {}
 
-    def data_gym(**told: str) -> dict[bytes, int]:
-        found.extend(File(told[f"{kind}_file"], told[f"{kind}_hash"]) for kind in ("vocab_bpe", "encoder_json"))
+    def data_gym(**files: str) -> dict[bytes, int]:
+        found.extend(File(files[f"{kind}_file"], files[f"{kind}_hash"]) for kind in ("vocab_bpe", "encoder_json"))
         return {}
 
     _recipe(name, dict(zip(_LOADERS, (bpe, data_gym), strict=True)))
@@ -403,6 +403,6 @@ def _pool(url: str, timeout: float) -> PoolManager:
     if not proxy or proxy_bypass(address.hostname or ""):
         return PoolManager(timeout=timeout)
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    told = urlsplit(proxy)
-    secret = f"{unquote(told.username)}:{unquote(told.password or '')}" if told.username else None
+    proxied = urlsplit(proxy)
+    secret = f"{unquote(proxied.username)}:{unquote(proxied.password or '')}" if proxied.username else None
     return ProxyManager(proxy, timeout=timeout, proxy_headers=make_headers(proxy_basic_auth=secret))

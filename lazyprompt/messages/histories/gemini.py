@@ -51,25 +51,25 @@ def read_content(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[
     if not isinstance(given, str | None) or given not in _ROLES:
         raise HistoryError(f"{where} has role {given!r}; a content of Gemini has 'user' or 'model'")
     role, open_calls, beside = _ROLES[given], dict(waiting), cast("Beside", {})
-    said: list[Block] = []
+    others: list[Block] = []
     results: list[Block] = []
     for index, part in enumerate(list_in(item["parts"], f"{where}.parts")):
         place = f"{where}.parts[{index}]"
         if isinstance(part, str):
-            said.append(TextBlock(part))
+            others.append(TextBlock(part))
             continue
         fields: dict[str, object] = {
             key: value for key, value in snake_keys(object_in(part, place)).items() if value is not None
         }
         block = _read(fields, place, open_calls)
-        (results if isinstance(block, ToolResultBlock) else said).append(block)
+        (results if isinstance(block, ToolResultBlock) else others).append(block)
         # Empty texts and false flags say nothing.
         if rest := {key: value for key, value in fields.items() if value}:
             beside[f"parts[{index}]"] = checked_object(rest, place, HistoryError)
     metadata = {PART_FIELDS: beside} if beside else None
     messages = [Msg("tool", results, "tool", metadata=metadata)] if results else []
-    if said or not results:
-        messages.append(Msg(role, said, role, metadata=None if results else metadata))
+    if others or not results:
+        messages.append(Msg(role, others, role, metadata=None if results else metadata))
     return tuple(messages)
 
 

@@ -87,8 +87,8 @@ def read_message(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[
         HistoryError,
     )
     plain = isinstance(parts, str) and all(block.type == "text" for block in blocks)
-    said = cast("str", parts) if plain else blocks
-    return (Msg(name if name and role != "tool" else role, said, role, metadata=metadata),)
+    content = cast("str", parts) if plain else blocks
+    return (Msg(name if name and role != "tool" else role, content, role, metadata=metadata),)
 
 
 def _parts(content: object, where: str) -> str | list[object]:
@@ -109,9 +109,9 @@ def _role(item: Fields, kwargs: Fields, where: str) -> Role:
     return role
 
 
-def _calls(item: Fields, said: Iterable[Block], where: str) -> list[Block]:
+def _calls(item: Fields, blocks: Iterable[Block], where: str) -> list[Block]:
     """Return the calls of a message that do not stand in its content too."""
-    known = {block.id for block in said if isinstance(block, ToolUseBlock)}
+    known = {block.id for block in blocks if isinstance(block, ToolUseBlock)}
     calls: list[Block] = []
     for key in ("tool_calls", "invalid_tool_calls"):
         for index, given in enumerate(list_in(item.get(key), f"{where}.{key}")):

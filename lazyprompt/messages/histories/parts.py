@@ -212,8 +212,8 @@ def _read_document(part: dict[str, object], where: str, _: Beside) -> Block:
     title = text_in(part.pop("title", None), f"{where}.title") or None
     kind = source.get("type")
     if kind == "text" or (kind == "content" and isinstance(source.get("content"), str)):
-        said = text_in(source.get("data", source.get("content")), f"{where}.source.data")
-        return FileBlock(Base64Source("text/plain", b64encode(said.encode()).decode("ascii")), filename=title)
+        content = text_in(source.get("data", source.get("content")), f"{where}.source.data")
+        return FileBlock(Base64Source("text/plain", b64encode(content.encode()).decode("ascii")), filename=title)
     if kind not in ("base64", "url"):
         raise HistoryError(
             f"{where}.source has type {kind!r}; only 'base64', 'url' and 'text' hold what a block can, a file known "

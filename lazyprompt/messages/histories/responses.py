@@ -67,10 +67,10 @@ def _message(item: Fields, where: str, waiting: Mapping[str, str], _: Beside) ->
 
 
 def _reasoning(item: Fields, where: str, _: Mapping[str, str], __: Beside) -> Msg:
-    told = list_in(item.get("summary"), f"{where}.summary") or list_in(item.get("content"), f"{where}.content")
+    parts = list_in(item.get("summary"), f"{where}.summary") or list_in(item.get("content"), f"{where}.content")
     texts = [
         text_in(object_in(part, f"{where}.summary[{index}]").get("text"), f"{where}.summary[{index}].text")
-        for index, part in enumerate(told)
+        for index, part in enumerate(parts)
     ]
     thought = ThinkingBlock(
         "\n\n".join(texts),
