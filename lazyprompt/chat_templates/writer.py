@@ -9,7 +9,7 @@ from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.messages.prompt import MARKERS, Rendered
-from lazyprompt.rendering.layout import AnswerSlot, PartList
+from lazyprompt.rendering.layout import PartList, Said
 from lazyprompt.safety.policy import controls_for
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ChatTemplateWriter:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The guarded parts. Those that are trained have the slots :class:`~lazyprompt.rendering.layout.AnswerSlot`.
+            The guarded parts. Those that are trained have the slots :class:`~lazyprompt.rendering.layout.Said`.
 
         Raises:
             TemplateError: The template refuses the messages, or loses where its text came from.
@@ -97,9 +97,7 @@ class ChatTemplateWriter:
         controls = self._template.controls(jinja)
         parts, slots, marks = trained_parts(jinja, chat, variables, controls, self._safety, wanted)
         out = PartList()
-        out.add(
-            parts, [AnswerSlot(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)]
-        )
+        out.add(parts, [Said(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)])
         return out
 
     def _rendered(self, prompt: Prompt) -> Rendered:

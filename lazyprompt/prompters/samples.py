@@ -8,7 +8,7 @@ from lazyprompt.errors import FormatError, SlotError
 from lazyprompt.messages.history import History
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import to_openai
-from lazyprompt.rendering.layout import AnswerSlot
+from lazyprompt.rendering.layout import Said
 from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
@@ -84,7 +84,7 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
     return TrainingSample(
         tuple(out.parts),
         tuple(map(str, out.slots)),
-        tuple(isinstance(slot, AnswerSlot) for slot in out.slots),
+        tuple(isinstance(slot, Said) for slot in out.slots),
         tuple(messages),
         trained,
         tuple(form.get("tools", ())),

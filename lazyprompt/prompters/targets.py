@@ -118,7 +118,7 @@ class TextTarget:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The parts, of which those that are trained have the slots ``AnswerSlot``.
+            The parts, of which those that are trained have the slots ``Said``.
 
         Raises:
             LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import AnswerSlot, End
+from lazyprompt.rendering.layout import End, Said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,4 +44,4 @@ def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Marker
 @lru_cache(maxsize=256)
 def _pair_slots(count: int) -> tuple[str, ...]:
     """The slots of so many pairs: marker and text in turn, then the last marker."""
-    return (MARKERS, *("history", MARKERS, AnswerSlot("history"), End(MARKERS)) * count)
+    return (MARKERS, *("history", MARKERS, Said("history"), End(MARKERS)) * count)

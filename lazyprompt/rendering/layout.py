@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
-class AnswerSlot(str):
+class Said(str):  # pickles of segments hold the name
     """The slot of a part of a turn of the assistant.
 
     It equals the plain name of the slot: only who makes training data looks for the class. So which parts the assistant
@@ -35,7 +35,7 @@ class AnswerSlot(str):
     __slots__ = ()
 
 
-class End(AnswerSlot):
+class End(Said):
     """The slot of the part that begins with what ends the turn of the assistant."""
 
     __slots__ = ()

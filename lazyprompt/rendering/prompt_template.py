@@ -225,7 +225,7 @@ class Writer:
 
         Returns:
             The guarded parts, which begin as :meth:`write` has them. Only those that are trained have the slots
-            :class:`~lazyprompt.rendering.layout.AnswerSlot`.
+            :class:`~lazyprompt.rendering.layout.Said`.
 
         Raises:
             SafetyError: Untrusted text holds a control sequence that is to be refused, or that a turn to be trained

@@ -10,7 +10,7 @@ from lazyprompt._base.json import JsonText, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import OWN, AnswerSlot, End, PartList
+from lazyprompt.rendering.layout import OWN, End, PartList, Said
 from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class _Slots(NamedTuple):
 
 
 def _assistants(slot: str) -> _Slots:
-    between = AnswerSlot(MARKERS)
-    return _Slots((AnswerSlot(slot), between), (between, between), (between, End(MARKERS)))
+    between = Said(MARKERS)
+    return _Slots((Said(slot), between), (between, between), (between, End(MARKERS)))
 
 
 # As models of many families write thoughts and calls.
@@ -168,7 +168,7 @@ def turns_in(slots: Sequence[str]) -> list[range]:
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
-        if isinstance(slot, AnswerSlot):
+        if isinstance(slot, Said):
             begin = index if begin is None else begin
             if isinstance(slot, End):
                 turns.append(range(begin, index + 1))
@@ -195,7 +195,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
         opening: What the model says before each answer: it stands right before each turn.
 
     Returns:
-        Parts of which only those that are trained have the slots :class:`AnswerSlot`.
+        Parts of which only those that are trained have the slots :class:`Said`.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
     parts: list[str] = []
@@ -208,7 +208,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             before, behind = out.parts[first - 1], out.parts[last]
             cut = len(before) - len(opening)
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
-            slots += (*map(str, old[done:first]), MARKERS, AnswerSlot(MARKERS))
+            slots += (*map(str, old[done:first]), MARKERS, Said(MARKERS))
             for part, slot in zip(out.parts[first:last], old[first:last], strict=True):
                 # Text and tags take turns, as untrusted and trusted parts do.
                 pieces = [part] if slot == MARKERS or isinstance(part, JsonText) else split(part)
@@ -216,7 +216,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
                 slots += [slot] * len(pieces)
             # What opens the next turn can stand in the same part as the end of this one.
             parts += (behind[:end], "", behind[end:])
-            slots += (AnswerSlot(MARKERS), MARKERS, MARKERS)
+            slots += (Said(MARKERS), MARKERS, MARKERS)
         else:
             parts += out.parts[done : last + 1]
             slots += map(str, old[done : last + 1])
