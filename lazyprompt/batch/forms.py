@@ -240,7 +240,7 @@ orjson writes text exactly as Python's json does, ten times as fast; numbers it 
 
 # Where lines hold the prompt; in other lines it is the whole line.
 _BODIES = ("body", "payload", "params", "request")
-# What a prompt says, by the keys of all forms: messages; what is told the model beside them; texts alone.
+# The content of a prompt, by the keys of all forms: messages; instructions beside them; texts alone.
 _MESSAGES = ("messages", "input", "contents")
 _TOLD = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")

@@ -211,7 +211,7 @@ class _Work:
             short = shortened(text, room, count_text, cut)
             item = items[at]
             if short in ("", CUT_MARK) and (not isinstance(item, SlotValue) or item.slot == "input"):
-                # Nothing would be left of what is said.
+                # Nothing of the message would be left.
                 return False
             item = with_text(items[at], text, short)
             over = self._meter.cost(kept, {at: item}) - self._limit

@@ -412,6 +412,6 @@ def _answer(response: HTTPResponse, url: str, where: str, rules: Limits, deadlin
         if size > rules.max_bytes:
             raise refused(where, url, too_much)
         chunks.append(chunk)
-    # Where no length was told, a connection cut at the deadline looks like one that has ended.
+    # Without a length, a connection cut at the deadline looks like one that has ended.
     deadline.left()
     return Answer(b"".join(chunks), response.headers.get("Content-Type"), url)

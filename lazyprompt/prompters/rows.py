@@ -19,7 +19,7 @@ class Columns:
 
     Args:
         input: The column of each slot (and of ``input``, what the user says), where it has another name.
-        history: The column of what was said before: a list, or JSON of one.
+        history: The column of the earlier messages: a list, or JSON of one.
         tools: The column of the tools that the model may call: a list, or JSON of one.
         label: The column of the answer, for the forms to train with; no other form looks at it.
         id: The column of the name of the row; a row without one is ``row-<number>``.
