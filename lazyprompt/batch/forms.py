@@ -51,7 +51,7 @@ def _as_it_is(body: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class BatchForm:
-    """A form of a line: the name of the row, what is the same in all lines, and the prompt in the form of a provider.
+    """Form of a line: the name of the row, the keys of all lines, and the prompt in the form of a provider.
 
     Args:
         name: Its name.

@@ -337,7 +337,7 @@ class _Work:
         return "input" if at in self._talk.newest else "history"
 
     def _too_much(self) -> str:
-        """Why even what never goes does not fit, with the numbers."""
+        """Explain why the parts that never go do not fit, with the numbers."""
         counts: dict[str, int] = {}
         for at in self._talk.fixed:
             slot = self._slot_of(at)

@@ -1,4 +1,4 @@
-"""Which addresses may be asked, and the asking: every hop vetted, every answer bounded in bytes and in time.
+"""Requests to vetted addresses: every redirect is vetted, every answer is bounded in bytes and in time.
 
 Nothing that costs at import (sockets, TLS, URL parsing) is imported before an address needs it.
 """

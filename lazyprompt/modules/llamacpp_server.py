@@ -1,4 +1,4 @@
-"""llama.cpp's own server, out of the wheel of xllamacpp (the extra ``local``).
+"""The server of llama.cpp, out of the wheel of xllamacpp (the extra ``local``).
 
     python -m lazyprompt.modules.llamacpp_server --model MODEL.gguf --port N [--context N] [--NAME VALUE ...]
 

@@ -138,7 +138,7 @@ class Prompter(PrompterCalls):
 
     @property
     def prompt_template(self) -> PromptTemplate:
-        """Which fields a flat prompt shows, and what stands between them."""
+        """Fields that a flat prompt shows, and the text between them."""
         return self._template
 
     @property

@@ -13,7 +13,7 @@ OnError: TypeAlias = Literal["raise", "return"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a row are what.
+    """Roles of a row's columns.
 
     A column that fills a slot is nothing else: where ``history`` is a slot, no column is the history.
 

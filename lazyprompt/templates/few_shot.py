@@ -475,7 +475,7 @@ class FewShotTemplate:
         return offer.whole(self._chosen(offer))
 
     def chosen(self, /, **values: object) -> tuple[int, ...]:
-        """Which examples :meth:`render` shows.
+        """Return the examples that :meth:`render` shows.
 
         Args:
             **values: A value for each slot of prefix and suffix.

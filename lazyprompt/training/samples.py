@@ -354,7 +354,7 @@ _FORMS: dict[str, Callable[[TrainingSample], JsonObject]] = {
 
 
 def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
-    """Which messages of a conversation are trained.
+    """Find the messages of a conversation that are trained.
 
     Args:
         messages: The OpenAI dicts of the conversation; the last of them is the answer.
