@@ -106,7 +106,7 @@ FORMS: dict[str, Form] = {
         bare=("json", "python"),
         stop=_LLAMA,
     ),
-    # The same documents; for other models that were told to call so.
+    # The same documents; for other models whose prompt asks for such calls.
     "pythonic": Form(bare=("python",), stop=(*_LLAMA, *_CHATML)),
     # lfm2_v2.jinja, lfm2_2_5.jinja; the model card of LFM2-1.2B ("Tool use") also has JSON, if asked for.
     "lfm2": Form((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),

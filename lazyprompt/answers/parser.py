@@ -87,7 +87,7 @@ class ResponseParser:
             text: What the model wrote, special tokens included.
 
         Returns:
-            The message: plain text, or blocks in the order in which they were said.
+            The message: plain text, or blocks in the order of the output.
         """
         stream = self.stream()
         stream.feed(text)

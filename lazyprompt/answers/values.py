@@ -221,7 +221,7 @@ class Tools:
             The value as the tool's schema types it; where that says nothing, or does not fit, the text itself.
         """
         types = (self._types or {}).get(tool, {}).get(parameter, ())
-        # Where text is a possible value, only null is told from it.
+        # Where text is a possible value, only null is distinguished from it.
         for kind in types if "string" not in types else [kind for kind in types if kind == "null"]:
             try:
                 return _READERS[kind](text.strip(SPACE))

@@ -51,7 +51,7 @@ def _as_it_is(body: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class BatchForm:
-    """A form of a line: the name of the row, what is the same in all lines, and the prompt in the form of a provider.
+    """Form of a line: the name of the row, the keys of all lines, and the prompt in the form of a provider.
 
     Args:
         name: Its name.
@@ -240,7 +240,7 @@ orjson writes text exactly as Python's json does, ten times as fast; numbers it 
 
 # Where lines hold the prompt; in other lines it is the whole line.
 _BODIES = ("body", "payload", "params", "request")
-# What a prompt says, by the keys of all forms: messages; what is told the model beside them; texts alone.
+# The content of a prompt, by the keys of all forms: messages; instructions beside them; texts alone.
 _MESSAGES = ("messages", "input", "contents")
 _TOLD = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")

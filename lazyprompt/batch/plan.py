@@ -270,7 +270,7 @@ class RowPlan:
     def _checked(self, payload: JsonObject) -> JsonObject:
         """Return a payload as a plain dict, if all is in it; nobody would look at the reports of a million rows."""
         report = payload.report if isinstance(payload, Payload) else ()
-        # That a prompt file names no model is said where it matters.
+        # A prompt file without a model is reported where a model is needed.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(

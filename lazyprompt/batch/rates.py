@@ -102,7 +102,7 @@ class Pace:
             prompt_tokens: About how many tokens its prompt has.
 
         Returns:
-            How many tokens it was taken to have, with its answer; to be told again to :meth:`settle`.
+            How many tokens it was taken to have, with its answer; to be given to :meth:`settle`.
         """
         clock = asyncio.get_running_loop().time
         buckets = [bucket for bucket in (self._requests, self._tokens) if bucket is not None]

@@ -35,7 +35,7 @@ Policy: TypeAlias = 'Literal["oldest", "priority", "cache"] | Summarizer'
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
 _POLICIES = ("oldest", "priority", "cache")
-# Of the limit, so much is a summary's where nothing else is said.
+# Of the limit, so much is a summary's by default.
 _SUMMARY_SHARE = 8
 _REASONS = {
     "oldest": "the oldest go first",
@@ -79,7 +79,7 @@ class Budget:
         slots: The most tokens of the values of slots, for a prompter: longer values are cut.
         cut: Whether texts that are too long by themselves are cut, at the ``end`` or in the ``middle``: first the one
             that would be the next to stay, and the newest turn of the user rather than be an error. Values of slots
-            that have a limit are cut at the end where nothing is said.
+            that have a limit are cut at the end by default.
         priority: For the policy ``priority``, the numbers: by a message's index, name or role, or by a slot's name; or
             a function of a message. What has none of these has its own ``priority`` (a key of its metadata), or 0; the
             value of a slot that has none never goes. ``history`` is the slot of all messages.

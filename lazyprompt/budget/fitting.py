@@ -211,7 +211,7 @@ class _Work:
             short = shortened(text, room, count_text, cut)
             item = items[at]
             if short in ("", CUT_MARK) and (not isinstance(item, SlotValue) or item.slot == "input"):
-                # Nothing would be left of what is said.
+                # Nothing of the message would be left.
                 return False
             item = with_text(items[at], text, short)
             over = self._meter.cost(kept, {at: item}) - self._limit
@@ -337,7 +337,7 @@ class _Work:
         return "input" if at in self._talk.newest else "history"
 
     def _too_much(self) -> str:
-        """Why even what never goes does not fit, with the numbers."""
+        """Explain why the parts that never go do not fit, with the numbers."""
         counts: dict[str, int] = {}
         for at in self._talk.fixed:
             slot = self._slot_of(at)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 _GUESSES = 6
 
 
-def fewest(weights: Sequence[int], cost: Callable[[int], int], target: int, full: int, rest: int = 0) -> int | None:
-    """The fewest pieces that must go.
+def fewest(sizes: Sequence[int], cost: Callable[[int], int], target: int, full: int, rest: int = 0) -> int | None:
+    """Return the fewest pieces that must go.
 
-    Each guess supposes that cost goes with weight; what a guess costs corrects the next. Two or three guesses will do
+    Each guess supposes that cost goes with size; what a guess costs corrects the next. Two or three guesses will do
     where that is nearly so, a logarithm of them does in any case.
 
     Args:
-        weights: The pieces' rough sizes, in any unit, in the order in which they go.
+        sizes: The pieces' rough sizes, in any unit, in the order in which they go.
         cost: What remains costs when so many have gone; it should not grow with them.
         target: The most it may cost.
         full: What the whole costs.
@@ -32,15 +32,15 @@ def fewest(weights: Sequence[int], cost: Callable[[int], int], target: int, full
     """
     if full <= target:
         return 0
-    if not weights:
+    if not sizes:
         return None
-    sums = [0, *accumulate(max(1, weight) for weight in weights)]
+    sums = [0, *accumulate(max(1, size) for size in sizes)]
     # low does not fit, high does, or is not yet known to.
-    low, high = 0, len(weights) + 1
+    low, high = 0, len(sizes) + 1
     at, at_cost = 0, full
     # Nothing that costs nothing is too much, but for a target below nothing.
     scale = (full or 1) / (sums[-1] + rest)
-    for step in range(2 * len(weights) + 2):
+    for step in range(2 * len(sizes) + 2):
         if high - low == 1:
             break
         if step < _GUESSES or step % 2:
@@ -57,4 +57,4 @@ def fewest(weights: Sequence[int], cost: Callable[[int], int], target: int, full
         if at != before and at_cost != before_cost:
             measured = (before_cost - at_cost) / (sums[at] - sums[before])
             scale = measured if measured > 0 else scale
-    return high if high <= len(weights) else None
+    return high if high <= len(sizes) else None

@@ -1,4 +1,4 @@
-"""The texts of messages that may be cut: what is said, and what tools gave back; no call, no thought."""
+"""The texts of messages that may be cut: content and the results of tools; no call, no thought."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _in_units(
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
     kept: Unit = ()
     if newest is not None:
-        # Where no user speaks, what was said last is what is to be answered.
+        # If no user speaks, the last message is to be answered.
         kept = next((unit for unit in reversed(units) if newest < 0 or newest in unit), ())
     stays = {*kept[:1], *(first for first, group in groups.items() if not fixed.isdisjoint(group))} | fixed
     still = sorted(at for first in stays if first not in elsewhere for at in groups.get(first, (first,)))

@@ -1,7 +1,7 @@
-"""The next turn without rendering the history again: ids that begin with exactly what the engine saw and said.
+"""The next turn without rendering the history again: ids that begin with exactly those of the engine.
 
 An engine keeps what it has computed for ids that it has seen. Rendered and encoded again, a model's own words seldom
-become the ids that it said: ``false`` comes back as ``False``, a space moves. So what was seen and said stays as it is,
+become the ids that it sampled: ``false`` comes back as ``False``, a space moves. So the engine's ids stay as they are,
 and only what the template writes behind it is added: the end of the turn, the new messages, the generation prompt.
 Where trials do not prove that the template goes on with a prompt and an answer, there is the reason instead.
 
@@ -47,8 +47,8 @@ class Bridge(NamedTuple):
     """The next prompt, or the reason why there is none.
 
     Attributes:
-        ids: The ids for the engine: those that it saw and said, and the new ones. None where the template could write
-            another prompt: render the whole chat then.
+        ids: The ids for the engine: those that it was given and sampled, and the new ones. None if the template could
+            write another prompt: render the whole chat then.
         reason: The reason why there are none.
     """
 
@@ -293,7 +293,7 @@ def _added(
 
 
 def _fits(found: _Found, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
-    """Return True if what was said before the end of its turn is an answer like the trial's."""
+    """Return True if the sampled ids before the end of the turn are an answer like the trial's."""
     answer = without_space(_decoded(sampled, tokenizer))
     if not answer:
         raise UnprovenError("the completion says nothing")

@@ -40,7 +40,7 @@ class Refusal(jinja2.TemplateError):
 
 
 class _Generation(Extension):
-    """``{% generation %}``, which marks what the model said; here it shows what is in it."""
+    """``{% generation %}``, which marks the model's text; here it shows its content."""
 
     tags = {"generation"}  # noqa: RUF012 - the form jinja2 gives
 

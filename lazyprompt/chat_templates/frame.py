@@ -1,6 +1,6 @@
-"""The text that a template puts around a plain chat, found by trying it out: such chats are laid out without it.
+"""The text that a template puts around a plain chat, found by trials: such chats are written without the template.
 
-Most templates do with a plain chat no more than put markers around what is said. What stands around the words of short
+Most templates do with a plain chat no more than put markers around the texts. What stands around the words of short
 chats says which. That this holds for any plain chat is proven by comparing other chats, and by texts that write down
 what the template asks of them: a chat that holds any of what it looks for is for the template itself.
 """

@@ -124,7 +124,7 @@ def read_source(source: str | Path) -> ChatSource:
 
 
 def read_chat_source(path: str | Path) -> ChatSource:
-    """Read what is said about chats beside a tokenizer.
+    """Read the settings of chats beside a tokenizer.
 
     Args:
         path: The tokenizer's directory, or a file in it; a file that ends with ``.jinja`` is the only template then.

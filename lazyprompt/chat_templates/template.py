@@ -156,7 +156,7 @@ class ChatTemplate:
         policy = policy_of(safety)
         bare = tools is None and documents is None and now is None
         if bare and add_generation_prompt and not continue_final_message and not variables:
-            # A plain chat is laid out without a look at what else messages may hold.
+            # A plain chat is written without a look at other fields of messages.
             chat = plain_chat(messages)
             text = self._plain_text(chat, policy)
             if chat is not None and text is not None:
@@ -208,11 +208,11 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> list[int] | None:
-        """The next prompt's ids without rendering the history again; they begin with what the engine saw and said.
+        """Return the next prompt's ids without rendering the history again; they begin with the engine's own.
 
         Args:
             previous_ids: The prompt that the engine was given, with the generation prompt at its end.
-            completion_ids: What the model said, with the token that ended it or without.
+            completion_ids: The ids that the model sampled, with the token that ended it or without.
             new_messages: What comes behind it: results of calls, what the user says.
             tokenizer: The tokenizer of both.
             tools: The tools that the prompt was rendered with.
@@ -278,7 +278,7 @@ class ChatTemplate:
     ) -> TrainingSample:
         """A conversation to fine-tune a model with.
 
-        Trained is what the assistant said, with the markers of calls and thoughts that the template writes for it, and
+        The assistant's text is trained, with the markers of calls and thoughts that the template writes for it, and
         the marker that ends its turn. A template that says itself what is generated (``{% generation %}``) decides.
 
         Args:

@@ -225,7 +225,7 @@ def _shown(message: Form, chat: ChatJinja) -> dict[str, Any]:
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
         return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
-    # Ollama's form has pictures beside what is said.
+    # Ollama's form has pictures beside the text.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
         # The form of calls before there were tools.

@@ -1,4 +1,4 @@
-"""Which of a rendered chat is trained: what the assistant said, and the marker that ends it.
+"""The trained parts of a rendered chat: the assistant's text, and the marker that ends it.
 
 A template that marks it itself (``{% generation %}``) decides. In all others a turn begins where the generation prompt
 ends, and ends with what the template writes behind the turn whether or not another follows it.
@@ -175,7 +175,7 @@ def _turn(
                 yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
                 begin = other.start
     elif prompt and shown.text.startswith(prompt.text):
-        # Nothing was said, but the turn may have an end.
+        # The turn is empty, but it may have an end.
         begin = stop = len(prompt.text)
         tails = [one.behind(stop) for one in (last, followed) if one and one.text.startswith(prompt.text)]
     else:

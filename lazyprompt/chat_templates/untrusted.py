@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.traced import Run
     from lazyprompt.safety.policy import Controls
 
-# The fields of a message that hold what somebody said.
+# The fields of a message that hold untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# What an assistant thought and then said, in one text; a generation prompt may have opened the thought, or
+# A thought and an answer in one text; a generation prompt may have opened the thought, or
 # it is to be gone on with.
 _THOUGHT = re.compile(
     rf"\s*+(<think>)?(?:(?!<think>).)*?(</think>)|\s*+(<think>)(?=(?:(?!<think>).)*{CONTINUED}\Z)", re.DOTALL
@@ -78,7 +78,7 @@ def rendered_with_origins(
 ) -> Traces:
     """Render a chat with its origins, and make harmless what nobody trusts.
 
-    What somebody said is made harmless before the template sees it, so that no forged tag makes it cut there. What a
+    Untrusted text is made harmless before the template sees it, so that no forged tag makes it cut there. What a
     template puts together itself (arguments, tools, a sequence that begins in its own text) is looked at behind it.
 
     Args:
@@ -177,7 +177,7 @@ def _runs(part: str, origin: Origin) -> Iterator[Run]:
 
 
 def _traced_message(message: Mapping[str, Any], at: int, controls: Controls, safety: Policy) -> dict[str, Any]:
-    """A message whose texts know where they came from, what was said harmless."""
+    """A message whose texts know where they came from, untrusted text made harmless."""
     role = message.get("role")
     known = role in ROLES
     origin = Origin(str(role) if known else "role", at)

@@ -124,7 +124,7 @@ words_options = with_options(
     click.option(
         "--type", "kind", type=click.Choice(["chat", "alpaca"]), help="The form of the prompt.  [default: chat]"
     ),
-    text_option("--instruction", help="What the model is told, with slots: 'Answer from {context}.'"),
+    text_option("--instruction", help="The instruction, with slots: 'Answer from {context}.'"),
     text_option("--user-instruction", metavar="TEXT", help="An instruction in the user's turn."),
     system_option,
     text_option("--extra-key", "extra_keys", multiple=True, metavar="NAME", help="A further slot."),

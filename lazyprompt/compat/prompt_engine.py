@@ -172,11 +172,11 @@ class PromptEngine:
         if size(pieces) <= most:
             return pieces
         old = _may_go(pieces)
-        weights = [len(pieces[at].text) for at in old]
-        full, rest = size(pieces), sum(len(piece.text) for piece in pieces) - sum(weights)
+        lengths = [len(pieces[at].text) for at in old]
+        full, rest = size(pieces), sum(len(piece.text) for piece in pieces) - sum(lengths)
 
         def fewest_gone(summary: str | None, limit: int) -> int | None:
-            return fewest(weights, lambda gone: size(_without(pieces, old[:gone], summary)), limit, full, rest)
+            return fewest(lengths, lambda gone: size(_without(pieces, old[:gone], summary)), limit, full, rest)
 
         least = fewest_gone(None, most)
         if least is None:

@@ -157,8 +157,8 @@ class _Looking:
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
         # A file that is referred to often counts as often: such that hold each other ten times would fill the memory.
-        weight, depth = _measured(found)
-        self._left -= weight
+        size, depth = _measured(found)
+        self._left -= size
         if self._left < 0:
             raise ValueError(f"the references make more than {MAX_BYTES} characters")
         self._check_depth(depth)
@@ -261,7 +261,7 @@ def _measured(value: Value) -> tuple[int, int]:
     """Return the size of a value, in characters and values, and its depth."""
     if isinstance(value, list | dict):
         items = [_measured(item.value) for item in Node(value, 0, 0).parts]
-        return 1 + sum(weight for weight, _ in items), 1 + max((depth for _, depth in items), default=0)
+        return 1 + sum(size for size, _ in items), 1 + max((depth for _, depth in items), default=0)
     return len(value) if isinstance(value, str) else 1, 0
 
 

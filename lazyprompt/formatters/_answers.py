@@ -1,6 +1,6 @@
 """A provider's answer read back to a message: one reader for each wire form.
 
-What a model said never raises: arguments that are no JSON, odd types and lone surrogates all find a place. Only what is
+A model's output never raises: arguments that are no JSON, odd types and lone surrogates all find a place. Only what is
 no answer of the provider at all, or is its account of an error, is a ``FormatError``. Finish reason, model and id stay
 in the answer itself: a message that was sent and came back is to equal what it was.
 
@@ -88,7 +88,7 @@ def from_openai_chat(answer: Fields, provider: str) -> Msg:
         provider: Who answered, as ``deepseek``: an error names it, and so does the thinking.
 
     Returns:
-        What the assistant said.
+        The assistant's message.
 
     Raises:
         FormatError: It is no such answer.

@@ -65,7 +65,7 @@ class _Order:
                 continue
             self.together.clear()
             if role == "assistant" and waiting:
-                # Call and result in one message: what was said before the result stands before it.
+                # Call and result in one message: the content before the result stays before it.
                 self.say(role, name, waiting, at)
                 waiting = []
             self.answer(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
@@ -92,7 +92,7 @@ class _Order:
             self.together.add(call.id)
             self.waiting[call.id].append(places[-1])
         self.calls[len(self.turns)] = places
-        # Calls come last: whatever the assistant said with them it said before their results were there.
+        # Calls come last: the content beside them was written before their results were there.
         others = [block for block in blocks if not isinstance(block, ToolUseBlock)]
         self.turns.append((role, name, (*others, *(call for call, _ in places)), at))
 

@@ -1,4 +1,4 @@
-"""Turns put into the order and the alphabets that a provider asks for, without losing what was said.
+"""Turns put into the order and the alphabets that a provider asks for, without a loss of content.
 
 Each function is one rule, from turns to turns; it reports what it had to do. A list that keeps the rule is returned
 as it is.

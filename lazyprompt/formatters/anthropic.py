@@ -190,7 +190,7 @@ def _seen(content: object, path: Path) -> list[Seen]:
         elif kind == "result":
             seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
-            # Of what is no text the shape says so; that it is empty need not be said as well.
+            # The shape reports what is no text; it is not reported as empty as well.
             text = block.get("text")
             seen.append((kind, place, text if isinstance(text, str) else "-", None))
         elif kind is not None:

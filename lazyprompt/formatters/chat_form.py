@@ -176,7 +176,7 @@ class ChatForm:
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not isinstance(inner, dict):
-            # A refusal is said like any text.
+            # A refusal is content like any text.
             return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
         medium = cast("JsonObject", inner)
         if kind == "input_audio":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import Form
 
 _Client = TypeVar("_Client")
-_SHORT = "x"  # what is said where something must be; a token by itself
+_SHORT = "x"  # content where some must be; a token by itself
 
 
 class _AskingCounter(ABC, Generic[_Client]):

@@ -117,7 +117,7 @@ class Layout:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
-    """The marks by which a provider is told up to where to cache.
+    """Marks up to which a provider caches.
 
     Args:
         key: The key of a block that holds the mark.
@@ -181,7 +181,7 @@ class Profile:
         strict_tools: True if a tool may ask that its schema is kept to the letter.
         tool_keys: The further keys that it takes beside the function of a tool.
         trailing_space: True if an unfinished last answer may end in white space.
-        breakpoints: How it is told up to where to cache; ``None`` where it is not.
+        breakpoints: Its marks of caching; ``None`` if it has none.
         layouts: Where the documented styles of merged histories put the system text.
     """
 

@@ -42,8 +42,8 @@ class ProviderTarget:
     def render(self, prompt: Prompt) -> Payload:
         """Return the payload.
 
-        Where nothing is said and there is no history, the instruction is the user's turn: no provider is sent an empty
-        one.
+        If the user has no text and there is no history, the instruction is the user's turn: no provider is sent an
+        empty one.
 
         Raises:
             FormatError: The provider cannot carry what the prompt holds.

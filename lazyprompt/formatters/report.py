@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
-# What a provider has no use for by its own rules, and empty messages: leaving them out loses nothing that was said.
+# What a provider has no use for by its own rules, and empty messages: leaving them out loses no content.
 _NO_LOSS = frozenset({"thinking", "name", "signature", "cache", "message", "strict"})
 
 

@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
     Attributes:
         input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with all others).
-        history: What was said before.
+        history: The earlier messages.
         tools: What the model may call.
         label: The answer, in training data.
     """

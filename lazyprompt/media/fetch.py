@@ -1,4 +1,4 @@
-"""Which addresses may be asked, and the asking: every hop vetted, every answer bounded in bytes and in time.
+"""Requests to vetted addresses: every redirect is vetted, every answer is bounded in bytes and in time.
 
 Nothing that costs at import (sockets, TLS, URL parsing) is imported before an address needs it.
 """
@@ -412,6 +412,6 @@ def _answer(response: HTTPResponse, url: str, where: str, rules: Limits, deadlin
         if size > rules.max_bytes:
             raise refused(where, url, too_much)
         chunks.append(chunk)
-    # Where no length was told, a connection cut at the deadline looks like one that has ended.
+    # Without a length, a connection cut at the deadline looks like one that has ended.
     deadline.left()
     return Answer(b"".join(chunks), response.headers.get("Content-Type"), url)

@@ -296,7 +296,7 @@ class MediaResolver:
 
 
 def _true_type(data: bytes, types_given: dict[str, str | None], where: str, url: str) -> str:
-    """The type that the bytes tell and nothing that was told of them denies."""
+    """Return the type that the bytes show and no given type denies."""
     if not data:
         raise refused(where, url, "is empty; give one with content")
     true = sniffed(data[:_HEAD])

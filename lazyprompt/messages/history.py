@@ -47,8 +47,8 @@ class History:
     """An immutable history: either plain pairs, or messages.
 
     Attributes:
-        questions: What the user said, turn by turn, where the history is nothing but pairs of text.
-        answers: What the assistant said to each; both are empty where the history is made of messages.
+        questions: The user's texts, turn by turn, if the history is nothing but pairs of text.
+        answers: The assistant's answer to each; both are empty where the history is made of messages.
     """
 
     __slots__ = ("_messages", "answers", "questions")

@@ -382,7 +382,7 @@ class FileBlock(_MediaBlock):
     Args:
         source: Where its content is.
         type: Always ``"file"``.
-        filename: The name a model is told.
+        filename: The name that a model sees.
     """
 
     kind: ClassVar[str] = "file"
@@ -468,7 +468,7 @@ class Msg:
         url: The address of a picture, sound or video that goes with the text, or several.
         metadata: JSON values that travel with the message: the OpenAI form has them as keys, flat text has no place for
             them.
-        usage: The tokens the message cost, where a provider told: ``prompt_tokens``, ``completion_tokens`` and
+        usage: The tokens the message cost, where a provider reported them: ``prompt_tokens``, ``completion_tokens`` and
             ``total_tokens``. It is sent nowhere.
 
     Raises:

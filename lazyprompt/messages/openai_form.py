@@ -116,7 +116,7 @@ def to_openai(message: Msg) -> list[JsonObject]:
         # A message that calls and has the results as well: a result never stands before its call.
         dicts = [whole, *dicts] if calls else [*dicts, whole]
     if message.metadata:
-        # What this form gives a meaning is said by the message itself, never by its metadata.
+        # Keys that have a meaning in this form come from the message itself, never from its metadata.
         extra = {key: value for key, value in message.metadata.items() if key not in KNOWN_KEYS and key != PART_FIELDS}
         dicts[0 if calls else -1] |= checked_object(extra, "metadata", FormatError)
     return dicts

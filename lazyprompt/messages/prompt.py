@@ -254,7 +254,7 @@ class Prompt:
         user: The user-level instruction with its values; a plain string is the developer's own.
         input: What the user says now, which nothing trusts; ``""`` shows the user's section without any text, and
             ``None`` leaves it out, where the history waits for the assistant.
-        history: What was said before, in any accepted form.
+        history: The earlier messages, in any accepted form.
         tools: The tools the model may call.
         label: What the assistant is to answer, in training data.
         source: Where a prompter made it from; it is not compared.

@@ -1,10 +1,10 @@
-"""llama.cpp's own server, out of the wheel of xllamacpp (the extra ``local``).
+"""The server of llama.cpp, out of the wheel of xllamacpp (the extra ``local``).
 
     python -m lazyprompt.modules.llamacpp_server --model MODEL.gguf --port N [--context N] [--NAME VALUE ...]
 
 Whatever is no option of its own is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch
 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0``, ``--flash-attn-type enabled``. What
-is wrong with them or with the model is said in one line, and the exit code is 1 (2 for the options of its own).
+is wrong with them or with the model is reported in one line, and the exit code is 1 (2 for the options of its own).
 
 Otherwise than llama.cpp by default: no web page, no list of what is being worked on (it shows prompts), web pages from
 elsewhere may not read the answers, nothing is downloaded, no warm-up, and warnings and errors alone are logged.

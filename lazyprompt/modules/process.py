@@ -176,7 +176,7 @@ def how(code: int | None) -> str:
 
     Args:
         code: Its exit code as a shell or :mod:`subprocess` has it: a signal's number is behind 128, or negative. None
-            where only whoever started it is told.
+            which only the process that started it knows.
     """
     if code is None:
         return "has ended"

@@ -69,7 +69,7 @@ class _Running(Connection):
 class TrainableModule(ChatModule):
     """A local model on an engine: llama.cpp, vLLM, transformers, SGLang, LMDeploy, TGI or Ollama.
 
-    Its prompts are flat text, laid out by the model's own chat template (that of the GGUF file or directory, or the one
+    Its prompts are flat text, written by the model's own chat template (that of the GGUF file or directory, or the one
     that is given), or by the markers of its family. The engine is started by :meth:`start`, or runs already at ``url``.
 
     Args:

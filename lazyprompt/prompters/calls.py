@@ -158,7 +158,7 @@ class PrompterCalls(ABC):
             input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
                 Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
                 else it is the user's text.
-            history: What was said before: pairs, OpenAI dicts, Msg, in any mixture.
+            history: The earlier messages: pairs, OpenAI dicts, Msg, in any mixture.
             tools: Tools the model may call: dicts or Python functions.
             label: The answer, in training data.
             show: Whether the prompt is written to the standard error as well.
@@ -327,7 +327,7 @@ class PrompterCalls(ABC):
         Args:
             input: As in :meth:`generate_prompt` (so with history, tools and model).
             label: The answer; without one it is the assistant's turn that the history ends with.
-            history: What was said before.
+            history: The earlier messages.
             tools: Tools the model may call.
             train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
             model: The model whose markers are used.

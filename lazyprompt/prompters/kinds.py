@@ -24,7 +24,7 @@ class ChatPrompter(Prompter):
     """A prompt for conversations: system turn, tools, history, and what the user says now.
 
     Args:
-        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
+        instruction: Text with slots, or ``{"system": ..., "user": ...}``.
         extra_keys: Names of further slots, listed under headers behind the instruction.
         show: Whether each prompt is written to the standard error as well.
         tools: Tools the model may always call.
@@ -71,7 +71,7 @@ class AlpacaPrompter(Prompter):
     """A prompt of one instruction and one response, in the Alpaca form. It has no turns, and so no history.
 
     Args:
-        instruction: What the model is told: text with slots, or ``{"system": ..., "user": ...}``.
+        instruction: Text with slots, or ``{"system": ..., "user": ...}``.
         extra_keys: Names of further slots, listed under headers behind the instruction.
         show: Whether each prompt is written to the standard error as well.
         tools: Tools the model may always call.

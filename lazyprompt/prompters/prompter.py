@@ -138,7 +138,7 @@ class Prompter(PrompterCalls):
 
     @property
     def prompt_template(self) -> PromptTemplate:
-        """Which fields a flat prompt shows, and what stands between them."""
+        """Fields that a flat prompt shows, and the text between them."""
         return self._template
 
     @property
@@ -280,7 +280,7 @@ class Prompter(PrompterCalls):
             format: ``flat`` (the default), a provider, or a form of files as ``openai-batch``; see
                 :data:`lazyprompt.batch.forms.FORMS`.
             model: The model of requests; in all other forms as in :meth:`generate_prompt`.
-            columns: Which columns are what, where that is not said by their names.
+            columns: The roles of columns whose names do not show them.
             params: Further fields of each request, as ``{"max_tokens": 1024}``.
             on_error: Whether a row without a prompt ends the work (``raise``), or its fault stands in its place
                 (``return``).
@@ -491,7 +491,7 @@ class Prompter(PrompterCalls):
         return self._history.without_empty_questions()
 
     def _past(self, history: PastLike) -> History:
-        """Return all that was said before; empty turns of the user say nothing, and providers refuse them."""
+        """Return the history without empty turns of the user, which providers refuse."""
         return (self._history + History.of(history)).without_empty_questions()
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:

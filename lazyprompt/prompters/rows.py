@@ -13,13 +13,13 @@ OnError: TypeAlias = Literal["raise", "return"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a row are what.
+    """Roles of a row's columns.
 
     A column that fills a slot is nothing else: where ``history`` is a slot, no column is the history.
 
     Args:
         input: The column of each slot (and of ``input``, what the user says), where it has another name.
-        history: The column of what was said before: a list, or JSON of one.
+        history: The column of the earlier messages: a list, or JSON of one.
         tools: The column of the tools that the model may call: a list, or JSON of one.
         label: The column of the answer, for the forms to train with; no other form looks at it.
         id: The column of the name of the row; a row without one is ``row-<number>``.

@@ -35,7 +35,7 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
             that a prompter or a file has itself.
 
     Raises:
-        SlotError: There is no answer, or something is said behind it.
+        SlotError: There is no answer, or there is a message behind it.
     """
     if prompt.label is not None:
         return prompt.evolve(label=None), Msg("assistant", str.__str__(prompt.label), "assistant")

@@ -161,7 +161,7 @@ class OpenAITarget:
 
     Args:
         system: The system text.
-        keeps_empty_turn: Whether there is a user's turn even where nothing is said.
+        keeps_empty_turn: True if there is a user's turn even without text.
     """
 
     def __init__(self, system: System, *, keeps_empty_turn: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Which models are of which family, by their names, and which are known to need their chat template itself."""
+"""Families of models by their names, and the models that need their chat template itself."""
 
 from __future__ import annotations
 

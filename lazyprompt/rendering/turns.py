@@ -128,7 +128,7 @@ def _text(blocks: Iterable[Block], where: str) -> str:
 
 
 def answers_in(history: History) -> list[Msg]:
-    """The messages of a history that are turns of the assistant, in the order in which they are laid out."""
+    """The messages of a history that are turns of the assistant, in the order in which they are written."""
     answers = [message for message in history.messages if message.role == "assistant"]
     return [answer for answer in answers if _has_turn(answer.blocks)]
 

@@ -38,7 +38,7 @@ class Policy(NamedTuple):
     """Treatment of control sequences in untrusted text.
 
     Attributes:
-        default: What becomes of them where nothing else is said.
+        default: The treatment of slots that have none of their own.
         slots: What becomes of them in the text of some slots.
     """
 

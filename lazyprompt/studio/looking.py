@@ -259,7 +259,7 @@ class Looking:
                 for side in sides
             ]
         except LazyPromptError:
-            # What is wrong with the inputs is said where the prompt is shown.
+            # Faults of the inputs are shown beside the prompt.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
         return {"changes": changes, "slots": slots}

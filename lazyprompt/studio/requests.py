@@ -35,7 +35,7 @@ class _Shown(_Request):
         path: The path of its file in the workspace.
         text: The text, as it is in the editor.
         inputs: The values by their names.
-        history: What was said before.
+        history: The earlier messages.
         form: ``flat``, or a provider.
         model: As of :func:`lazyprompt.inspect.look.look`.
     """

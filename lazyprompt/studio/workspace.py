@@ -61,7 +61,7 @@ class Content(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """Why a file was not saved: it is not what was read.
+    """Reason why a file was not saved: it is not the one that was read.
 
     Attributes:
         why: What to tell the user.

@@ -34,7 +34,7 @@ MAX_CODE = 10_000_000
 """The longest Python code that a template may be compiled to, in characters."""
 
 MAX_STEPS = 1_000_000
-"""How often loops may go round and things be called in one rendering that nothing else is said of."""
+"""Default limit of loop steps and calls in one rendering."""
 
 MAX_SECONDS = 10
 """How long so many steps may compute: honest ones take a tenth of it."""
@@ -43,7 +43,7 @@ MAX_PIECES = 2_000_000
 """Of how many pieces an output may be."""
 
 MAX_RANGE = 100_000
-"""How many numbers ``range`` gives at once, and in one rendering where nothing else is said."""
+"""Default limit of numbers that ``range`` gives at once, and in one rendering."""
 
 MAX_OPERAND = 1_000_000
 """How long ``*``, ``replace`` and ``join`` may make a text or list."""
@@ -355,13 +355,13 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
     if name in ("join", "sum"):
         subject = _listed(subject, max(map(len, map(as_text, arguments)), default=0) if name == "join" else 0)
     if not isinstance(subject, str):
-        weight = size_of(subject)
+        length = size_of(subject)
         if name == "tojson" and arguments:
             # Each item may have an indent before it and a separator behind it.
-            check_length(weight * max(1, *map(_size, arguments)))
+            check_length(length * max(1, *map(_size, arguments)))
         elif name == "sum" and any(isinstance(one, list | tuple) for one in arguments):
             # Each list that is added copies all before it.
-            check_length(weight * len(cast("Sequence[object]", subject)), _MAX_COPIED)
+            check_length(length * len(cast("Sequence[object]", subject)), _MAX_COPIED)
     if name in ("format", "replace"):
         # They begin with that themselves.
         subject = as_text(subject)
@@ -414,7 +414,7 @@ def _check_format(what: str, subject: str, specs: Sequence[str], arguments: Sequ
 
 def _percent_specs(pattern: str) -> list[str]:
     """The specification of each field before ``%``: what stands between the sign and the letter."""
-    # Where the name of a field ends that has brackets in it cannot be told.
+    # The end of a field's name is unknown if it has brackets in it.
     if _BRACKETS_IN_KEY.search(pattern):
         raise SecurityError("% takes no keys with brackets")
     return _PERCENT.findall(pattern)

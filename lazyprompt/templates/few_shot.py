@@ -263,7 +263,7 @@ class LengthBudget:
         )
 
     def _count(self, text: str) -> int:
-        # Told apart by what they have: a counter may be callable for reasons of its own.
+        # Distinguished by their methods: a counter may be callable for reasons of its own.
         count = cast("Callable[[str], int]", getattr(self.count, "count_text", self.count))
         given = cast("object", count(text))
         found = _whole(given)
@@ -475,7 +475,7 @@ class FewShotTemplate:
         return offer.whole(self._chosen(offer))
 
     def chosen(self, /, **values: object) -> tuple[int, ...]:
-        """Which examples :meth:`render` shows.
+        """Return the examples that :meth:`render` shows.
 
         Args:
             **values: A value for each slot of prefix and suffix.

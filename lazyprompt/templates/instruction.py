@@ -87,10 +87,10 @@ class InstructionTemplate:
     """Whether a text that fills no slot is what the user says (else it is an error)."""
 
     always_user_turn: ClassVar[bool] = True
-    """True if a prompt template shows the user's section even where nothing is said, as the documents print it."""
+    """True if a prompt template shows the user's section even without text, as the documents print it."""
 
     keeps_empty_turn: ClassVar[bool] = False
-    """True if the OpenAI form has a user turn even where nothing is said, as the documents print it for Alpaca."""
+    """True if the OpenAI form has a user turn even without text, as the documents print it for Alpaca."""
 
     preamble: ClassVar[str] = ""
     """What stands before a system-level instruction."""
@@ -218,7 +218,7 @@ class InstructionTemplate:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
         says = [str(values[name]) for name in self._user_only if name in values and name not in fixed]
-        # Where nobody asked yet, a part without values is said.
+        # If nobody asked yet, a part without values is written.
         is_whole = not asked and all(name in values for name in self._user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
             return self._system.filled(self._texts(values)), _LEFT_OUT, None
@@ -508,7 +508,7 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
 
 
 def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
-    """Return True if a filled user's part says what the user said already.
+    """Return True if a filled user's part repeats the user's question.
 
     The user's last text is that part, or begins with it where it ends in the template's own text, or is a value alone.
 

@@ -1,4 +1,4 @@
-"""Jinja as the other syntax of instructions, with the values told from the template's own text."""
+"""Jinja as the other syntax of instructions, with values kept apart from the template's own text."""
 
 from __future__ import annotations
 

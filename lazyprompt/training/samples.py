@@ -1,7 +1,7 @@
 """Fine-tuning samples: the flat text a model is trained on, which of it is trained, and the forms that trainers read.
 
 Trained is exactly what the assistant says and what ends its turn. Which parts those are was written down while they
-were laid out; nothing is looked for in the text.
+were written; nothing is looked for in the text.
 
 The forms, and where they are described:
 
@@ -236,7 +236,7 @@ def _alpaca(sample: TrainingSample) -> JsonObject:
     values: list[Json] = [turn.value for turn in turns]
     *history, (instruction, output) = zip(values[0::2], values[1::2], strict=True)
     if not instruction and not history:
-        # The empty turn that the documents print for AlpacaPrompter; what is told the model stands above it.
+        # The empty turn that the documents print for AlpacaPrompter; the instruction stands above it.
         system, instruction = "", system
     pairs: list[Json] = [[*pair] for pair in history]
     return {"instruction": instruction, "input": "", "output": output, "system": system, "history": pairs}
@@ -275,7 +275,7 @@ def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
             system = _text(message, form, where)
             continue
         if role == "assistant" and not turns and index + 1 == len(sample.messages):
-            # Nothing is said beside the instruction, which is then the user's turn.
+            # There is no text beside the instruction, which is then the user's turn.
             system, turns = "", [_Turn("human", system)]
         if role in SYSTEM_ROLES or (role == "assistant") != len(turns) % 2:
             _refuse(form, f"the role {role!r} of {where} at its place", "the user's turns and the model's go in turn")
@@ -354,7 +354,7 @@ _FORMS: dict[str, Callable[[TrainingSample], JsonObject]] = {
 
 
 def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
-    """Which messages of a conversation are trained.
+    """Find the messages of a conversation that are trained.
 
     Args:
         messages: The OpenAI dicts of the conversation; the last of them is the answer.

@@ -27,7 +27,7 @@ _NAMES_OF_ENDS = {"\r\n": "CRLF", "\r": "CR", "\n": "LF"}
 
 
 def faults(subject: Subject) -> Iterator[Hit]:
-    """Why a file does not load."""
+    """Faults that keep a file from loading."""
     yield from subject.faults
 
 

@@ -119,7 +119,7 @@ def portable(template: str, syntax: Syntax) -> list[Part]:
     """
     try:
         # Nothing is run here: it is only read.
-        tree = Environment(keep_trailing_newline=True, autoescape=False).parse(template)  # noqa: S701 - as just said
+        tree = Environment(keep_trailing_newline=True, autoescape=False).parse(template)  # noqa: S701 - see the line above
     except TemplateSyntaxError as error:
         raise FormatError(
             f"line {error.lineno} of the template: {error.message} A block that reaches into a section of tools has no "

@@ -34,7 +34,7 @@ class Shape(NamedTuple):
         keys: The keys that such a dict has.
         types: The values of ``type`` that it has; empty where it says nothing of its form.
         read: The reader: of the dict, its place for errors, and the calls still without a result.
-        lacks: Keys by which another form is told from it.
+        lacks: Keys that another form has and this one lacks.
     """
 
     name: str

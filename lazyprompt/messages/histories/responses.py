@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields
 
-# State of the service's own; nothing that anybody said.
+# State of the service's own; no content of a speaker.
 _STATE = {"type", "id", "status"}
 
 

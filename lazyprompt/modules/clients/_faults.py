@@ -162,7 +162,7 @@ def fault_of(
     """Return the fault of an error.
 
     Args:
-        kind: The meaning of its class; a "request" or "server" is told apart by status and words.
+        kind: The meaning of its class; a "request" or "server" is distinguished by status and words.
         error: The error.
         refusal: The server's answer, as far as there is one.
         words: The words of this server.

@@ -213,7 +213,7 @@ class GeminiClient(OfficialClient):
             "httpx_async_client": ahttp,
             **asked,
         }
-        # What is not said here would be looked for in the environment.
+        # A value that is not given here would be looked for in the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
         sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
         return OnHttp(sdk, ahttp if in_loop else http)

@@ -8,7 +8,7 @@ Three things more are the whole process's: what it prints beside its errors is t
 redirect; and where it is imported here
 first, it takes the prices of models that it comes with, instead of asking the network for newer ones.
 
-It would try again, but up to twice as often as it is told, and for most providers without waiting; so that is left to
+It would try again, but up to twice as often as it is set to, and for most providers without waiting; so that is left to
 the module. A stream that ends too early it ends as if it was whole, up to version 1.108; that end is taken away here.
 Events that are no JSON it leaves out without a word, for most providers.
 

@@ -106,7 +106,7 @@ class TgiClient(OfficialClient):
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters as TGI has them.
 
-        It samples at a temperature of 1 only if it is told to, and refuses one of 0 and a ``top_p`` of 1.
+        It samples at a temperature of 1 only if it is asked to, and refuses one of 0 and a ``top_p`` of 1.
 
         Raises:
             ModuleError: ``text_generation`` takes no such parameter.
@@ -148,7 +148,7 @@ class TgiClient(OfficialClient):
             )
         token = _ASKING.set(True)
         try:
-            # TGI repeats the prompt where nothing is said.
+            # TGI repeats the prompt by default.
             own = {"details": True, "return_full_text": False, "stream": False, **stream}
             return client.text_generation(**{"prompt": prompt, **own, **request.params})
         finally:
