@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from lazyprompt import AsyncReplyStream, ChatPrompter, ModuleError, OnlineChatModule
+from lazyprompt import ChatPrompter, ModuleError, OnlineChatModule
 from stand_in import post, provider, serve
 
 PROMPTER = ChatPrompter("You are the help desk of a library. It is open from 9:30 to 18:00.", system="")
@@ -27,11 +27,11 @@ class Turn(BaseModel):
     history: list[tuple[str, str]] = Field(default=[], max_length=50)
 
 
-async def events(stream: AsyncReplyStream) -> AsyncIterator[str]:
+async def events(desk: OnlineChatModule, turn: Turn) -> AsyncIterator[str]:
     """Yield the pieces of an answer as events, and at the end its tokens or what went wrong."""
     try:
-        # Where the browser goes away, the block ends, and with it the connection to the model.
-        async with stream:
+        # If the browser goes away, the block ends, and with it the connection to the model.
+        async with desk.astream(turn.question, turn.history) as stream:
             async for piece in stream:
                 yield f"data: {json.dumps(piece, ensure_ascii=False)}\n\n"
         yield f"event: end\ndata: {json.dumps(stream.reply.usage)}\n\n"
@@ -46,8 +46,7 @@ def make_app(module: OnlineChatModule | None = None) -> FastAPI:
 
     @app.post("/answers")
     async def answers(turn: Turn) -> StreamingResponse:
-        stream = desk.astream(turn.question, turn.history)
-        return StreamingResponse(events(stream), media_type="text/event-stream")
+        return StreamingResponse(events(desk, turn), media_type="text/event-stream")
 
     return app
 
