@@ -63,7 +63,9 @@ def serve(app: Any) -> Iterator[str]:  # noqa: ANN401 - any ASGI application
 def post(address: str, path: str, body: object, **headers: str) -> HTTPResponse:
     """Send a body as JSON, and return the response, which can be read while it comes."""
     connection = HTTPConnection(address)
-    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+    connection.request(
+        "POST", path, json.dumps(body), {"Content-Type": "application/json", "Connection": "close", **headers}
+    )
     return connection.getresponse()
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -106,8 +107,6 @@ def test_document_qa_takes_a_question(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    from tempfile import TemporaryDirectory
-
     for program in PROGRAMS:
         with TemporaryDirectory() as made:
             golden(program).write_text(run(program, *ARGUMENTS.get(program, ()), folder=Path(made)), encoding="utf-8")
