@@ -72,7 +72,7 @@ def file_as_template() -> None:
     """Turn a prompt file of lazyprompt into a template of LangChain."""
     converted = convert(Prompty.loads(TRANSLATE), "langchain-json")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LangChain calls its `load` beta
+        warnings.simplefilter("ignore")  # LangChain calls `load` beta; what it loads is our own
         template = load(json.loads(converted.text))
     for message in template.format_messages(language="Finnish", text="Open the window."):
         print(f"{type(message).__name__}: {message.content}")

@@ -4,7 +4,7 @@ python -m pip install ".[openai]" fastapi uvicorn      in a checkout
 python examples/prompt_service.py                      serves, sends itself three tickets, and prints the answers
 OPENAI_API_KEY=... uvicorn --factory --app-dir examples prompt_service:make_app      serves until Ctrl-C
 
-The files may be edited while it runs: the next request reads the new text.
+The files of the library may be edited while it runs: the next request reads the new text.
 """
 
 import json
