@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,11 +30,20 @@ def imported(name: str) -> set[str]:
     return set(re.findall(r"^(?:from|import) ([\w.]+)", (EXAMPLES / name).read_text(encoding="utf-8"), re.MULTILINE))
 
 
+def needed(name: str) -> list[str]:
+    """The packages that an example says to install; extras have their names."""
+    line = re.search(
+        r"^python -m pip install (.+?)(?:  |$)", (EXAMPLES / name).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return re.findall(r"[\w-]+", line[1]) if line else []
+
+
 def run(name: str, *arguments: str, folder: Path, key: bool = False, typed: str = "") -> str:
-    packages = {each.partition(".")[0] for each in imported(name)} - {Path(each).stem for each in HELPERS}
-    missing = [each for each in packages if find_spec(each) is None]
-    if missing:
-        pytest.skip(f"{name} needs {missing[0]}")
+    for package in needed(name):
+        try:
+            version(package)
+        except PackageNotFoundError:
+            pytest.skip(f"{name} needs {package}")
     environment = {each: value for each, value in os.environ.items() if key or not each.endswith("_API_KEY")}
     done = subprocess.run(  # noqa: S603 - our own scripts
         [sys.executable, EXAMPLES / name, *arguments],
@@ -73,6 +82,13 @@ def test_it_takes_nothing_but_public_names(name: str) -> None:
     # The programs of AgentScope's guides take the module that stands in for AgentScope.
     ours = {each for each in imported(name) if each.startswith("lazyprompt")}
     assert ours <= {"lazyprompt", "lazyprompt.compat.agentscope", "lazyprompt.compat.agentscope_0_0"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_its_first_lines_name_what_it_needs(name: str) -> None:
+    packages = {each.partition(".")[0] for each in imported(name)} - sys.stdlib_module_names
+    ours = {"lazyprompt", "pydantic", *(Path(each).stem for each in HELPERS)}
+    assert packages - ours <= {each.replace("-", "_") for each in needed(name)}
 
 
 def test_with_a_key_the_provider_answers_what_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
