@@ -8,6 +8,7 @@ from base64 import b64decode
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lazyprompt import MediaResolver
 from lazyprompt.compat.agentscope_0_0 import (  # printed: from agentscope.models, .message and .prompt
     DashScopeChatWrapper,
     DashScopeMultiModalWrapper,
@@ -19,7 +20,6 @@ from lazyprompt.compat.agentscope_0_0 import (  # printed: from agentscope.model
     PromptEngine,
     ZhipuAIChatWrapper,
 )
-from lazyprompt.media.resolver import MediaResolver
 
 # A picture of one pixel and a sound, where the guide has /Users/xxx.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -10,6 +10,7 @@ from base64 import b64decode
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lazyprompt import MediaResolver
 from lazyprompt.compat.agentscope import (  # printed: from agentscope.models and agentscope.message
     DashScopeChatWrapper,
     DashScopeMultiModalWrapper,
@@ -21,7 +22,6 @@ from lazyprompt.compat.agentscope import (  # printed: from agentscope.models an
     OpenAIChatWrapper,
     ZhipuAIChatWrapper,
 )
-from lazyprompt.media.resolver import MediaResolver
 
 # A picture of one pixel and a sound, where the guide has /Users/xxx.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,32 +1,56 @@
-"""A conversation of several turns, in Chinese and in English, with one prompter for each language.
+"""A chat with a librarian: each answer streams, the history is kept, and a budget keeps the prompt short.
 
-python examples/chat.py
+python -m pip install ".[openai]"            in a checkout
+python examples/chat.py                      a conversation with a stand-in for the model
+OPENAI_API_KEY=... python examples/chat.py   you write, the provider's model answers; an empty line ends it
 """
 
-from lazyprompt import ChatPrompter
+import os
+from collections.abc import Iterable, Iterator
 
-PROMPTERS = {
-    "zh": ChatPrompter("你是{city}图书馆的馆员,请用中文简短回答。", system=""),
-    "en": ChatPrompter("You are a librarian at the {city} library. Answer briefly.", system=""),
-}
-HISTORY = {
-    "zh": [["你好", "您好,请问需要什么帮助?"], ["周六开门吗?", "开门,上午十点到下午四点。"]],
-    "en": [["Hello", "Hello, how can I help?"], ["Are you open on Saturday?", "Yes, from ten to four."]],
-}
-QUESTION = {"zh": "那周日呢?", "en": "And on Sunday?"}
-CITY = {"zh": "杭州", "en": "Leeds"}
+from lazyprompt import Budget, Chat, ChatPrompter, OnlineChatModule
+from stand_in import provider
+
+LIBRARIAN = ChatPrompter(
+    "You are a librarian in {city}. Answer briefly, in the language of the question. "
+    "The library is open from 10:00 to 16:00 on Saturday, and closed on Sunday.",
+    system="",
+)
+QUESTIONS = ("My name is Ada. Are you open on Saturday?", "And on Sunday?", "What is my name?", "周六几点关门？")
+ANSWERS = ("Yes, Ada: from 10:00 to 16:00.", "No, we are closed on Sunday.", "Your name is Ada.", "周六 16:00 关门。")
+
+
+def talk(chat: Chat, questions: Iterable[str]) -> None:
+    """Ask one question after the other, and print each answer while it streams."""
+    for question in questions:
+        print("librarian: ", end="")
+        # `stream` sends the whole conversation so far, and adds this turn to it at its end.
+        for piece in chat.stream(question):
+            print(piece, end="", flush=True)
+        print()
+
+
+def typed() -> Iterator[str]:
+    """Yield the lines that you write, up to an empty one."""
+    while question := input("you:       "):
+        yield question
+
+
+def recorded() -> Iterator[str]:
+    """Yield the questions that the stand-in has answers to."""
+    for question in QUESTIONS:
+        print(f"you:       {question}")
+        yield question
 
 
 def main() -> None:
-    """Print the same conversation for two model families, and as messages."""
-    for language, prompter in PROMPTERS.items():
-        # Each key is a slot but `input`, which is what the user says.
-        values = {"city": CITY[language], "input": QUESTION[language]}
-        for model in ("qwen2.5", "glm-4"):
-            print(f"--- {language}, {model} ---")
-            print(prompter.generate_prompt(values, HISTORY[language], model=model))
-        for message in prompter.generate_prompt(values, HISTORY[language], return_dict=True)["messages"]:
-            print(message)
+    """Talk, and show how much the chat has kept."""
+    with provider(*ANSWERS) as connection:
+        module = OnlineChatModule("openai", budget=Budget(2000, reserve=500), **connection).prompt(LIBRARIAN)
+        # The city is the same in all turns, so it is given once.
+        chat = module.chat(values={"city": "Leeds"})
+        talk(chat, typed() if os.environ.get("OPENAI_API_KEY") else recorded())
+    print(f"{len(chat.history)} messages are in the history")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ prompter = ChatPrompter(
 
 
 def relevant(question: str, keep: int = 2) -> str:
-    """The sections of the document that share the most words with the question, in the document's order."""
+    """Return the sections of the document that share the most words with the question, in the document's order."""
     sections = re.split(r"\n(?=   \d\. )", DOCUMENT.read_text(encoding="utf-8").partition("END OF TERMS")[0])[1:]
     words = set(re.findall(r"\w{4,}", question.lower()))
     best = sorted(sections, key=lambda section: -len(words & set(re.findall(r"\w{4,}", section.lower()))))[:keep]

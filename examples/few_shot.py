@@ -10,7 +10,7 @@ EXAMPLES = [
     {"request": "users named Wang or Li", "query": '{"name": {"$in": ["Wang", "Li"]}}'},
 ]
 
-# The braces of the examples are data: nothing in them is a slot.
+# The braces of the examples are data: no slot is in them.
 few_shot = FewShotTemplate(
     prefix="Write a query for {collection}. Answer with JSON only.",
     examples=EXAMPLES,
@@ -29,8 +29,9 @@ chat = ChatPrompter(
 def main() -> None:
     """Print both forms."""
     request = "users who joined after 2024"
+    print("--- one text ---")
     print(few_shot.render(collection="users", request=request))
-    print("--- the same as turns, for Llama 3 ---")
+    print("--- turns of a chat, for Llama 3 ---")
     print(chat.generate_prompt({"collection": "users", "input": request}, model="llama-3"))
 
 

@@ -1,4 +1,6 @@
-"""A chat that goes on and on, in Chinese and English, kept within a budget so that a provider's cache keeps hitting.
+"""A long chat within a token budget: old turns are dropped seldom, and many at once.
+
+So the prompt begins with the same messages for many turns, and a provider's prompt cache keeps hitting.
 
 python examples/long_chat.py
 """
@@ -14,7 +16,7 @@ ANSWERS = (
 
 
 def chat(turns: int) -> list[Msg]:
-    """So many turns of a chat."""
+    """Return a conversation of this many turns, and a question."""
     messages = [SYSTEM]
     for turn in range(turns):
         values = {"day": turn + 1, "hour": 8 + turn % 3}
@@ -24,13 +26,16 @@ def chat(turns: int) -> list[Msg]:
 
 
 def main() -> None:
-    """Print what each turn sends: the cut stays where it is for many turns."""
-    # 600 tokens, about, of which 100 are left for the answer.
+    """Print the messages that are sent at each turn."""
+    # About 600 tokens; 100 of them are left for the answer.
     formatter = ChatFormatter("anthropic", budget=Budget(600, policy="cache", reserve=100))
     for turns in range(5, 41, 5):
-        payload = formatter.format(chat(turns))
-        first = payload["messages"][0]["content"]
-        print(f"turn {turns}: {payload.trim}; begins with {first!r}")
+        messages = chat(turns)
+        payload = formatter.format(messages)
+        sent, report = payload["messages"], payload.trim
+        # The first of them is the system text, which is never dropped.
+        print(f"{turns:2} turns: {len(sent)} of {len(messages) - 1} messages, from {sent[0]['content']!r}")
+    print(f"the last one: {report}")
 
 
 if __name__ == "__main__":

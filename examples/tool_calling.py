@@ -1,64 +1,84 @@
-"""Tools from Python functions: described for the model, and a call with its result in the next prompt.
+"""A tool loop: the model calls two Python functions until it can answer.
 
-python examples/tool_calling.py
+python -m pip install ".[openai]"                    in a checkout
+python examples/tool_calling.py                      with a stand-in for the model
+OPENAI_API_KEY=... python examples/tool_calling.py   with a provider's model
 """
 
-import json
-from datetime import date
+from collections.abc import Callable
 from typing import Literal
 
-from lazyprompt import ChatPrompter
+from lazyprompt import Chat, ChatPrompter, OnlineChatModule, ToolUseBlock
+from stand_in import provider
+
+SHELVES = {"Emma": "shelf B3", "Ulysses": "lent until Friday"}
+HOURS = {"weekday": "9:30-18:00", "saturday": "10:00-16:00", "sunday": "closed"}
 
 
-def opening_hours(library: str, day: Literal["weekday", "saturday", "sunday"] = "weekday") -> str:
-    """Look up when a library is open.
+def find_book(title: str) -> str:
+    """Look up where a book stands, or until when it is lent.
 
     Args:
-        library: The name of the library.
+        title: The title of the book.
+    """
+    if title not in SHELVES:
+        raise LookupError(f"no book {title!r}; the books are {', '.join(SHELVES)}")
+    return SHELVES[title]
+
+
+def opening_hours(day: Literal["weekday", "saturday", "sunday"]) -> str:
+    """Look up when the library is open.
+
+    Args:
         day: The kind of day.
     """
-    hours = {"weekday": "9:00-20:00", "saturday": "10:00-16:00", "sunday": "closed"}
-    return f"{library}: {hours[day]}"
+    return HOURS[day]
 
 
-def days_until(when: date) -> int:
-    """Count the days from the first of January of that year.
+TOOLS: dict[str, Callable[..., str]] = {tool.__name__: tool for tool in (find_book, opening_hours)}
+MOST_ROUNDS = 5  # a model may call tools for ever
+QUESTION = "Can I pick up Emmma on Saturday, and when?"
+# What the stand-in answers: a call with a wrong title, two calls at once, and the answer.
+ANSWERS = (
+    [("find_book", {"title": "Emmma"})],
+    [("find_book", {"title": "Emma"}), ("opening_hours", {"day": "saturday"})],
+    "Yes: Emma is on shelf B3, and on Saturday the library is open from 10:00 to 16:00.",
+)
 
-    Args:
-        when: The day.
-    """
-    return (when - date(when.year, 1, 1)).days
+
+def run(call: ToolUseBlock) -> object:
+    """Run one call. What goes wrong is the model's to read: it can try again."""
+    if call.name not in TOOLS:
+        return {"error": f"no tool {call.name!r}"}
+    try:
+        return TOOLS[call.name](**call.input)
+    except (LookupError, TypeError) as error:
+        return {"error": str(error)}
 
 
-prompter = ChatPrompter("Answer from the tools, not from memory.", tools=[opening_hours, days_until], system="")
+def answer(chat: Chat, question: str) -> str:
+    """Ask a question, and run the tools that the model calls until it answers."""
+    reply = chat(question)
+    for _ in range(MOST_ROUNDS):
+        if not reply.tool_calls:
+            return str(reply)
+        # All calls of an answer get their result before the model goes on.
+        for call in reply.tool_calls:
+            result = run(call)
+            print(f"tool:   {call.name}({', '.join(f'{name}={value!r}' for name, value in call.input.items())})")
+            print(f"        {result}")
+            chat.add_result(call, result)
+        reply = chat()
+    raise RuntimeError(f"no answer after {MOST_ROUNDS} rounds of tool calls")
 
 
 def main() -> None:
-    """Print the first prompt, and the one after a tool was called."""
-    question = "Is the City Library open on Sunday?"
-    print(json.dumps(prompter.generate_prompt(question, return_dict=True), indent=2))
-
-    # What an online model answers is the OpenAI form; it goes into the history as it is.
-    history: list[dict[str, object]] = [
-        {"role": "user", "content": question},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "call_1",
-                    "type": "function",
-                    "function": {
-                        "name": "opening_hours",
-                        "arguments": '{"library": "City Library", "day": "sunday"}',
-                    },
-                }
-            ],
-        },
-        {"role": "tool", "tool_call_id": "call_1", "content": opening_hours("City Library", "sunday")},
-    ]
-    # The history ends with a tool's result, so nobody speaks now: the assistant goes on.
-    print(prompter.generate_prompt(history=history, model="qwen2.5"))
+    """Ask one question that takes both tools."""
+    with provider(*ANSWERS) as connection:
+        module = OnlineChatModule("openai", **connection)
+        module.prompt(ChatPrompter("You help the readers of a library. Look things up, guess nothing.", system=""))
+        print(f"reader: {QUESTION}")
+        print(f"answer: {answer(module.chat(tools=[*TOOLS.values()]), QUESTION)}")
 
 
 if __name__ == "__main__":

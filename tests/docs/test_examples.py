@@ -1,116 +1,128 @@
-"""Each example runs, and shows what it is there to show."""
+"""Each example runs without a key, and prints what is in tests/golden/examples.
+
+After a change, ``python tests/docs/test_examples.py`` writes these files anew: look at the difference.
+"""
 
 import json
+import os
+import re
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from support.docs_models import models_at_hand
+from support.docs_models import models_at_hand, write_speaker
 from support.engines import running
-from support.paths import EXAMPLES
+from support.paths import EXAMPLES, GOLDEN
 
-pytestmark = pytest.mark.slow  # engines, clients
+pytestmark = pytest.mark.slow  # engines, clients, servers
+
+HELPERS = {"qwen_token_counter.py", "stand_in.py"}
+PROGRAMS = sorted({path.name for path in EXAMPLES.glob("*.py")} - HELPERS)
+ARGUMENTS = {"fine_tuning.py": ("set",)}
 
 
-def run(name: str, *arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603 - our own scripts
-        [sys.executable, EXAMPLES / name, *arguments], check=True, capture_output=True, text=True, encoding="utf-8"
+def imported(name: str) -> set[str]:
+    """The modules that an example imports at its top."""
+    return set(re.findall(r"^(?:from|import) ([\w.]+)", (EXAMPLES / name).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def needed(name: str) -> list[str]:
+    """The packages that an example says to install; extras have their names."""
+    line = re.search(
+        r"^python -m pip install (.+?)(?:  |$)", (EXAMPLES / name).read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert done.stderr == ""
+    return re.findall(r"[\w-]+", line[1]) if line else []
+
+
+def run(name: str, *arguments: str, folder: Path, key: bool = False, typed: str = "") -> str:
+    for package in needed(name):
+        try:
+            version(package)
+        except PackageNotFoundError:
+            pytest.skip(f"{name} needs {package}")
+    environment = {each: value for each, value in os.environ.items() if key or not each.endswith("_API_KEY")}
+    done = subprocess.run(  # noqa: S603 - our own scripts
+        [sys.executable, EXAMPLES / name, *arguments],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        cwd=folder,
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+        input=typed,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_every_script_is_run_below() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {
-        "agentscope_0_0.py",
-        "agentscope_0_1.py",
-        "agentscope_1_x.py",
-        "chat.py",
-        "chat_template.py",
-        "document_qa.py",
-        "few_shot.py",
-        "fine_tuning.py",
-        "long_chat.py",
-        "online_chat_module.py",
-        "qwen_token_counter.py",
-        "tool_calling.py",
-        "trainable_module.py",
-    }
+def golden(name: str) -> Path:
+    return (GOLDEN / "examples" / name).with_suffix(".txt")
 
 
-def test_online_chat_module_asks_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_prints_what_it_did(name: str, tmp_path: Path) -> None:
+    assert run(name, *ARGUMENTS.get(name, ()), folder=tmp_path) == golden(name).read_text(encoding="utf-8")
+
+
+def test_no_output_is_of_an_example_that_went() -> None:
+    assert {path.stem for path in golden("any").parent.glob("*.txt")} == {Path(name).stem for name in PROGRAMS}
+
+
+def test_the_page_of_the_examples_names_each_with_a_sentence() -> None:
+    rows = re.compile(r"^\| \[`(\w+\.py)`\]\(\1\) \| .+ \|$", re.MULTILINE)
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert sorted(rows.findall(page)) == sorted([*PROGRAMS, *HELPERS])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_takes_nothing_but_public_names(name: str) -> None:
+    # The programs of AgentScope's guides take the module that stands in for AgentScope.
+    ours = {each for each in imported(name) if each.startswith("lazyprompt")}
+    assert ours <= {"lazyprompt", "lazyprompt.compat.agentscope", "lazyprompt.compat.agentscope_0_0"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_its_first_lines_name_what_it_needs(name: str) -> None:
+    packages = {each.partition(".")[0] for each in imported(name)} - sys.stdlib_module_names
+    ours = {"lazyprompt", "pydantic", *(Path(each).stem for each in HELPERS)}
+    assert packages - ours <= {each.replace("-", "_") for each in needed(name)}
+
+
+def test_with_a_key_the_provider_answers_what_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with models_at_hand(tmp_path, monkeypatch) as server:
-        assert run("online_chat_module.py") == "Gern.\n"
-    (seen,) = server.seen
-    assert seen.refusal is None
-    system, user = seen.body["messages"]
-    assert "上下文信息是背景,用户的问题是输入, 现在请你做出回答。" in system["content"]
-    assert user == {"role": "user", "content": ""}
+        printed = run("chat.py", folder=tmp_path, key=True, typed="When do you open?\n几点开门？\n\n")
+    assert printed.count("librarian: ") == 2
+    assert "At nine." in printed
+    assert "九点。" in printed
+    assert [message["role"] for message in server.seen[-1].body["messages"]] == ["system", "user", "assistant", "user"]
 
 
-def test_trainable_module_starts_an_engine_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with models_at_hand(tmp_path, monkeypatch):
-        assert run("trainable_module.py", "model.gguf").strip()
-    assert running(tmp_path / "model.gguf") == []
+def test_a_local_file_is_served_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    model = write_speaker(tmp_path / "small.gguf", "9:30")
+    assert run("local_model.py", "small.gguf", folder=tmp_path) == "small.gguf: 9:30 (stop)\n"
+    assert running(model) == []
 
 
-def test_long_chat_stays_within_its_budget() -> None:
-    lines = run("long_chat.py").splitlines()
-    assert "nothing had to go" in lines[0]
-    assert all(" of 500 tokens: " in line for line in lines)
-    starts = [line.partition("begins with ")[2] for line in lines]
-    assert len(set(starts)) < len(starts) - 2, "the cut stays where it is for many turns"
+def test_the_fine_tuning_files_hold_each_row_once(tmp_path: Path) -> None:
+    run("fine_tuning.py", "set", folder=tmp_path)
+    lines = [
+        json.loads(line)
+        for name in ("train", "test")
+        for line in (tmp_path / "set" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert [line["messages"][-1]["role"] for line in lines] == ["assistant"] * 5
+    assert len({line["messages"][1]["content"] for line in lines}) == 5
 
 
-def test_chat_template_shows_a_prompt_what_is_trained_and_a_call() -> None:
-    prompt, _, rest = run("chat_template.py").partition("--- what is trained ---\n")
-    assert "To Leeds, please. <\\|im_end|><|im_end|>" in prompt
-    trained, _, answer = rest.partition("--- an answer, as it streams ---\n")
-    assert trained == "['Take the A1.<|im_end|>']\n"
-    assert "name='route', input={'to': 'Leeds'}" in answer.splitlines()[-1]
+def test_document_qa_takes_a_question(tmp_path: Path) -> None:
+    printed = run("document_qa.py", "What does the grant of copyright license allow?", folder=tmp_path)
+    assert "   2. Grant of Copyright License." in printed
 
 
-def test_document_qa_shows_a_flat_prompt_and_messages() -> None:
-    flat, _, messages = run("document_qa.py").partition("--- OpenAI messages ---\n")
-    assert flat.count("<|im_start|>") == 3
-    assert "6. Trademarks." in flat
-    made = json.loads(messages)
-    assert [message["role"] for message in made["messages"]] == ["system", "user"]
-    assert made["messages"][1]["content"] in flat
-
-
-def test_document_qa_takes_a_question() -> None:
-    assert "   2. Grant of Copyright License." in run(
-        "document_qa.py", "What does the grant of copyright license allow?"
-    )
-
-
-def test_tool_calling_goes_on_after_the_result() -> None:
-    out = run("tool_calling.py")
-    assert '"enum"' in out
-    assert '<tool_call>\n{"name": "opening_hours", "arguments": {"library": "City Library", "day": "sunday"}}' in out
-    assert out.endswith("City Library: closed\n</tool_response><|im_end|>\n<|im_start|>assistant\n\n")
-
-
-def test_chat_speaks_both_languages() -> None:
-    out = run("chat.py")
-    assert "<|im_start|>user\n那周日呢?<|im_end|>\n<|im_start|>assistant\n" in out
-    assert "{'role': 'user', 'content': 'And on Sunday?'}" in out
-
-
-def test_fine_tuning_pairs_hold_no_forged_marker() -> None:
-    lines = [json.loads(line) for line in run("fine_tuning.py").splitlines()]
-    pairs, chats = lines[0::2], lines[1::2]
-    assert [pair["completion"] for pair in pairs] == ["mixed", "positive", "negative"]
-    assert all(pair["prompt"].endswith("### Response:\n") for pair in pairs)
-    assert "<|im_end|>" not in pairs[2]["prompt"]
-    assert [chat["messages"][-1]["role"] for chat in chats] == ["assistant"] * 3
-
-
-@pytest.mark.parametrize("mark", ['{"age": {"$gt": 30}}', "Request: users who joined after 2024\nQuery:\n"])
-def test_few_shot_keeps_the_braces_of_its_examples(mark: str) -> None:
-    assert mark in run("few_shot.py")
+if __name__ == "__main__":
+    for program in PROGRAMS:
+        with TemporaryDirectory() as made:
+            golden(program).write_text(run(program, *ARGUMENTS.get(program, ()), folder=Path(made)), encoding="utf-8")

@@ -30,7 +30,7 @@ PATHS = sorted(
     for path in LIBRARY.glob("*/*")
     if path.suffix in (".prompty", ".prompt", ".yaml")
 )
-PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
+PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 PROVIDERS = ("openai", "anthropic", "gemini", "dashscope", "ollama")
 FAMILY = "qwen2.5"
 
@@ -185,6 +185,27 @@ def test_a_library_gives_it(path: str) -> None:
     assert made.generate_prompt(INPUTS[path], format="anthropic") == maker(path).generate_prompt(
         INPUTS[path], format="anthropic"
     )
+
+
+ORIGINALS = {named(path)["key"]: path for path in PROMPTIES if named(path)["lang"] is None}
+TRANSLATIONS = [path for path in PROMPTIES if named(path)["lang"] and named(path)["key"] in ORIGINALS]
+
+
+def without_words(schema: object) -> object:
+    """A JSON schema without what it tells the model."""
+    if isinstance(schema, dict):
+        fields = cast("dict[str, object]", schema)
+        return {name: without_words(value) for name, value in fields.items() if name not in ("title", "description")}
+    return [without_words(each) for each in cast("list[object]", schema)] if isinstance(schema, list) else schema
+
+
+@pytest.mark.parametrize("path", TRANSLATIONS)
+def test_a_translation_serves_the_program_of_its_original(path: str) -> None:
+    # The German invoice took a text and gave other fields; the Chinese guide to symptoms gave no urgency.
+    original, made = loaded(ORIGINALS[named(path)["key"]]), loaded(path)
+    assert {each.name for each in made.inputs if each.required} <= {each.name for each in original.inputs}
+    answers = (without_words(each.prompter.response_format) for each in (made, original))
+    assert next(answers) == next(answers)
 
 
 @pytest.mark.parametrize("path", PROMPTIES)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
-PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
+PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 
 
 class Case(NamedTuple):

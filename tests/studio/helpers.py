@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-PARAMS = ("--param", "judge=gpt-4o", "--param", "deployment=qwen-plus")
+PARAMS = ("--param", "judge=gpt-5.4", "--param", "deployment=qwen-plus")
 _SECONDS = 30
 
 # What a person does to a control, without the time that it takes to find it on the screen.
