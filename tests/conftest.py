@@ -12,6 +12,8 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["support.missing"]
+
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("deep", settings.get_profile("dev"), max_examples=1000)

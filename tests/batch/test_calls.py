@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from lazyprompt.batch.run import Progress
     from support.model_server.server import Misbehaviour
 
+pytest.importorskip("openai")
+
 # Seconds that a request may be late by the server's clock, so that the next seems early.
 _LATE = 0.3
 CLIENTS = pytest.mark.parametrize("source", ["openai", "anthropic"])

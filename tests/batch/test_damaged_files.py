@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.batch.run import BatchJob
 
+pytest.importorskip("openai")
+
 KINDS = ("null", "true", "0", "-1.5", '"x"', "[]", "[null]", "{}", '{"row": 1}')
 SAME_DIRECTORY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

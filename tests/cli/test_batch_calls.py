@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from cli.helpers import Ran
 
+pytest.importorskip("openai")
+
 COMMAND = ("batch", "qa.yaml", "data.jsonl", "-o", "out.jsonl")
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+pytest.importorskip("openai")
+pytest.importorskip("google.genai")
+
 ORDER = """---
 name: order
 inputs:

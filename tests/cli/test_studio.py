@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
 TEXT = "---\nname: x\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nGreet {{who}}.\n"
 studio: Any = import_module("lazyprompt.cli.studio")
 

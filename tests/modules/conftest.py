@@ -1,4 +1,7 @@
-"""Servers for the tests of modules, what asks them, and models in files."""
+"""Servers for the tests of modules, what asks them, and models in files.
+
+Imports that need the package gguf are inside the fixtures that use them, so that other tests run without it.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modules.local_models import MAKES
 from modules.online_scenes import close_all
 from modules.talks import KINDS, module_of
-from support.engines import eventually, running, tiny_model
 from support.model_server.server import Answer, ModelServer
-from support.tiny_model import CHATML, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from lazyprompt import OnlineChatModule, TrainableModule
-
-LLAMA = MAKES["llama"]
 
 
 @pytest.fixture
@@ -58,6 +56,8 @@ def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[Onl
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[Path]:
     """A model, of which nothing is left running in the end."""
+    from support.engines import eventually, running, tiny_model  # noqa: PLC0415 - see above
+
     made = tiny_model(tmp_path)
     yield made
     assert eventually(lambda: not running(made))
@@ -66,16 +66,21 @@ def model(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def gguf(tmp_path: Path) -> Path:
     """A file with a template, of a name that says nothing."""
+    from support.tiny_model import CHATML, write_model  # noqa: PLC0415 - see above
+
     return write_model(tmp_path / "nobody.gguf", {"default": CHATML}, weights=False)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A directory of weights, as transformers writes it."""
+    from modules.local_models import MAKES  # noqa: PLC0415 - see above
+
+    llama = MAKES["llama"]
     made = tmp_path / "weights"
     made.mkdir()
     (made / "config.json").write_text("{}")
-    config = {"chat_template": LLAMA.template, "bos_token": LLAMA.bos, "eos_token": LLAMA.eos}
+    config = {"chat_template": llama.template, "bos_token": llama.bos, "eos_token": llama.eos}
     (made / "tokenizer_config.json").write_text(json.dumps(config))
-    LLAMA.tokenizer().save(str(made / "tokenizer.json"))
+    llama.tokenizer().save(str(made / "tokenizer.json"))
     return made

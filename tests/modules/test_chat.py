@@ -179,7 +179,7 @@ def test_a_stream_that_is_cancelled_is_not_kept(
 
         begun = asyncio.Event()
         task = asyncio.create_task(read())
-        await begun.wait()
+        await asyncio.wait({task, asyncio.create_task(begun.wait())}, return_when=asyncio.FIRST_COMPLETED)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -251,6 +251,8 @@ def test_a_name_of_no_engine_is_told(model: str, says: str) -> None:
 
 
 def test_programs_are_found_beside_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("xllamacpp")
     monkeypatch.setenv("PATH", "/nowhere")
     assert ENGINES["transformers"].executable() == str(Path(sys.executable).with_name("transformers"))
     assert (ENGINES["llama.cpp"].executable(), ENGINES["llama.cpp"].installed()) == (sys.executable, True)

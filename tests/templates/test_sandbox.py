@@ -198,7 +198,13 @@ EXPRESSIONS = st.recursive(ATOMS, lambda inner: st.builds(str.format, FORMS, inn
 @settings(max_examples=200, deadline=None)
 def test_any_expression_gives_what_it_gives_in_jinja(value: str, undefined: type[Undefined]) -> None:
     text = "{% set ns = namespace(a=s, items=d) %}{{ " + value + " }}{% for i in " + value + " %}{{ i.a }}{% endfor %}"
-    assert bounded(text, undefined).split(" at 0x")[0] == plain(text, undefined).split(" at 0x")[0]
+    ours, theirs = bounded(text, undefined).split(" at 0x")[0], plain(text, undefined).split(" at 0x")[0]
+    # While Jinja compiles, a slice of a number such as 1[1:] is undefined; while it renders, Python refuses it.
+    if theirs.startswith("UndefinedError") and "has no element slice" in theirs:
+        assert ours.split()[0] == "TypeError:"
+        assert ours.endswith("object is not subscriptable")
+    else:
+        assert ours == theirs
 
 
 # How something is made longer, and how it is put where the next turn finds it: nine times are more than enough.

@@ -1,0 +1,79 @@
+"""Tests of packages that are not installed are skipped, with the package's name, in place of failing."""
+
+import configparser
+import re
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from lazyprompt import MissingExtraError
+from support.paths import ROOT
+
+# Packages whose module has another name.
+MODULES = {
+    "google-genai": "google",
+    "ipykernel": "IPython",
+    "opentelemetry-sdk": "opentelemetry",
+    "pillow": "PIL",
+    "zai-sdk": "zai",
+}
+
+
+def _optional() -> frozenset[str]:
+    """Return the modules of all packages that an extra installs."""
+    metadata = configparser.ConfigParser()
+    metadata.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = "\n".join(metadata["options.extras_require"].values()).splitlines()
+    names = {re.split(r"[^\w-]", line)[0] for line in lines if line and not line.startswith("#")}
+    return frozenset(MODULES.get(name, name.replace("-", "_")) for name in names)
+
+
+# Official clients install httpx or httpx2.
+OPTIONAL = _optional() | {"httpx", "httpx2"}
+
+
+def missing(error: BaseException | None) -> str:
+    """Return the optional package for want of which an error was raised; empty if it has another cause."""
+    while error is not None:
+        if isinstance(error, MissingExtraError):
+            return str(error)
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in OPTIONAL:
+            return f"{error.name} is not installed"
+        error = error.__cause__
+    return ""
+
+
+class SkippedModule(pytest.Module):
+    """A module of tests that is skipped where it imports a package that is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            if reason := missing(error):
+                pytest.skip(reason, allow_module_level=True)
+            raise
+
+
+@pytest.hookimpl
+def pytest_pycollect_makemodule(module_path: object, parent: pytest.Collector) -> pytest.Module:
+    return SkippedModule.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    yield from _skipped()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    yield from _skipped()
+
+
+def _skipped() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if reason := missing(error):
+            pytest.skip(reason)
+        raise
