@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 # What only who works on this package needs.
-NOT_FOR_USERS = {"dev", "docs"}
+NOT_FOR_USERS = {"ci", "dev", "docs"}
 HEAD = """# Commands and extras
 
 Read out of the commands; `lazyprompt COMMAND --help` prints the same with examples. How they are used is in

@@ -107,7 +107,7 @@ USES = {
 # Everything at once does what each does.
 _ALONE = frozenset({"ray", ""})
 USES["all"] = "\n".join(use for extra, use in USES.items() if extra not in _ALONE)
-_LEFT_OUT = frozenset({"dev", "docs"})
+_LEFT_OUT = frozenset({"ci", "dev", "docs"})
 
 
 class ExtraError(Exception):
